@@ -1,0 +1,115 @@
+//! The only reader of time.
+//!
+//! Everything else is handed a [`Timestamp`], so that a test can move the clock and a rule can be read
+//! as a function of its arguments.
+
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A moment in whole seconds since 1970-01-01T00:00:00Z: the `NumericDate` of RFC 7519 section 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// A moment that many seconds after the epoch.
+    pub const fn from_seconds(seconds: u64) -> Self {
+        Self(seconds)
+    }
+
+    /// Seconds since the epoch, as a `NumericDate` is written.
+    pub const fn seconds(self) -> u64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was; zero when it lies ahead, as after a clock that jumped back.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_secs(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at the end of time; parts of a second are dropped.
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration.as_secs()))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at the epoch; parts of a second are dropped.
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration.as_secs()))
+    }
+}
+
+/// Where time comes from: the system, or a hand that a test holds.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The machine's real-time clock.
+    System,
+    /// Milliseconds since the epoch, moved by [`Clock::advance`] only.
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// A clock that stands still at `start` until it is advanced.
+    pub fn manual(start: Timestamp) -> Self {
+        Self::Manual(Arc::new(AtomicU64::new(start.seconds().saturating_mul(1000))))
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.unix_millis() / 1000)
+    }
+
+    /// Milliseconds since the epoch, for identifiers that sort by time (RFC 9562 section 5.7).
+    pub fn unix_millis(&self) -> u64 {
+        match self {
+            Self::System => {
+                #[expect(clippy::disallowed_methods, reason = "the one reader of system time")]
+                let now = std::time::SystemTime::now();
+                now.duration_since(std::time::UNIX_EPOCH)
+                    .map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+            }
+            Self::Manual(millis) => millis.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Moves a manual clock forward. The system's clock is not ours to move: there it does nothing.
+    pub fn advance(&self, by: Duration) {
+        if let Self::Manual(millis) = self {
+            millis.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let clock = Clock::manual(Timestamp::from_seconds(1_000));
+        assert_eq!(clock.now().seconds(), 1_000);
+        clock.advance(Duration::from_millis(1_500));
+        assert_eq!(clock.now().seconds(), 1_001);
+        assert_eq!(clock.unix_millis(), 1_001_500);
+    }
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        let end = Timestamp::from_seconds(u64::MAX);
+        assert_eq!(end + Duration::from_secs(1), end);
+        let epoch = Timestamp::from_seconds(0);
+        assert_eq!(epoch - Duration::from_secs(1), epoch);
+        assert_eq!(epoch.since(end), Duration::ZERO);
+    }
+}

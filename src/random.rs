@@ -1,0 +1,93 @@
+//! The only reader of entropy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ring::digest;
+use ring::rand::{SecureRandom, SystemRandom};
+use uuid::Uuid;
+
+/// Where randomness comes from: the operating system, or a seed, so that a test can be repeated.
+#[derive(Clone, Debug)]
+pub enum Random {
+    /// The operating system's generator.
+    System(SystemRandom),
+    /// SHA-256 over a seed and a counter. For tests: what it gives is known to whoever knows the seed.
+    Seeded(u64, Arc<AtomicU64>),
+}
+
+impl Random {
+    /// The operating system's generator.
+    pub fn system() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the one reader of system entropy")]
+        Self::System(SystemRandom::new())
+    }
+
+    /// A repeatable sequence, for tests.
+    pub fn seeded(seed: u64) -> Self {
+        Self::Seeded(seed, Arc::new(AtomicU64::new(0)))
+    }
+
+    /// Fills `bytes`.
+    ///
+    /// # Panics
+    /// When the operating system has no entropy to give: nothing made without it would be safe, so the
+    /// one request that asked ends there.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        match self {
+            Self::System(system) => {
+                assert!(system.fill(bytes).is_ok(), "the operating system gave no entropy");
+            }
+            Self::Seeded(seed, counter) => {
+                for chunk in bytes.chunks_mut(digest::SHA256_OUTPUT_LEN) {
+                    let mut context = digest::Context::new(&digest::SHA256);
+                    context.update(&seed.to_be_bytes());
+                    context.update(&counter.fetch_add(1, Ordering::SeqCst).to_be_bytes());
+                    for (to, from) in chunk.iter_mut().zip(context.finish().as_ref()) {
+                        *to = *from;
+                    }
+                }
+            }
+        }
+    }
+
+    /// `N` random bytes.
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    /// A random identifier that tells nothing of when it was made (RFC 9562 section 5.4).
+    pub fn uuid_v4(&self) -> Uuid {
+        uuid::Builder::from_random_bytes(self.bytes()).into_uuid()
+    }
+
+    /// An identifier that sorts by the time it was made, so that new rows land side by side in the store
+    /// (RFC 9562 section 5.7). `unix_millis` comes from [`crate::clock::Clock::unix_millis`].
+    pub fn uuid_v7(&self, unix_millis: u64) -> Uuid {
+        uuid::Builder::from_unix_timestamp_millis(unix_millis, &self.bytes()).into_uuid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_and_never_gives_the_same_bytes_twice() {
+        let (one, two) = (Random::seeded(7), Random::seeded(7));
+        let first: [u8; 40] = one.bytes();
+        assert_eq!(first, two.bytes::<40>());
+        assert_ne!(first, one.bytes::<40>());
+        assert_ne!(first, Random::seeded(8).bytes::<40>());
+    }
+
+    #[test]
+    fn version_7_identifiers_sort_by_time() {
+        let random = Random::system();
+        assert!(random.uuid_v7(1_000) < random.uuid_v7(1_001));
+        assert_eq!(random.uuid_v7(1_000).get_version_num(), 7);
+        assert_eq!(random.uuid_v4().get_version_num(), 4);
+    }
+}

@@ -1,0 +1,205 @@
+//! Encryption at rest: what the store keeps secret is sealed under the master key.
+//!
+//! A sealed value is a version byte, a random nonce of 96 bits, and AES-256-GCM's ciphertext and tag. The
+//! context (which table, which row) is authenticated with it, so that a sealed value opens nowhere else.
+
+use std::fmt::{self, Write};
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest;
+use ring::hkdf::{self, HKDF_SHA256};
+use zeroize::Zeroizing;
+
+use crate::random::Random;
+
+const VERSION: u8 = 1;
+const MASTER_KEY_LEN: usize = 32;
+
+/// Seals and opens under one master key.
+pub struct Sealer {
+    key: LessSafeKey,
+    fingerprint: String,
+}
+
+/// The value does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// It begins with a version that this release does not know.
+    #[error("sealed value has an unknown version")]
+    UnknownVersion,
+    /// It was sealed under another key or for another context, or has been changed or cut.
+    #[error("sealed value does not open: wrong master key, wrong place, or damaged")]
+    DoesNotOpen,
+}
+
+impl Sealer {
+    /// A new master key.
+    pub fn generate(random: &Random) -> Zeroizing<[u8; MASTER_KEY_LEN]> {
+        Zeroizing::new(random.bytes())
+    }
+
+    /// Derives the encryption key and the fingerprint from a master key (HKDF, RFC 5869).
+    ///
+    /// # Panics
+    /// Never: the lengths are fixed and allowed.
+    #[expect(
+        clippy::expect_used,
+        reason = "expanding fails beyond 8160 bytes only, and these are 32"
+    )]
+    pub fn new(master_key: &[u8; MASTER_KEY_LEN]) -> Self {
+        let derived = hkdf::Salt::new(HKDF_SHA256, &[]).extract(master_key);
+        let key = derived
+            .expand(&[b"idsvc seal v1"], &AES_256_GCM)
+            .expect("32 bytes");
+        let mut identity = Zeroizing::new([0; 32]);
+        derived
+            .expand(&[b"idsvc master key fingerprint v1"], HKDF_SHA256)
+            .and_then(|expanded| expanded.fill(identity.as_mut_slice()))
+            .expect("32 bytes");
+        let fingerprint = hexadecimal_digest(identity.as_slice());
+        Self {
+            key: LessSafeKey::new(UnboundKey::from(key)),
+            fingerprint,
+        }
+    }
+
+    /// What tells one master key from another without giving it away: 64 hexadecimal digits, the SHA-256 of
+    /// a value that is derived from it for this purpose alone.
+    pub fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    /// Seals `plain`; it opens again with the same `context` only.
+    ///
+    /// # Panics
+    /// When `plain` is longer than the 64 GiB that one nonce of AES-GCM is good for.
+    #[expect(clippy::expect_used, reason = "sealing fails beyond 64 GiB only")]
+    pub fn seal(&self, context: &str, plain: &[u8], random: &Random) -> Vec<u8> {
+        let nonce = random.bytes::<NONCE_LEN>();
+        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
+        sealed.push(VERSION);
+        sealed.extend_from_slice(&nonce);
+        let mut text = Zeroizing::new(plain.to_vec());
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(context), &mut text)
+            .expect("less than 64 GiB");
+        sealed.extend_from_slice(&text);
+        sealed.extend_from_slice(tag.as_ref());
+        sealed
+    }
+
+    /// Opens what [`Sealer::seal`] made with the same `context`.
+    pub fn open(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let (version, rest) = sealed.split_first().ok_or(SealError::DoesNotOpen)?;
+        if *version != VERSION {
+            return Err(SealError::UnknownVersion);
+        }
+        let (nonce, text) = rest
+            .split_first_chunk::<NONCE_LEN>()
+            .ok_or(SealError::DoesNotOpen)?;
+        let mut plain = Zeroizing::new(text.to_vec());
+        let length = self
+            .key
+            .open_in_place(
+                Nonce::assume_unique_for_key(*nonce),
+                Aad::from(context),
+                &mut plain,
+            )
+            .map_err(|_| SealError::DoesNotOpen)?
+            .len();
+        plain.truncate(length);
+        Ok(plain)
+    }
+}
+
+fn hexadecimal_digest(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN);
+    for byte in digest::digest(&digest::SHA256, bytes).as_ref() {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Sealer([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealer(byte: u8) -> Sealer {
+        Sealer::new(&[byte; MASTER_KEY_LEN])
+    }
+
+    #[test]
+    fn what_is_sealed_opens_in_its_place() {
+        let random = Random::system();
+        let ours = Sealer::new(&Sealer::generate(&random));
+        for plain in [&b""[..], b"secret", &[9; 5000]] {
+            let sealed = ours.seal("keys/1", plain, &random);
+            assert_eq!(sealed.len(), 1 + 12 + plain.len() + 16);
+            assert_eq!(ours.open("keys/1", &sealed).unwrap().as_slice(), plain);
+        }
+    }
+
+    #[test]
+    fn every_changed_bit_and_every_cut_is_noticed() {
+        let sealed = sealer(1).seal("keys/1", b"secret", &Random::system());
+        for position in 0..sealed.len() {
+            for bit in 0..8 {
+                let mut changed = sealed.clone();
+                changed[position] ^= 1 << bit;
+                assert!(
+                    sealer(1).open("keys/1", &changed).is_err(),
+                    "byte {position} bit {bit}"
+                );
+            }
+            assert!(
+                sealer(1).open("keys/1", &sealed[..position]).is_err(),
+                "cut at {position}"
+            );
+        }
+        assert!(
+            sealer(1)
+                .open("keys/1", &[sealed.as_slice(), &[0]].concat())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn another_place_and_another_master_key_do_not_open() {
+        let sealed = sealer(1).seal("keys/1", b"secret", &Random::system());
+        assert_eq!(sealer(1).open("keys/2", &sealed), Err(SealError::DoesNotOpen));
+        assert_eq!(sealer(1).open("", &sealed), Err(SealError::DoesNotOpen));
+        assert_eq!(sealer(2).open("keys/1", &sealed), Err(SealError::DoesNotOpen));
+    }
+
+    #[test]
+    fn a_version_from_the_future_is_named_as_such() {
+        let mut sealed = sealer(1).seal("keys/1", b"secret", &Random::system());
+        sealed[0] = 2;
+        assert_eq!(sealer(1).open("keys/1", &sealed), Err(SealError::UnknownVersion));
+    }
+
+    #[test]
+    fn equal_texts_are_sealed_differently() {
+        let random = Random::system();
+        assert_ne!(
+            sealer(1).seal("a", b"secret", &random),
+            sealer(1).seal("a", b"secret", &random)
+        );
+    }
+
+    #[test]
+    fn a_fingerprint_tells_keys_apart_and_gives_nothing_away() {
+        assert_eq!(sealer(1).fingerprint(), sealer(1).fingerprint());
+        assert_ne!(sealer(1).fingerprint(), sealer(2).fingerprint());
+        assert_eq!(sealer(1).fingerprint().len(), 64);
+        assert_ne!(sealer(1).fingerprint(), hexadecimal_digest(&[1; MASTER_KEY_LEN]));
+        assert_eq!(format!("{:?}", sealer(1)), "Sealer([redacted])");
+    }
+}

@@ -1,0 +1,243 @@
+//! Secrets as two types: a [`Secret`] is shown once to its holder, a [`Digest`] is all that is kept.
+//!
+//! The text of a secret is a prefix that names its kind, then base64url of `locator ‖ 32 random bytes ‖
+//! checksum`. The prefix lets a secret scanner find a leaked one; the checksum lets it, and us, tell a typing
+//! error from a real one without a look into the store. The locator says which row the secret belongs
+//! to and is no secret itself; the 256 random bits are.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::random::Random;
+
+const RANDOM_LEN: usize = 32;
+const CHECKSUM_LEN: usize = 4;
+
+/// What a secret is for. A digest of one kind cannot be compared with a digest of another.
+pub trait Kind: 'static {
+    /// Stands before every secret of this kind.
+    const PREFIX: &'static str;
+    /// How many bytes name the row that the secret belongs to.
+    const LOCATOR_LEN: usize;
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal $locator:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub enum $name {}
+        impl Kind for $name {
+            const PREFIX: &'static str = $prefix;
+            const LOCATOR_LEN: usize = $locator;
+        }
+    )*};
+}
+
+kinds! {
+    /// A refresh token (RFC 6749 section 1.5). Locator: family id, generation, lineage.
+    RefreshToken "idsvc_rt_" 36;
+    /// An authorization code (RFC 6749 section 4.1.2). Locator: the code's id.
+    AuthorizationCode "idsvc_ac_" 16;
+    /// An API key for the refresh endpoint. Locator: the key's id.
+    ApiKey "idsvc_key_" 16;
+    /// A client secret (RFC 6749 section 2.3.1).
+    ClientSecret "idsvc_cs_" 0;
+    /// The cookie of a signed-in browser. Locator: the session's id.
+    SessionCookie "idsvc_se_" 16;
+    /// The cookie that binds a sign-in under way to one browser.
+    BrowserCookie "idsvc_br_" 0;
+    /// What every token of one refresh family has in common: proof that an old token really was one of it.
+    Lineage "idsvc_ln_" 0;
+}
+
+/// A secret in the clear. It cannot be printed by accident; [`Secret::reveal`] is the one way out.
+pub struct Secret<K> {
+    text: Zeroizing<String>,
+    locator: Vec<u8>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// The text is not a secret of this kind: wrong prefix, alphabet, length or checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed secret")]
+pub struct Malformed;
+
+impl<K: Kind> Secret<K> {
+    /// Makes a new secret for the row that `locator` names.
+    ///
+    /// A locator of another length than [`Kind::LOCATOR_LEN`] is cut or filled with zeros.
+    pub fn mint(locator: &[u8], random: &Random) -> Self {
+        Self::assemble(locator, &Zeroizing::new(random.bytes()))
+    }
+
+    /// Makes the secret of these random bytes, drawn beforehand where the locator is learned only inside
+    /// a transaction, which must not read entropy because it may run twice.
+    pub fn assemble(locator: &[u8], random: &[u8; RANDOM_LEN]) -> Self {
+        let mut locator = locator.to_vec();
+        locator.resize(K::LOCATOR_LEN, 0);
+        let mut payload = Zeroizing::new(Vec::with_capacity(K::LOCATOR_LEN + RANDOM_LEN + CHECKSUM_LEN));
+        payload.extend_from_slice(&locator);
+        payload.extend_from_slice(random);
+        let checksum = checksum::<K>(&payload);
+        payload.extend_from_slice(&checksum);
+        let mut text = Zeroizing::new(String::with_capacity(K::PREFIX.len() + payload.len() * 4 / 3 + 3));
+        text.push_str(K::PREFIX);
+        URL_SAFE_NO_PAD.encode_string(payload.as_slice(), &mut text);
+        Self { text, locator, kind: PhantomData }
+    }
+
+    /// Reads a secret that somebody presents. Nothing but its form is known to be right afterwards.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let encoded = text.strip_prefix(K::PREFIX).ok_or(Malformed)?;
+        let wanted = K::LOCATOR_LEN + RANDOM_LEN + CHECKSUM_LEN;
+        if encoded.len() != (wanted * 4).div_ceil(3) {
+            return Err(Malformed);
+        }
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Malformed)?);
+        let (payload, found) = bytes.split_at_checked(K::LOCATOR_LEN + RANDOM_LEN).ok_or(Malformed)?;
+        if found != checksum::<K>(payload) {
+            return Err(Malformed);
+        }
+        let locator = payload.get(..K::LOCATOR_LEN).ok_or(Malformed)?.to_vec();
+        Ok(Self { text: Zeroizing::new(text.to_owned()), locator, kind: PhantomData })
+    }
+
+    /// The bytes that name the row this secret belongs to; [`Kind::LOCATOR_LEN`] of them.
+    pub fn locator(&self) -> &[u8] {
+        &self.locator
+    }
+
+    /// What is kept of the secret.
+    pub fn digest(&self) -> Digest<K> {
+        Digest::of(self.text.as_bytes())
+    }
+
+    /// The secret itself, for the one answer that shows it.
+    pub fn reveal(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<K: Kind> fmt::Debug for Secret<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[redacted]", K::PREFIX)
+    }
+}
+
+fn checksum<K: Kind>(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(K::PREFIX.as_bytes());
+    context.update(payload);
+    let mut checksum = [0; CHECKSUM_LEN];
+    for (to, from) in checksum.iter_mut().zip(context.finish().as_ref()) {
+        *to = *from;
+    }
+    checksum
+}
+
+/// The SHA-256 of a secret: all that the store keeps. Compared in constant time.
+pub struct Digest<K> {
+    bytes: [u8; digest::SHA256_OUTPUT_LEN],
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Digest<K> {
+    /// The digest of a secret's bytes; also of one that the operator chose and that has no prefix.
+    pub fn of(secret: &[u8]) -> Self {
+        let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
+        for (to, from) in bytes.iter_mut().zip(digest::digest(&digest::SHA256, secret).as_ref()) {
+            *to = *from;
+        }
+        Self { bytes, kind: PhantomData }
+    }
+
+    /// The digest's bytes.
+    pub fn as_bytes(&self) -> &[u8; digest::SHA256_OUTPUT_LEN] {
+        &self.bytes
+    }
+}
+
+impl<K> Clone for Digest<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Digest<K> {}
+
+impl<K> PartialEq for Digest<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes.ct_eq(&other.bytes).into()
+    }
+}
+
+impl<K> Eq for Digest<K> {}
+
+impl<K: Kind> fmt::Debug for Digest<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({}…)", K::PREFIX)
+    }
+}
+
+impl<K> Serialize for Digest<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.bytes))
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Digest<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
+        let bytes = bytes.try_into().map_err(|_| serde::de::Error::custom("a digest has 32 bytes"))?;
+        Ok(Self { bytes, kind: PhantomData })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minted_secret_parses_and_keeps_its_locator() {
+        let minted = Secret::<AuthorizationCode>::mint(&[7; 16], &Random::system());
+        let parsed = Secret::<AuthorizationCode>::parse(minted.reveal()).unwrap();
+        assert_eq!(parsed.locator(), [7; 16]);
+        assert_eq!(parsed.digest(), minted.digest());
+    }
+
+    #[test]
+    fn a_changed_character_a_missing_one_and_another_kind_are_malformed() {
+        let random = Random::system();
+        let text = Secret::<AuthorizationCode>::mint(&[1; 16], &random).reveal().to_owned();
+        let mut changed = text.clone().into_bytes();
+        let at = changed.len() - 10;
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        assert!(Secret::<AuthorizationCode>::parse(std::str::from_utf8(&changed).unwrap()).is_err());
+        assert!(Secret::<AuthorizationCode>::parse(&text[..text.len() - 1]).is_err());
+        let relabelled = text.replace(AuthorizationCode::PREFIX, SessionCookie::PREFIX);
+        assert!(Secret::<SessionCookie>::parse(&relabelled).is_err());
+        assert!(Secret::<AuthorizationCode>::parse("").is_err());
+    }
+
+    #[test]
+    fn nothing_printed_holds_the_secret() {
+        let secret = Secret::<ClientSecret>::mint(&[], &Random::system());
+        assert_eq!(format!("{secret:?}"), "idsvc_cs_[redacted]");
+        assert!(!format!("{:?}", secret.digest()).contains(&URL_SAFE_NO_PAD.encode(secret.digest().as_bytes())));
+    }
+
+    #[test]
+    fn a_digest_survives_json() {
+        let digest = Digest::<ApiKey>::of(b"a secret that the operator chose");
+        let json = serde_json::to_string(&digest).unwrap();
+        assert_eq!(serde_json::from_str::<Digest<ApiKey>>(&json).unwrap(), digest);
+    }
+}
