@@ -1,0 +1,85 @@
+//! The signature algorithms this service knows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A signature algorithm (RFC 7518 section 3.1, RFC 8037 section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Algorithm {
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// RSASSA-PSS with SHA-256 and a salt of 32 bytes.
+    #[serde(rename = "PS256")]
+    Ps256,
+    /// ECDSA over P-256 with SHA-256.
+    #[serde(rename = "ES256")]
+    Es256,
+    /// Ed25519. The curve Ed448 of the same name is not known here.
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+/// The name is not one of the algorithms known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown signature algorithm: RS256, PS256, ES256 and EdDSA are known")]
+pub struct UnknownAlgorithm;
+
+impl Algorithm {
+    /// Every algorithm, in the order of preference for lists that people read.
+    pub const ALL: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
+
+    /// The name in the registry of RFC 7518 section 7.1.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Ps256 => "PS256",
+            Self::Es256 => "ES256",
+            Self::EdDsa => "EdDSA",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    /// Names are case-sensitive (RFC 7515 section 4.1.1).
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.as_str() == name)
+            .ok_or(UnknownAlgorithm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.as_str().parse(), Ok(algorithm));
+            assert_eq!(serde_json::to_value(algorithm).unwrap(), algorithm.as_str());
+            assert_eq!(
+                serde_json::from_value::<Algorithm>(algorithm.as_str().into()).unwrap(),
+                algorithm
+            );
+        }
+    }
+
+    #[test]
+    fn symmetric_none_and_miswritten_names_are_unknown() {
+        for name in ["HS256", "none", "None", "rs256", "ES256K", "RS1", ""] {
+            assert_eq!(name.parse::<Algorithm>(), Err(UnknownAlgorithm), "{name}");
+        }
+    }
+}

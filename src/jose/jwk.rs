@@ -1,0 +1,426 @@
+//! Verification keys: JSON Web Keys (RFC 7517) and the PEM files of other tools.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
+use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use serde_json::{Map, Value};
+
+use super::alg::Algorithm;
+use super::{der, json};
+
+const RSA_MIN_BITS: usize = 2048;
+const RSA_MAX_BITS: usize = 8192;
+const P256_POINT_LEN: usize = 65;
+const ED25519_LEN: usize = 32;
+
+/// The members that belong to private and symmetric keys (RFC 7518 sections 6.2.2, 6.3.2 and 6.4.1).
+const SECRET_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
+
+/// A key that signatures are checked with, and the algorithms it may be used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    kid: Option<String>,
+    algorithms: &'static [Algorithm],
+    material: Material,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Material {
+    Rsa { n: Vec<u8>, e: Vec<u8> },
+    P256(Vec<u8>),
+    Ed25519(Vec<u8>),
+}
+
+/// Why something is not a key that can be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JwkError {
+    /// Not JSON, not an object, or a name occurs twice.
+    #[error("key is not a JSON object with distinct names")]
+    NotAnObject,
+    /// A member that the key type needs is not there (RFC 7518 section 6).
+    #[error("key lacks the member {0}")]
+    Missing(&'static str),
+    /// A member has a type or an encoding it may not have.
+    #[error("key has a malformed member {0}")]
+    Malformed(&'static str),
+    /// A private or symmetric key stands where a public one is expected.
+    #[error("key is a private key: give the public one only, and replace this one if it has been published")]
+    Private,
+    /// A `kty` or `crv` that is not known here.
+    #[error("key is neither RSA nor P-256 nor Ed25519")]
+    UnsupportedType,
+    /// An `alg` that is not known here or does not belong to the type of the key.
+    #[error("key is not for RS256, PS256, ES256 or EdDSA")]
+    UnsupportedAlgorithm,
+    /// `use` or `key_ops` say that the key is not for checking signatures.
+    #[error("key is not for signatures")]
+    NotForSignatures,
+    /// An RSA modulus outside 2048 to 8192 bits, or a public exponent that is even, 1 or over 33 bits.
+    #[error("rsa key is not 2048 to 8192 bits long with an odd public exponent")]
+    UnsupportedSize,
+    /// Not a PEM file with one `PUBLIC KEY` section.
+    #[error("no public key in pem form (-----BEGIN PUBLIC KEY-----)")]
+    NotPem,
+}
+
+impl JwkError {
+    /// Whether a key set goes on without this key (RFC 7517 section 5): the key may be good, but not here.
+    pub const fn is_unsupported(self) -> bool {
+        match self {
+            Self::UnsupportedType
+            | Self::UnsupportedAlgorithm
+            | Self::NotForSignatures
+            | Self::UnsupportedSize
+            | Self::Missing(_) => true,
+            Self::NotAnObject | Self::Malformed(_) | Self::Private | Self::NotPem => false,
+        }
+    }
+}
+
+/// The signature does not belong to this message, key and algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("signature does not match")]
+pub struct BadSignature;
+
+impl PublicKey {
+    /// Reads one JSON Web Key (RFC 7517 section 4).
+    ///
+    /// Without `alg` an RSA key serves RS256 and PS256. Members that are not understood are ignored, those of
+    /// private keys are refused. A point that is not on its curve is kept, but verifies nothing.
+    pub fn from_jwk(jwk: &Value) -> Result<Self, JwkError> {
+        let members = jwk.as_object().ok_or(JwkError::NotAnObject)?;
+        let kty = text(members, "kty")?.ok_or(JwkError::Missing("kty"))?;
+        if !matches!(kty, "RSA" | "EC" | "OKP") {
+            return Err(JwkError::UnsupportedType);
+        }
+        if SECRET_MEMBERS.iter().any(|name| members.contains_key(*name)) {
+            return Err(JwkError::Private);
+        }
+        let material = match (kty, text(members, "crv")?) {
+            ("RSA", None) => Material::rsa(&bytes(members, "n")?, &bytes(members, "e")?)?,
+            ("EC", Some("P-256")) => {
+                let (x, y) = (coordinate(members, "x")?, coordinate(members, "y")?);
+                Material::P256([&[4], x.as_slice(), y.as_slice()].concat())
+            }
+            ("OKP", Some("Ed25519")) => Material::Ed25519(coordinate(members, "x")?),
+            ("RSA", Some(_)) => return Err(JwkError::Malformed("crv")),
+            (_, None) => return Err(JwkError::Missing("crv")),
+            _ => return Err(JwkError::UnsupportedType),
+        };
+        if !matches!(text(members, "use")?, None | Some("sig")) {
+            return Err(JwkError::NotForSignatures);
+        }
+        match members.get("key_ops") {
+            None => {}
+            Some(Value::Array(operations)) if operations.iter().any(|operation| operation == "verify") => {}
+            Some(Value::Array(_)) => return Err(JwkError::NotForSignatures),
+            Some(_) => return Err(JwkError::Malformed("key_ops")),
+        }
+        let key = Self {
+            kid: text(members, "kid")?.map(str::to_owned),
+            algorithms: material.algorithms(),
+            material,
+        };
+        match text(members, "alg")? {
+            None => Ok(key),
+            Some(name) => key.pinned(name.parse().map_err(|_| JwkError::UnsupportedAlgorithm)?),
+        }
+    }
+
+    /// Reads a `SubjectPublicKeyInfo` (RFC 5280 section 4.1) in PEM form, as `openssl pkey -pubout` writes it.
+    ///
+    /// The key bears no `kid`; an RSA key serves RS256 and PS256.
+    pub fn from_pem(pem: &str) -> Result<Self, JwkError> {
+        let mut keys = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
+        let (kind, spki) = keys
+            .next()
+            .ok_or(JwkError::NotPem)?
+            .map_err(|_| JwkError::NotPem)?;
+        match kind {
+            SectionKind::PublicKey if keys.next().is_none() => Self::from_spki(&spki),
+            SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => {
+                Err(JwkError::Private)
+            }
+            _ => Err(JwkError::NotPem),
+        }
+    }
+
+    fn from_spki(spki: &[u8]) -> Result<Self, JwkError> {
+        const MALFORMED: JwkError = JwkError::Malformed("subject public key");
+        let fields = || {
+            let mut spki = der::Reader::new(der::Reader::only(spki, der::SEQUENCE)?);
+            let algorithm = spki.element(der::SEQUENCE)?;
+            let key = spki.bit_string()?;
+            spki.end()?;
+            Ok::<_, der::Malformed>((algorithm, key))
+        };
+        let (algorithm, key) = fields().map_err(|_| MALFORMED)?;
+        let material = match (algorithm, key) {
+            (der::RSA_ENCRYPTION, key) => {
+                let components = || {
+                    let mut key = der::Reader::new(der::Reader::only(key, der::SEQUENCE)?);
+                    let (n, e) = (key.positive()?, key.positive()?);
+                    key.end()?;
+                    Ok::<_, der::Malformed>((n, e))
+                };
+                let (n, e) = components().map_err(|_| MALFORMED)?;
+                Material::rsa(n, e)?
+            }
+            (der::EC_P256, [4, ..]) if key.len() == P256_POINT_LEN => Material::P256(key.to_vec()),
+            (der::ED25519, _) if key.len() == ED25519_LEN => Material::Ed25519(key.to_vec()),
+            (der::EC_P256 | der::ED25519, _) => return Err(MALFORMED),
+            _ => return Err(JwkError::UnsupportedType),
+        };
+        Ok(Self {
+            kid: None,
+            algorithms: material.algorithms(),
+            material,
+        })
+    }
+
+    /// The public half of a key of ours, from the form in which ring gives it: an RSA `RSAPublicKey`, a point,
+    /// or the bytes of an Ed25519 key. Its `kid` is its thumbprint.
+    pub(super) fn of_key_pair(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, JwkError> {
+        let identifier = match algorithm {
+            Algorithm::Rs256 | Algorithm::Ps256 => der::RSA_ENCRYPTION,
+            Algorithm::Es256 => der::EC_P256,
+            Algorithm::EdDsa => der::ED25519,
+        };
+        let spki = der::element(
+            der::SEQUENCE,
+            &[
+                &der::element(der::SEQUENCE, &[identifier]),
+                &der::element(der::BIT_STRING, &[&[0], bytes]),
+            ],
+        );
+        let mut key = Self::from_spki(&spki)?.pinned(algorithm)?;
+        key.kid = Some(key.thumbprint());
+        Ok(key)
+    }
+
+    /// The same key, for one algorithm only.
+    pub fn pinned(self, algorithm: Algorithm) -> Result<Self, JwkError> {
+        if !self.algorithms.contains(&algorithm) {
+            return Err(JwkError::UnsupportedAlgorithm);
+        }
+        let algorithms: &[Algorithm] = match algorithm {
+            Algorithm::Rs256 => &[Algorithm::Rs256],
+            Algorithm::Ps256 => &[Algorithm::Ps256],
+            Algorithm::Es256 => &[Algorithm::Es256],
+            Algorithm::EdDsa => &[Algorithm::EdDsa],
+        };
+        Ok(Self { algorithms, ..self })
+    }
+
+    /// The name its owner gave it.
+    pub fn kid(&self) -> Option<&str> {
+        self.kid.as_deref()
+    }
+
+    /// The algorithms it may be used for; never empty.
+    pub fn algorithms(&self) -> &'static [Algorithm] {
+        self.algorithms
+    }
+
+    /// The JSON Web Key: public members, `kid` (the thumbprint when it has no name), `use`, and `alg` when
+    /// there is but one.
+    pub fn to_jwk(&self) -> Value {
+        let mut members = self.material.members();
+        members.insert(
+            "kid".into(),
+            self.kid.clone().unwrap_or_else(|| self.thumbprint()).into(),
+        );
+        members.insert("use".into(), "sig".into());
+        if let [algorithm] = self.algorithms {
+            members.insert("alg".into(), algorithm.as_str().into());
+        }
+        Value::Object(members)
+    }
+
+    /// The SHA-256 thumbprint in base64url (RFC 7638, RFC 8037 section 2).
+    pub fn thumbprint(&self) -> String {
+        let required = match &self.material {
+            Material::Rsa { n, e } => {
+                format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, encode(e), encode(n))
+            }
+            Material::P256(point) => {
+                let (x, y) = coordinates(point);
+                format!(
+                    r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#,
+                    encode(x),
+                    encode(y)
+                )
+            }
+            Material::Ed25519(x) => format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, encode(x)),
+        };
+        encode(digest::digest(&digest::SHA256, required.as_bytes()).as_ref())
+    }
+
+    /// Checks a signature. An algorithm that the key is not for is a bad signature too.
+    pub fn verify(&self, alg: Algorithm, message: &[u8], signature: &[u8]) -> Result<(), BadSignature> {
+        if !self.algorithms.contains(&alg) {
+            return Err(BadSignature);
+        }
+        match (&self.material, alg) {
+            (Material::Rsa { n, e }, Algorithm::Rs256) => RsaPublicKeyComponents { n, e }.verify(
+                &signature::RSA_PKCS1_2048_8192_SHA256,
+                message,
+                signature,
+            ),
+            (Material::Rsa { n, e }, Algorithm::Ps256) => RsaPublicKeyComponents { n, e }.verify(
+                &signature::RSA_PSS_2048_8192_SHA256,
+                message,
+                signature,
+            ),
+            (Material::P256(point), Algorithm::Es256) => {
+                UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
+            }
+            (Material::Ed25519(key), Algorithm::EdDsa) => {
+                UnparsedPublicKey::new(&signature::ED25519, key).verify(message, signature)
+            }
+            _ => return Err(BadSignature),
+        }
+        .map_err(|_| BadSignature)
+    }
+}
+
+impl Material {
+    fn rsa(n: &[u8], e: &[u8]) -> Result<Self, JwkError> {
+        let (Some(1..), Some(1..)) = (n.first(), e.first()) else {
+            return Err(JwkError::Malformed("n or e"));
+        };
+        let bits = n
+            .iter()
+            .take(1)
+            .fold(n.len() * 8, |bits, first| bits - first.leading_zeros() as usize);
+        let exponent = e
+            .iter()
+            .fold(0_u64, |exponent, byte| exponent << 8 | u64::from(*byte));
+        let is_usable = (RSA_MIN_BITS..=RSA_MAX_BITS).contains(&bits)
+            && e.len() <= 5
+            && (3..1 << 33).contains(&exponent)
+            && exponent % 2 == 1;
+        if is_usable {
+            Ok(Self::Rsa {
+                n: n.to_vec(),
+                e: e.to_vec(),
+            })
+        } else {
+            Err(JwkError::UnsupportedSize)
+        }
+    }
+
+    fn algorithms(&self) -> &'static [Algorithm] {
+        match self {
+            Self::Rsa { .. } => &[Algorithm::Rs256, Algorithm::Ps256],
+            Self::P256(_) => &[Algorithm::Es256],
+            Self::Ed25519(_) => &[Algorithm::EdDsa],
+        }
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let members = match self {
+            Self::Rsa { n, e } => vec![("kty", "RSA".to_owned()), ("n", encode(n)), ("e", encode(e))],
+            Self::P256(point) => {
+                let (x, y) = coordinates(point);
+                vec![
+                    ("kty", "EC".to_owned()),
+                    ("crv", "P-256".to_owned()),
+                    ("x", encode(x)),
+                    ("y", encode(y)),
+                ]
+            }
+            Self::Ed25519(x) => {
+                vec![
+                    ("kty", "OKP".to_owned()),
+                    ("crv", "Ed25519".to_owned()),
+                    ("x", encode(x)),
+                ]
+            }
+        };
+        members
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect()
+    }
+}
+
+/// A set of verification keys (RFC 7517 section 5).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JwkSet {
+    /// The keys that can be used here, in the order of the document.
+    pub keys: Vec<PublicKey>,
+}
+
+impl JwkSet {
+    /// Reads a JWK Set.
+    ///
+    /// Keys of a type, algorithm, size or use that is not supported, or that lack a member, are skipped; a key
+    /// that is malformed or private spoils the set.
+    pub fn parse(document: &[u8]) -> Result<Self, JwkError> {
+        let document = json::object(document).map_err(|_| JwkError::NotAnObject)?;
+        let keys = document.get("keys").ok_or(JwkError::Missing("keys"))?;
+        let mut usable = Vec::new();
+        for key in keys.as_array().ok_or(JwkError::Malformed("keys"))? {
+            match PublicKey::from_jwk(key) {
+                Ok(key) => usable.push(key),
+                Err(error) if error.is_unsupported() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self { keys: usable })
+    }
+
+    /// The key for a token with this `kid` and algorithm.
+    ///
+    /// A key with the same `kid` comes first. Else, when the token names no key or the only key in question
+    /// has no name, it is the one key that serves the algorithm; between several there is no guessing.
+    pub fn select(&self, kid: Option<&str>, alg: Algorithm) -> Option<&PublicKey> {
+        let usable = || self.keys.iter().filter(|key| key.algorithms.contains(&alg));
+        if let Some(key) = kid.and_then(|kid| usable().find(|key| key.kid() == Some(kid))) {
+            return Some(key);
+        }
+        let mut candidates = usable().filter(|key| kid.is_none() || key.kid.is_none());
+        let only = candidates.next()?;
+        candidates.next().is_none().then_some(only)
+    }
+}
+
+fn encode(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The two coordinates of an uncompressed point (SEC 1 section 2.3.3).
+fn coordinates(point: &[u8]) -> (&[u8], &[u8]) {
+    point
+        .get(1..)
+        .unwrap_or_default()
+        .split_at_checked(32)
+        .unwrap_or_default()
+}
+
+fn text<'a>(members: &'a Map<String, Value>, name: &'static str) -> Result<Option<&'a str>, JwkError> {
+    match members.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(JwkError::Malformed(name)),
+    }
+}
+
+fn bytes(members: &Map<String, Value>, name: &'static str) -> Result<Vec<u8>, JwkError> {
+    let encoded = text(members, name)?.ok_or(JwkError::Missing(name))?;
+    URL_SAFE_NO_PAD
+        .decode(encoded)
+        .map_err(|_| JwkError::Malformed(name))
+}
+
+fn coordinate(members: &Map<String, Value>, name: &'static str) -> Result<Vec<u8>, JwkError> {
+    let bytes = bytes(members, name)?;
+    if bytes.len() == 32 {
+        Ok(bytes)
+    } else {
+        Err(JwkError::Malformed(name))
+    }
+}
