@@ -1,0 +1,10 @@
+//! Who people are: users, their passwords, their sessions and what they have consented to.
+
+pub mod consent;
+pub mod password;
+pub mod session;
+pub mod user;
+
+pub use consent::Consent;
+pub use session::{Factor, Session, SessionLifetimes};
+pub use user::{LoginName, User};

@@ -1,0 +1,92 @@
+//! What a new password must look like.
+
+/// The rules for a password that somebody chooses (NIST SP 800-63B section 3.1.1.2): a length, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordPolicy {
+    /// The fewest characters (Unicode scalar values) that do.
+    pub min_length: usize,
+    /// The most bytes of UTF-8 that are read.
+    pub max_bytes: usize,
+}
+
+/// Why a password cannot be taken, told to whoever chose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordProblem {
+    /// Fewer characters than the policy asks for.
+    #[error("choose a password of at least {min_length} characters")]
+    TooShort {
+        /// The fewest characters that do.
+        min_length: usize,
+    },
+    /// More bytes than the policy reads.
+    #[error("choose a password of at most {max_bytes} bytes")]
+    TooLong {
+        /// The most bytes of UTF-8 that are read.
+        max_bytes: usize,
+    },
+}
+
+impl PasswordPolicy {
+    /// Checks a password that is about to be set. One that is only verified is not held to the policy.
+    pub fn check(&self, password: &str) -> Result<(), PasswordProblem> {
+        if password.len() > self.max_bytes {
+            return Err(PasswordProblem::TooLong {
+                max_bytes: self.max_bytes,
+            });
+        }
+        if password.chars().count() < self.min_length.max(1) {
+            return Err(PasswordProblem::TooShort {
+                min_length: self.min_length.max(1),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Default for PasswordPolicy {
+    fn default() -> Self {
+        Self {
+            min_length: 8,
+            max_bytes: 512,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_counts_characters_and_the_maximum_counts_bytes() {
+        let policy = PasswordPolicy::default();
+        assert_eq!(policy.check("ぱすわーどです1"), Ok(()));
+        assert_eq!(
+            policy.check("ぱすわーどです"),
+            Err(PasswordProblem::TooShort { min_length: 8 })
+        );
+        assert_eq!(policy.check(&"x".repeat(512)), Ok(()));
+        assert_eq!(
+            policy.check(&"x".repeat(513)),
+            Err(PasswordProblem::TooLong { max_bytes: 512 })
+        );
+        assert_eq!(
+            policy.check(&"é".repeat(257)),
+            Err(PasswordProblem::TooLong { max_bytes: 512 })
+        );
+    }
+
+    #[test]
+    fn an_empty_password_is_never_taken() {
+        let policy = PasswordPolicy {
+            min_length: 0,
+            max_bytes: 512,
+        };
+        assert_eq!(policy.check(""), Err(PasswordProblem::TooShort { min_length: 1 }));
+    }
+
+    #[test]
+    fn a_problem_says_what_to_do() {
+        let problem = PasswordPolicy::default().check("short").unwrap_err();
+        assert_eq!(problem.to_string(), "choose a password of at least 8 characters");
+    }
+}

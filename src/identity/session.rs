@@ -1,0 +1,98 @@
+//! A signed-in browser: single sign-on across clients.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::secret::{Digest, SessionCookie};
+
+/// How a user proved who they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Factor {
+    /// A stored password.
+    Password,
+}
+
+impl Factor {
+    /// The `authority` in the token response's `amr`.
+    pub fn authority(&self) -> &str {
+        match self {
+            Self::Password => "credential",
+        }
+    }
+
+    /// The method as RFC 8176 names it, for the ID token's `amr`.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Password => "pwd",
+        }
+    }
+}
+
+/// A browser session, kept under its id (`sid` in ID tokens).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// The digest of the cookie's value; it changes with every sign-in.
+    pub digest: Digest<SessionCookie>,
+    /// Who is signed in.
+    pub user: Uuid,
+    /// When the user last proved who they are.
+    pub auth_time: Timestamp,
+    /// How.
+    pub factor: Factor,
+    /// When the session began.
+    pub created_at: Timestamp,
+    /// When the session was last used, to within [`Session::TOUCH_AFTER`].
+    pub last_used_at: Timestamp,
+}
+
+/// How long sessions last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLifetimes {
+    /// Without use.
+    pub idle: Duration,
+    /// In any case.
+    pub absolute: Duration,
+}
+
+impl Session {
+    /// A use is written down only when the last one noted is at least this long ago.
+    pub const TOUCH_AFTER: Duration = Duration::from_mins(5);
+
+    /// Whether the session still stands.
+    pub fn is_live(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
+        now < self.last_used_at + lifetimes.idle && now < self.created_at + lifetimes.absolute
+    }
+
+    /// Whether this use is to be written down.
+    pub fn is_due_for_touch(&self, now: Timestamp) -> bool {
+        now.since(self.last_used_at) >= Self::TOUCH_AFTER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_ends_by_idleness_and_by_age() {
+        let lifetimes = SessionLifetimes { idle: Duration::from_secs(100), absolute: Duration::from_secs(250) };
+        let start = Timestamp::from_seconds(1_000);
+        let mut session = Session {
+            digest: Digest::of(b"x"),
+            user: Uuid::from_u128(1),
+            auth_time: start,
+            factor: Factor::Password,
+            created_at: start,
+            last_used_at: start,
+        };
+        assert!(session.is_live(lifetimes, start + Duration::from_secs(99)));
+        assert!(!session.is_live(lifetimes, start + Duration::from_secs(100)));
+        session.last_used_at = start + Duration::from_secs(240);
+        assert!(session.is_live(lifetimes, start + Duration::from_secs(249)));
+        assert!(!session.is_live(lifetimes, start + Duration::from_secs(250)));
+    }
+}

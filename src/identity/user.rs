@@ -1,0 +1,130 @@
+//! The people and devices that tokens speak of.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::identity::password::PasswordHash;
+
+/// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct User {
+    /// The user's identifier in the platform: `sub` and `uuid` in every token.
+    pub uuid: Uuid,
+    /// The account identifier, unique, compared without regard to ASCII case.
+    pub account_id: String,
+    /// The e-mail address; none for a user without one.
+    pub email: Option<String>,
+    /// Whether the address was shown to belong to the user.
+    #[serde(default)]
+    pub email_verified: bool,
+    /// The telephone number, E.164 by recommendation of OpenID Connect Core 5.1.
+    pub phone_number: Option<String>,
+    /// Whether the number was shown to belong to the user.
+    #[serde(default)]
+    pub phone_number_verified: bool,
+    /// `user`, `anonymous`, `client`, or what the operator chose.
+    pub user_type: String,
+    /// The venue the user belongs to, `venueId` in tokens.
+    pub venue_id: Option<String>,
+    /// The organization the user belongs to.
+    pub organization: String,
+    /// Where the record came from: `LOCAL`, `IMPORT`, or a provider's id.
+    pub source: String,
+    /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
+    #[serde(default)]
+    pub claims: BTreeMap<String, Value>,
+    /// The stored password; none for a user who cannot sign in with one.
+    pub password: Option<PasswordHash>,
+    /// Whether the user may be given tokens.
+    pub enabled: bool,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed: the `updated_at` claim.
+    pub updated_at: Timestamp,
+}
+
+impl User {
+    /// The user types that say who a token is for when the operator chose nothing else.
+    pub const DEFAULT_TYPE: &'static str = "user";
+    /// The origin marker of users that were added by the operator.
+    pub const LOCAL: &'static str = "LOCAL";
+
+    /// A user that the operator adds: enabled, without a password.
+    pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
+        Self {
+            uuid,
+            account_id: email.to_owned(),
+            email: Some(email.to_owned()),
+            email_verified: false,
+            phone_number: None,
+            phone_number_verified: false,
+            user_type: Self::DEFAULT_TYPE.to_owned(),
+            venue_id: None,
+            organization: organization.to_owned(),
+            source: Self::LOCAL.to_owned(),
+            claims: BTreeMap::new(),
+            password: None,
+            enabled: true,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// The name by which pages address the user.
+    pub fn display_name(&self) -> &str {
+        self.claims.get("name").and_then(Value::as_str).unwrap_or(&self.account_id)
+    }
+
+    /// The names a person may type to sign in, in the form under which they are unique.
+    pub fn login_names(&self) -> Vec<LoginName> {
+        let mut names = vec![LoginName::new(&self.account_id)];
+        if let Some(email) = &self.email {
+            let email = LoginName::new(email);
+            if !names.contains(&email) {
+                names.push(email);
+            }
+        }
+        names
+    }
+}
+
+/// A name as typed on the sign-in page, reduced to the form under which it is unique: trimmed, lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LoginName(String);
+
+impl LoginName {
+    /// Reduces what was typed. Longer input than any stored name is cut at 512 bytes; it matches nobody.
+    pub fn new(typed: &str) -> Self {
+        let mut name = typed.trim().to_lowercase();
+        while name.len() > 512 {
+            name.pop();
+        }
+        Self(name)
+    }
+
+    /// The reduced name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_named_by_its_email_has_one_login_name() {
+        let user =
+            User::local(Uuid::from_u128(1), "Alice@Example.com", "default", Timestamp::from_seconds(0));
+        assert_eq!(user.login_names(), [LoginName::new(" alice@example.com ")]);
+    }
+
+    #[test]
+    fn a_very_long_login_name_is_cut_between_characters() {
+        assert!(LoginName::new(&"é".repeat(2_000)).as_str().len() <= 512);
+    }
+}
