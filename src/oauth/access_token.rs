@@ -1,0 +1,105 @@
+//! Access tokens: RFC 9068, with the claims of the token response beside the standard ones.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::oauth::scope::Scope;
+
+/// An entry of `amr` in the token response and the access token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authority {
+    /// Who vouches for the user: `credential`, or a provider's id.
+    pub authority: String,
+}
+
+/// What the token response and the access token both say.
+#[derive(Clone, Debug, Serialize)]
+pub struct CommonClaims {
+    /// The issuer.
+    pub iss: String,
+    /// When the tokens were issued.
+    pub iat: Timestamp,
+    /// The access token's identifier.
+    pub jti: Uuid,
+    /// The granted scope.
+    pub scope: Scope,
+    /// The account identifier.
+    pub account_id: String,
+    /// The kind of subject.
+    pub user_type: String,
+    /// The venue, if any.
+    #[serde(rename = "venueId")]
+    pub venue_id: Option<String>,
+    /// The organization.
+    pub organization: String,
+    /// Who vouches for the subject.
+    pub amr: Vec<Authority>,
+    /// The telephone number, if any.
+    pub phone_number: Option<String>,
+    /// Where the subject's record came from.
+    pub source: String,
+    /// The e-mail address; empty when there is none.
+    pub email: String,
+    /// The subject's identifier in the platform.
+    pub uuid: Uuid,
+}
+
+/// The claims of an access token (RFC 9068 section 2.2). There is no `nbf`: clients with a clock that is
+/// slow by a second would refuse the token.
+#[derive(Clone, Debug, Serialize)]
+pub struct AccessTokenClaims<'a> {
+    /// What the token response says too.
+    #[serde(flatten)]
+    pub common: &'a CommonClaims,
+    /// The subject.
+    pub sub: Uuid,
+    /// The audience.
+    pub aud: &'a str,
+    /// When the token stops being good.
+    pub exp: Timestamp,
+    /// The client it was issued to.
+    pub client_id: &'a str,
+    /// When the user signed in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_time: Option<Timestamp>,
+    /// The grant behind the token: the refresh family that ends it when it is revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<Uuid>,
+}
+
+/// The claims of an access token that comes back to this service.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PresentedAccessToken {
+    /// The issuer.
+    pub iss: String,
+    /// The subject.
+    pub sub: Uuid,
+    /// The audience.
+    pub aud: String,
+    /// When it was issued.
+    pub iat: Timestamp,
+    /// When it stops being good.
+    pub exp: Timestamp,
+    /// Its identifier.
+    pub jti: Uuid,
+    /// The client it was issued to.
+    pub client_id: String,
+    /// The granted scope.
+    pub scope: Scope,
+    /// The grant behind it.
+    pub grant_id: Option<Uuid>,
+}
+
+impl PresentedAccessToken {
+    /// Whether the token is this issuer's and still good. There is no leeway: issuer and verifier
+    /// share one clock.
+    pub fn is_current(&self, issuer: &str, now: Timestamp) -> bool {
+        self.iss == issuer && now < self.exp
+    }
+}
+
+/// The hour, counted from the epoch, in which a moment lies: what expiring markers are kept under.
+pub fn hour_of(moment: Timestamp) -> u32 {
+    u32::try_from(moment.seconds() / 3600).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,433 @@
+//! The authorization request and what to do about it: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::identity::{Consent, Session};
+use crate::oauth::client::{Client, ConsentRequirement, GrantType};
+use crate::oauth::code::Authorization;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::{ACR_PASSWORD, ClaimsRequest};
+use crate::oauth::openid::prompt::Prompt;
+use crate::oauth::parameters::Parameters;
+use crate::oauth::pkce::CodeChallenge;
+use crate::oauth::redirect_uri::{self, ReturnTo};
+use crate::oauth::scope::Scope;
+use crate::secret::{BrowserCookie, Digest};
+
+/// How the answer travels: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseMode {
+    /// In the query of a redirect.
+    #[default]
+    Query,
+    /// In a form that the browser posts.
+    FormPost,
+}
+
+impl ResponseMode {
+    /// The modes that are understood, as discovery lists them.
+    pub const SUPPORTED: [&'static str; 2] = ["query", "form_post"];
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "query" => Some(Self::Query),
+            "form_post" => Some(Self::FormPost),
+            _ => None,
+        }
+    }
+}
+
+/// Where an answer goes and what comes back with it. Once it exists, an error may be sent to the client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyAddress {
+    /// The client's redirect URI.
+    pub return_to: ReturnTo,
+    /// How the answer travels.
+    pub response_mode: ResponseMode,
+    /// `state`, byte for byte as it was sent.
+    pub state: Option<String>,
+}
+
+/// An answer of the authorization endpoint on its way to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationResponse {
+    /// How it travels.
+    pub response_mode: ResponseMode,
+    /// The redirect URI, without the answer.
+    pub uri: String,
+    /// The answer.
+    pub parameters: Vec<(&'static str, String)>,
+}
+
+impl AuthorizationResponse {
+    /// The address that carries the answer in its query.
+    pub fn location(&self) -> String {
+        let parameters: Vec<_> = self.parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        redirect_uri::with_query(&self.uri, &parameters)
+    }
+}
+
+impl ReplyAddress {
+    /// The answer with a code (RFC 6749 section 4.1.2).
+    pub fn code(&self, code: &str, issuer: &str) -> AuthorizationResponse {
+        self.answer(vec![("code", code.to_owned())], issuer)
+    }
+
+    /// The answer that says no (RFC 6749 section 4.1.2.1).
+    pub fn refusal(&self, refusal: &Refusal, issuer: &str) -> AuthorizationResponse {
+        let parameters = vec![
+            ("error", refusal.code.as_str().to_owned()),
+            ("error_description", refusal.description.clone().into_owned()),
+        ];
+        self.answer(parameters, issuer)
+    }
+
+    /// Adds `state` as it was sent and `iss` (RFC 9207 section 2).
+    fn answer(&self, mut parameters: Vec<(&'static str, String)>, issuer: &str) -> AuthorizationResponse {
+        if let Some(state) = &self.state {
+            parameters.push(("state", state.clone()));
+        }
+        parameters.push(("iss", issuer.to_owned()));
+        AuthorizationResponse {
+            response_mode: self.response_mode,
+            uri: self.return_to.uri().to_owned(),
+            parameters,
+        }
+    }
+}
+
+/// A fault that must not be told to any redirect URI: the user sees a page (RFC 6749 section 4.1.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswerable {
+    /// No `client_id`.
+    #[error("client_id is missing")]
+    MissingClient,
+    /// No client of that name, or a disabled one.
+    #[error("client_id names no client of this service")]
+    UnknownClient,
+    /// No redirect URI to trust.
+    #[error(transparent)]
+    RedirectUri(#[from] redirect_uri::Mismatch),
+    /// A parameter that decides where the answer goes was sent twice.
+    #[error("a parameter was sent more than once")]
+    Ambiguous,
+}
+
+/// Finds out where the answer to a request goes.
+pub fn reply_address(parameters: &Parameters, client: &Client) -> Result<ReplyAddress, Unanswerable> {
+    for name in ["client_id", "redirect_uri", "state", "response_mode"] {
+        if parameters.is_repeated(name) {
+            return Err(Unanswerable::Ambiguous);
+        }
+    }
+    Ok(ReplyAddress {
+        return_to: client.return_to(parameters.get("redirect_uri"))?,
+        response_mode: parameters.get("response_mode").and_then(ResponseMode::parse).unwrap_or_default(),
+        state: parameters.get("state").map(ToOwned::to_owned),
+    })
+}
+
+/// A validated authorization request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorizationRequest {
+    /// The client that asks.
+    pub client_id: String,
+    /// Where the answer goes.
+    pub reply: ReplyAddress,
+    /// The scope to be granted: what was asked for, as far as the client may have it.
+    pub scope: Scope,
+    /// `nonce`, for the ID token.
+    pub nonce: Option<String>,
+    /// `code_challenge`, S256.
+    pub code_challenge: Option<CodeChallenge>,
+    /// What the user is to be asked.
+    pub prompt: Prompt,
+    /// The greatest age of the sign-in, in seconds.
+    pub max_age: Option<u64>,
+    /// Whom the client expects; a wish.
+    pub login_hint: Option<String>,
+    /// Who must be the one signed in (`id_token_hint`, or `sub` in `claims`).
+    pub subject: Option<Uuid>,
+    /// The claims asked for one by one.
+    pub claims: ClaimsRequest,
+    /// The languages the user prefers, best first.
+    pub ui_locales: Option<String>,
+}
+
+/// Reads the user of an ID token that this service once issued; expired ones count.
+pub type HintReader<'a> = &'a dyn Fn(&str) -> Option<Uuid>;
+
+const MAX_NONCE_BYTES: usize = 1024;
+
+impl AuthorizationRequest {
+    /// Validates what the client asks for. A refusal goes to `reply`.
+    pub fn parse(
+        parameters: &Parameters,
+        client: &Client,
+        reply: ReplyAddress,
+        read_hint: HintReader<'_>,
+    ) -> Result<Self, Refusal> {
+        check_form(parameters)?;
+        if !client.grant_types.contains(&GrantType::AuthorizationCode) {
+            return Err(Refusal::new(
+                ErrorCode::UnauthorizedClient,
+                "this client is not registered for the authorization_code grant",
+            ));
+        }
+        let (claims, demands) = match parameters.get("claims") {
+            None => Default::default(),
+            Some(text) => ClaimsRequest::parse(text)
+                .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
+        };
+        if !demands.essential_acr.is_empty() && !demands.essential_acr.iter().any(|acr| acr == ACR_PASSWORD) {
+            return Err(Refusal::new(
+                ErrorCode::UnmetAuthenticationRequirements,
+                "none of the essential acr values can be met",
+            ));
+        }
+        Ok(Self {
+            client_id: client.client_id.clone(),
+            scope: requested_scope(parameters, client)?,
+            nonce: nonce(parameters)?,
+            code_challenge: code_challenge(parameters, client)?,
+            prompt: Prompt::parse(parameters.get("prompt").unwrap_or_default())
+                .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
+            max_age: max_age(parameters)?,
+            login_hint: parameters.get("login_hint").map(|hint| hint.chars().take(256).collect()),
+            subject: subject(parameters, demands.subject.as_deref(), read_hint)?,
+            claims: claims.within(&client.scope),
+            ui_locales: parameters.get("ui_locales").map(|tags| tags.chars().take(256).collect()),
+            reply,
+        })
+    }
+
+    /// The scope that consent is asked for: what is granted and what the single claims imply.
+    pub fn scope_for_consent(&self) -> Scope {
+        self.scope.clone().union(&self.claims.implied_scope())
+    }
+}
+
+fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
+    if let Some(name) = parameters.first_repeated() {
+        return Err(Refusal::naming(
+            ErrorCode::InvalidRequest,
+            &format!("parameter {name} was sent more than once"),
+        ));
+    }
+    if parameters.get("request").is_some() {
+        return Err(Refusal::new(ErrorCode::RequestNotSupported, "request objects are not supported"));
+    }
+    if parameters.get("request_uri").is_some() {
+        return Err(Refusal::new(ErrorCode::RequestUriNotSupported, "request_uri is not supported"));
+    }
+    if parameters.get("registration").is_some() {
+        return Err(Refusal::new(
+            ErrorCode::RegistrationNotSupported,
+            "the registration parameter is not supported",
+        ));
+    }
+    match parameters.get("response_type") {
+        None => return Err(Refusal::invalid_request("response_type is missing; it must be code")),
+        Some("code") => {}
+        Some(_) => {
+            return Err(Refusal::new(ErrorCode::UnsupportedResponseType, "response_type must be code"));
+        }
+    }
+    match parameters.get("response_mode") {
+        Some(mode) if ResponseMode::parse(mode).is_none() => {
+            Err(Refusal::invalid_request("response_mode must be query or form_post"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Values the client may not have are left out (SPEC: ignored at this endpoint), malformed ones refused.
+fn requested_scope(parameters: &Parameters, client: &Client) -> Result<Scope, Refusal> {
+    let Some(text) = parameters.get("scope") else { return Ok(client.default_scope.clone()) };
+    let asked: Scope = text
+        .parse()
+        .map_err(|_| Refusal::new(ErrorCode::InvalidScope, "scope has characters that RFC 6749 does not allow"))?;
+    Ok(asked.filter(|value| client.scope.contains(value)))
+}
+
+fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {
+    match parameters.get("nonce") {
+        Some(nonce) if nonce.len() > MAX_NONCE_BYTES => {
+            Err(Refusal::invalid_request("nonce is longer than 1024 bytes"))
+        }
+        nonce => Ok(nonce.map(ToOwned::to_owned)),
+    }
+}
+
+/// RFC 7636 section 4.3; a challenge without a method means `plain`, which is not accepted.
+fn code_challenge(parameters: &Parameters, client: &Client) -> Result<Option<CodeChallenge>, Refusal> {
+    match (parameters.get("code_challenge"), parameters.get("code_challenge_method")) {
+        (Some(challenge), Some("S256")) => CodeChallenge::parse(challenge)
+            .map(Some)
+            .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string())),
+        (Some(_), _) => Err(Refusal::invalid_request("code_challenge_method must be S256")),
+        (None, Some(_)) => Err(Refusal::invalid_request("code_challenge is missing")),
+        (None, None) if client.requires_pkce() => {
+            Err(Refusal::invalid_request("code_challenge is missing; this client must use PKCE with S256"))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
+    let Some(text) = parameters.get("max_age") else { return Ok(None) };
+    match text.parse() {
+        Ok(seconds) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Some(seconds)),
+        _ => Err(Refusal::invalid_request("max_age is a number of seconds")),
+    }
+}
+
+fn subject(
+    parameters: &Parameters,
+    demanded: Option<&str>,
+    read_hint: HintReader<'_>,
+) -> Result<Option<Uuid>, Refusal> {
+    let hinted = match parameters.get("id_token_hint") {
+        None => None,
+        Some(token) => Some(read_hint(token).ok_or_else(|| {
+            Refusal::invalid_request("id_token_hint is not an ID token of this service")
+        })?),
+    };
+    // a subject that is no UUID is nobody's here
+    let demanded = demanded.map(|text| text.parse::<Uuid>().unwrap_or(Uuid::nil()));
+    match (hinted, demanded) {
+        (Some(one), Some(other)) if one != other => {
+            Err(Refusal::invalid_request("id_token_hint and the sub in claims name different users"))
+        }
+        (one, other) => Ok(one.or(other)),
+    }
+}
+
+/// A sign-in under way, bound to the browser it began in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoginTransaction {
+    /// The digest of the cookie of the browser it belongs to.
+    pub browser: Digest<BrowserCookie>,
+    /// What the client asked for.
+    pub request: AuthorizationRequest,
+    /// When it stops being good.
+    pub expires_at: Timestamp,
+    /// The session in which the user signed in, or chose to go on, since the request was made.
+    pub settled_session: Option<Uuid>,
+    /// Whether the user has said yes since the request was made.
+    pub consented: bool,
+}
+
+/// What has happened since a request was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The session in which the user signed in, or chose to go on.
+    pub settled_session: Option<Uuid>,
+    /// Whether the user has said yes.
+    pub consented: bool,
+}
+
+impl LoginTransaction {
+    /// What has happened so far.
+    pub fn progress(&self) -> Progress {
+        Progress { settled_session: self.settled_session, consented: self.consented }
+    }
+}
+
+/// A user signed in, as the next step depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedIn<'a> {
+    /// The session's id.
+    pub id: Uuid,
+    /// The session, which is live.
+    pub session: &'a Session,
+    /// What the user has allowed the client before.
+    pub consent: Option<&'a Consent>,
+}
+
+/// What comes next on the way from a request to its answer.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The user signs in, or chooses an account.
+    SignIn,
+    /// The user is asked for consent.
+    AskConsent,
+    /// A code is issued for this.
+    Issue(Authorization),
+    /// The client is told no.
+    Refuse(Refusal),
+}
+
+/// Decides what comes next. One table of checks, in order; each page ends by asking it again.
+pub fn next_step(
+    request: &AuthorizationRequest,
+    client: &Client,
+    signed_in: Option<SignedIn<'_>>,
+    progress: Progress,
+    now: Timestamp,
+) -> Step {
+    let Some(signed_in) = signed_in else {
+        return sign_in_or(request, ErrorCode::LoginRequired, "no user is signed in");
+    };
+    let settled = progress.settled_session == Some(signed_in.id);
+    let session = signed_in.session;
+    if !settled {
+        if request.prompt.login || request.prompt.select_account {
+            return Step::SignIn;
+        }
+        if request.max_age.is_some_and(|age| now.since(session.auth_time) > Duration::from_secs(age)) {
+            return sign_in_or(request, ErrorCode::LoginRequired, "the sign-in is older than max_age");
+        }
+    }
+    if request.subject.is_some_and(|subject| subject != session.user) {
+        if settled {
+            return Step::Refuse(Refusal::new(
+                ErrorCode::LoginRequired,
+                "another user than the requested one signed in",
+            ));
+        }
+        return sign_in_or(request, ErrorCode::LoginRequired, "another user than the requested one is signed in");
+    }
+    if needs_consent(request, client, signed_in.consent, progress) {
+        if request.prompt.none {
+            return Step::Refuse(Refusal::new(ErrorCode::ConsentRequired, "the user has not consented yet"));
+        }
+        return Step::AskConsent;
+    }
+    Step::Issue(Authorization {
+        client_id: request.client_id.clone(),
+        user: session.user,
+        session: signed_in.id,
+        auth_time: session.auth_time,
+        factor: session.factor.clone(),
+        scope: request.scope.clone().with(Scope::AUTHENTICATED),
+        claims: request.claims.clone(),
+    })
+}
+
+fn sign_in_or(request: &AuthorizationRequest, code: ErrorCode, why: &'static str) -> Step {
+    if request.prompt.none { Step::Refuse(Refusal::new(code, why)) } else { Step::SignIn }
+}
+
+fn needs_consent(
+    request: &AuthorizationRequest,
+    client: &Client,
+    given: Option<&Consent>,
+    progress: Progress,
+) -> bool {
+    if progress.consented {
+        return false;
+    }
+    if request.prompt.consent {
+        return true;
+    }
+    client.consent == ConsentRequirement::Require
+        && !given
+            .and_then(|consent| consent.scope.parse::<Scope>().ok())
+            .is_some_and(|given| request.scope_for_consent().is_within(&given))
+}

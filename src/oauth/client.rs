@@ -1,0 +1,214 @@
+//! A registered client: RFC 6749 section 2, with the metadata names of RFC 7591 section 2.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
+use crate::oauth::redirect_uri::{self, ReturnTo};
+use crate::oauth::scope::Scope;
+use crate::secret::{ClientSecret, Digest};
+
+/// A grant type that a client may be registered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantType {
+    /// RFC 6749 section 4.1.
+    AuthorizationCode,
+    /// RFC 6749 section 6.
+    RefreshToken,
+}
+
+impl GrantType {
+    /// Every grant type the service knows.
+    pub const ALL: [Self; 2] = [Self::AuthorizationCode, Self::RefreshToken];
+
+    /// The value of `grant_type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthorizationCode => "authorization_code",
+            Self::RefreshToken => "refresh_token",
+        }
+    }
+}
+
+impl fmt::Display for GrantType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for GrantType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|grant| grant.as_str() == text).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|grant| grant.as_str()).collect();
+            format!("unknown grant type {text}; known are {}", known.join(", "))
+        })
+    }
+}
+
+/// How a client proves who it is (RFC 6749 section 2.3, OpenID Connect Core 9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthMethod {
+    /// The secret in a Basic header.
+    ClientSecretBasic,
+    /// The secret in the body.
+    ClientSecretPost,
+    /// A public client: it cannot keep a secret.
+    None,
+}
+
+impl AuthMethod {
+    /// Every method the service knows.
+    pub const ALL: [Self; 3] = [Self::ClientSecretBasic, Self::ClientSecretPost, Self::None];
+
+    /// The method's registered name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientSecretBasic => "client_secret_basic",
+            Self::ClientSecretPost => "client_secret_post",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Whether a confidential client must use PKCE. A public one always must.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PkceRequirement {
+    /// A code challenge may be left out.
+    #[default]
+    Optional,
+    /// A request without a code challenge is refused.
+    Required,
+}
+
+/// Whether the user is asked before a client gets tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConsentRequirement {
+    /// The operator vouches for the client.
+    #[default]
+    Skip,
+    /// The user is asked for scopes not yet allowed.
+    Require,
+}
+
+/// What a refresh does with the refresh token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefreshPolicy {
+    /// Each use replaces it (RFC 9700 section 4.14.2).
+    #[default]
+    Rotate,
+    /// It stays as it is, for clients whose tokens are bound to a key of theirs.
+    Reuse,
+}
+
+/// A secret of a client, by its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredSecret {
+    /// The digest.
+    pub digest: Digest<ClientSecret>,
+    /// When it was made or handed over.
+    pub created_at: Timestamp,
+    /// When it stops being accepted; none for the one in force.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A registered client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// The identifier the client sends.
+    pub client_id: String,
+    /// The record's own identifier.
+    pub client_uuid: Uuid,
+    /// The name shown to people; the identifier when there is none.
+    pub name: Option<String>,
+    /// How the client may prove who it is.
+    pub auth_methods: BTreeSet<AuthMethod>,
+    /// The secrets that are accepted; more than one only while one replaces another.
+    #[serde(default)]
+    pub secrets: Vec<StoredSecret>,
+    /// Where people may be sent back to, compared by equality.
+    #[serde(default)]
+    pub redirect_uris: Vec<String>,
+    /// Where people may be sent after signing out, compared by equality.
+    #[serde(default)]
+    pub post_logout_redirect_uris: Vec<String>,
+    /// Origins beside those of the redirect URIs from which scripts may call.
+    #[serde(default)]
+    pub cors_origins: Vec<String>,
+    /// The scope values the client may be granted.
+    pub scope: Scope,
+    /// The scope when a request names none.
+    pub default_scope: Scope,
+    /// The grants the client may use.
+    pub grant_types: BTreeSet<GrantType>,
+    /// Whether PKCE is demanded of a confidential client.
+    #[serde(default)]
+    pub pkce: PkceRequirement,
+    /// Whether people are asked for consent.
+    #[serde(default)]
+    pub consent: ConsentRequirement,
+    /// The `aud` of its access tokens; the issuer when there is none.
+    pub audience: Option<String>,
+    /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).
+    pub id_token_signed_response_alg: Option<Algorithm>,
+    /// The algorithm of its access tokens; the service's when there is none.
+    pub access_token_alg: Option<Algorithm>,
+    /// What a refresh does with the refresh token.
+    #[serde(default)]
+    pub refresh_policy: RefreshPolicy,
+    /// Whether the client may do anything at all.
+    pub enabled: bool,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Client {
+    /// Whether the client cannot keep a secret (RFC 6749 section 2.1).
+    pub fn is_public(&self) -> bool {
+        self.auth_methods.contains(&AuthMethod::None)
+    }
+
+    /// Whether a code challenge is demanded.
+    pub fn requires_pkce(&self) -> bool {
+        self.is_public() || self.pkce == PkceRequirement::Required
+    }
+
+    /// The name shown to people.
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.client_id)
+    }
+
+    /// Whether `digest` is of a secret in force.
+    pub fn accepts_secret(&self, digest: &Digest<ClientSecret>, now: Timestamp) -> bool {
+        self.secrets
+            .iter()
+            .any(|secret| secret.digest == *digest && secret.expires_at.is_none_or(|end| now < end))
+    }
+
+    /// The redirect URI of a request matched against the registration; the only way to a [`ReturnTo`].
+    ///
+    /// `requested` may be left out where exactly one is registered (RFC 6749 section 3.1.2.3).
+    pub fn return_to(&self, requested: Option<&str>) -> Result<ReturnTo, redirect_uri::Mismatch> {
+        redirect_uri::select(&self.redirect_uris, requested, self.is_public())
+    }
+
+    /// The origins whose scripts may call the token endpoint: those of a public client's redirect URIs, and
+    /// those that the operator named.
+    pub fn origins(&self) -> impl Iterator<Item = String> {
+        let own: &[String] = if self.is_public() { &self.redirect_uris } else { &[] };
+        self.cors_origins.iter().cloned().chain(own.iter().filter_map(|uri| redirect_uri::origin(uri)))
+    }
+}

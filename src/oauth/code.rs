@@ -1,0 +1,240 @@
+//! Authorization codes: RFC 6749 sections 4.1.2 to 4.1.4.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::identity::Factor;
+use crate::oauth::error::Refusal;
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::pkce::CodeChallenge;
+use crate::oauth::redirect_uri::ReturnTo;
+use crate::oauth::scope::Scope;
+use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
+
+/// How a user signed in and what was granted: what a code carries over into the tokens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Authorization {
+    /// The client it was granted to.
+    pub client_id: String,
+    /// The user who granted it.
+    pub user: Uuid,
+    /// The session in which it was granted (`sid`).
+    pub session: Uuid,
+    /// When the user signed in.
+    pub auth_time: Timestamp,
+    /// How.
+    pub factor: Factor,
+    /// What was granted.
+    pub scope: Scope,
+    /// The claims that were asked for one by one.
+    #[serde(default)]
+    pub claims: ClaimsRequest,
+}
+
+/// An authorization code as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AuthorizationCode {
+    /// The digest of the code.
+    pub digest: Digest<CodeSecret>,
+    /// What it stands for.
+    pub authorization: Authorization,
+    /// Where it was sent.
+    pub return_to: ReturnTo,
+    /// `nonce` of the request.
+    pub nonce: Option<String>,
+    /// `code_challenge` of the request.
+    pub code_challenge: Option<CodeChallenge>,
+    /// When it stops being good.
+    pub expires_at: Timestamp,
+    /// The refresh family that was started with it, once it was redeemed.
+    pub redeemed: Option<Uuid>,
+}
+
+/// A code as somebody presents it, with what must come along (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
+#[derive(Clone, Debug)]
+pub struct CodeExchange {
+    /// The row the code names.
+    pub id: Uuid,
+    digest: Digest<CodeSecret>,
+    redirect_uri: Option<String>,
+    code_verifier: Option<String>,
+}
+
+impl CodeExchange {
+    /// Reads the parameters of the token request.
+    pub fn parse(
+        code: &str,
+        redirect_uri: Option<&str>,
+        code_verifier: Option<&str>,
+    ) -> Result<Self, Malformed> {
+        let code = Secret::<CodeSecret>::parse(code)?;
+        Ok(Self {
+            id: Uuid::from_slice(code.locator()).map_err(|_| Malformed)?,
+            digest: code.digest(),
+            redirect_uri: redirect_uri.map(ToOwned::to_owned),
+            code_verifier: code_verifier.map(ToOwned::to_owned),
+        })
+    }
+}
+
+/// What comes of presenting a code.
+#[derive(Clone, Debug)]
+pub enum Redemption {
+    /// It is good, and marked as used by this family from now on.
+    Granted(Box<AuthorizationCode>),
+    /// It was used before: what was issued then is to be revoked (RFC 6749 section 4.1.2).
+    Replayed {
+        /// The family that was started with it.
+        family: Uuid,
+    },
+    /// It is not good; nothing changes.
+    Refused(Refusal),
+}
+
+impl AuthorizationCode {
+    /// Redeems the code for `family`.
+    ///
+    /// The order matters: who presents the code is settled before anything can be consumed or revoked.
+    #[must_use]
+    pub fn redeem(mut self, exchange: &CodeExchange, client_id: &str, family: Uuid, now: Timestamp) -> Redemption {
+        if self.digest != exchange.digest {
+            return Redemption::Refused(UNKNOWN);
+        }
+        if self.authorization.client_id != client_id {
+            return Redemption::Refused(Refusal::invalid_grant("code was issued to another client"));
+        }
+        if let Some(family) = self.redeemed {
+            return Redemption::Replayed { family };
+        }
+        if now >= self.expires_at {
+            return Redemption::Refused(Refusal::invalid_grant("code has expired"));
+        }
+        if let Err(refusal) = self.check_redirect_uri(exchange).and_then(|()| self.check_verifier(exchange)) {
+            return Redemption::Refused(refusal);
+        }
+        self.redeemed = Some(family);
+        Redemption::Granted(Box::new(self))
+    }
+
+    fn check_redirect_uri(&self, exchange: &CodeExchange) -> Result<(), Refusal> {
+        match &exchange.redirect_uri {
+            Some(uri) if uri == self.return_to.uri() => Ok(()),
+            None if !self.return_to.was_explicit() => Ok(()),
+            Some(_) => {
+                Err(Refusal::invalid_grant("redirect_uri differs from that of the authorization request"))
+            }
+            None => Err(Refusal::invalid_grant(
+                "redirect_uri is missing; it was in the authorization request",
+            )),
+        }
+    }
+
+    /// RFC 7636 section 4.6. A verifier without a challenge is refused as well: whoever sends one believes
+    /// that the request was protected (RFC 9700 section 2.1.1).
+    fn check_verifier(&self, exchange: &CodeExchange) -> Result<(), Refusal> {
+        match (&self.code_challenge, &exchange.code_verifier) {
+            (None, None) => Ok(()),
+            (Some(challenge), Some(verifier)) if challenge.is_met_by(verifier) => Ok(()),
+            (Some(_), Some(_)) => Err(Refusal::invalid_grant("code_verifier does not match code_challenge")),
+            (Some(_), None) => Err(Refusal::invalid_grant("code_verifier is missing")),
+            (None, Some(_)) => Err(Refusal::invalid_grant(
+                "code_verifier was sent but the authorization request had no code_challenge",
+            )),
+        }
+    }
+}
+
+/// The answer for a code that names no row, or the wrong one.
+pub const UNKNOWN: Refusal = Refusal::invalid_grant("code is unknown or has expired");
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::random::Random;
+
+    const START: Timestamp = Timestamp::from_seconds(1_000_000);
+
+    fn issued() -> (AuthorizationCode, String) {
+        let secret = Secret::<CodeSecret>::mint(Uuid::from_u128(5).as_bytes(), &Random::seeded(1));
+        let code = AuthorizationCode {
+            digest: secret.digest(),
+            authorization: Authorization {
+                client_id: "web".to_owned(),
+                user: Uuid::from_u128(1),
+                session: Uuid::from_u128(2),
+                auth_time: START,
+                factor: Factor::Password,
+                scope: "openid".parse().unwrap(),
+                claims: ClaimsRequest::default(),
+            },
+            return_to: serde_json::from_value(
+                serde_json::json!({"uri": "https://app.example/cb", "explicit": true}),
+            )
+            .unwrap(),
+            nonce: None,
+            code_challenge: Some(
+                CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+            ),
+            expires_at: START + Duration::from_secs(60),
+            redeemed: None,
+        };
+        (code, secret.reveal().to_owned())
+    }
+
+    const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+
+    fn redeem(code: AuthorizationCode, text: &str, client: &str, uri: Option<&str>, verifier: Option<&str>) -> Redemption {
+        let exchange = CodeExchange::parse(text, uri, verifier).unwrap();
+        code.redeem(&exchange, client, Uuid::from_u128(9), START + Duration::from_secs(59))
+    }
+
+    #[test]
+    fn a_code_is_good_once() {
+        let (code, text) = issued();
+        let uri = Some("https://app.example/cb");
+        let Redemption::Granted(used) = redeem(code, &text, "web", uri, Some(VERIFIER)) else {
+            panic!("refused");
+        };
+        let again = redeem(*used, &text, "web", uri, Some(VERIFIER));
+        assert!(matches!(again, Redemption::Replayed { family } if family == Uuid::from_u128(9)));
+    }
+
+    #[test]
+    fn another_client_learns_nothing_and_consumes_nothing() {
+        let (mut code, text) = issued();
+        code.redeemed = Some(Uuid::from_u128(3));
+        let verdict = redeem(code, &text, "other", Some("https://app.example/cb"), Some(VERIFIER));
+        assert!(matches!(verdict, Redemption::Refused(_)));
+    }
+
+    #[test]
+    fn redirect_uri_and_verifier_must_agree_with_the_request() {
+        let uri = Some("https://app.example/cb");
+        for (uri, verifier) in [
+            (None, Some(VERIFIER)),
+            (Some("https://app.example/cb/"), Some(VERIFIER)),
+            (uri, None),
+            (uri, Some("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXK")),
+        ] {
+            let (code, text) = issued();
+            assert!(matches!(redeem(code, &text, "web", uri, verifier), Redemption::Refused(_)));
+        }
+        let (mut code, text) = issued();
+        code.code_challenge = None;
+        assert!(matches!(redeem(code, &text, "web", uri, Some(VERIFIER)), Redemption::Refused(_)));
+    }
+
+    #[test]
+    fn a_code_is_refused_from_the_second_it_expires() {
+        let (code, text) = issued();
+        let exchange = CodeExchange::parse(&text, Some("https://app.example/cb"), Some(VERIFIER)).unwrap();
+        let end = code.expires_at;
+        assert!(matches!(
+            code.redeem(&exchange, "web", Uuid::from_u128(9), end),
+            Redemption::Refused(refusal) if refusal.description == "code has expired"
+        ));
+    }
+}

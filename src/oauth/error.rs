@@ -1,0 +1,132 @@
+//! Why a request is refused: the error codes of the standards and a sentence for whoever must act.
+
+use std::borrow::Cow;
+
+/// An error code, as it stands in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// RFC 6749 sections 4.1.2.1 and 5.2; RFC 6750 section 3.1.
+    InvalidRequest,
+    /// RFC 6749 section 5.2.
+    InvalidClient,
+    /// RFC 6749 section 5.2.
+    InvalidGrant,
+    /// RFC 6749 sections 4.1.2.1 and 5.2.
+    UnauthorizedClient,
+    /// RFC 6749 section 5.2.
+    UnsupportedGrantType,
+    /// RFC 6749 sections 4.1.2.1 and 5.2.
+    InvalidScope,
+    /// RFC 6749 section 4.1.2.1: the user or the service said no.
+    AccessDenied,
+    /// RFC 6749 section 4.1.2.1.
+    UnsupportedResponseType,
+    /// RFC 6749 section 4.1.2.1.
+    ServerError,
+    /// RFC 6749 section 4.1.2.1: try again later.
+    TemporarilyUnavailable,
+    /// RFC 6750 section 3.1.
+    InvalidToken,
+    /// RFC 6750 section 3.1.
+    InsufficientScope,
+    /// RFC 7009 section 2.2.1.
+    UnsupportedTokenType,
+    /// OpenID Connect Core 3.1.2.6.
+    LoginRequired,
+    /// OpenID Connect Core 3.1.2.6.
+    ConsentRequired,
+    /// OpenID Connect Core 3.1.2.6.
+    InteractionRequired,
+    /// OpenID Connect Core 3.1.2.6.
+    AccountSelectionRequired,
+    /// OpenID Connect Core 3.1.2.6.
+    RequestNotSupported,
+    /// OpenID Connect Core 3.1.2.6.
+    RequestUriNotSupported,
+    /// OpenID Connect Core 3.1.2.6.
+    RegistrationNotSupported,
+    /// OpenID Connect Core Error Code `unmet_authentication_requirements` 1.0.
+    UnmetAuthenticationRequirements,
+}
+
+impl ErrorCode {
+    /// The code as it is sent.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::InvalidClient => "invalid_client",
+            Self::InvalidGrant => "invalid_grant",
+            Self::UnauthorizedClient => "unauthorized_client",
+            Self::UnsupportedGrantType => "unsupported_grant_type",
+            Self::InvalidScope => "invalid_scope",
+            Self::AccessDenied => "access_denied",
+            Self::UnsupportedResponseType => "unsupported_response_type",
+            Self::ServerError => "server_error",
+            Self::TemporarilyUnavailable => "temporarily_unavailable",
+            Self::InvalidToken => "invalid_token",
+            Self::InsufficientScope => "insufficient_scope",
+            Self::UnsupportedTokenType => "unsupported_token_type",
+            Self::LoginRequired => "login_required",
+            Self::ConsentRequired => "consent_required",
+            Self::InteractionRequired => "interaction_required",
+            Self::AccountSelectionRequired => "account_selection_required",
+            Self::RequestNotSupported => "request_not_supported",
+            Self::RequestUriNotSupported => "request_uri_not_supported",
+            Self::RegistrationNotSupported => "registration_not_supported",
+            Self::UnmetAuthenticationRequirements => "unmet_authentication_requirements",
+        }
+    }
+}
+
+/// A refusal: the protocol's no. It is an answer, not a failure: what was decided beside it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code.
+    pub code: ErrorCode,
+    /// `error_description`: printable ASCII without quotes and backslashes (RFC 6749 section 5.2).
+    pub description: Cow<'static, str>,
+}
+
+impl Refusal {
+    /// A refusal with a sentence that says what to mend.
+    pub const fn new(code: ErrorCode, description: &'static str) -> Self {
+        Self { code, description: Cow::Borrowed(description) }
+    }
+
+    /// A refusal whose sentence names something the client sent; characters that may not stand in an
+    /// `error_description` become `?`.
+    pub fn naming(code: ErrorCode, description: &str) -> Self {
+        let description = description
+            .chars()
+            .take(300)
+            .map(|c| if matches!(c, ' '..='!' | '#'..='[' | ']'..='~') { c } else { '?' })
+            .collect::<String>();
+        Self { code, description: Cow::Owned(description) }
+    }
+
+    /// `invalid_request`.
+    pub const fn invalid_request(description: &'static str) -> Self {
+        Self::new(ErrorCode::InvalidRequest, description)
+    }
+
+    /// `invalid_grant`.
+    pub const fn invalid_grant(description: &'static str) -> Self {
+        Self::new(ErrorCode::InvalidGrant, description)
+    }
+
+    /// `invalid_client`.
+    pub const fn invalid_client(description: &'static str) -> Self {
+        Self::new(ErrorCode::InvalidClient, description)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_never_holds_quotes_backslashes_or_line_breaks() {
+        let refusal = Refusal::naming(ErrorCode::InvalidScope, "scope \"a\\b\"\r\n é");
+        assert_eq!(refusal.description, "scope ?a?b???? ?".replace("???? ?", "??? ?"));
+    }
+}

@@ -1,0 +1,23 @@
+//! The RFCs as types and pure decisions: state, request and time in, verdict out.
+
+pub mod access_token;
+pub mod authorize;
+pub mod client;
+pub mod client_auth;
+pub mod code;
+pub mod error;
+pub mod introspection;
+pub mod metadata;
+pub mod openid;
+pub mod parameters;
+pub mod pkce;
+pub mod policy;
+pub mod redirect_uri;
+pub mod refresh;
+pub mod scope;
+pub mod token;
+
+pub use client::Client;
+pub use error::{ErrorCode, Refusal};
+pub use policy::Policy;
+pub use scope::Scope;

@@ -1,0 +1,205 @@
+//! Claims about the user: OpenID Connect Core 5.1, 5.4 and 5.5.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::identity::User;
+use crate::oauth::scope::Scope;
+
+/// The claims that a scope value asks for (OpenID Connect Core 5.4).
+pub const BY_SCOPE: [(&str, &[&str]); 4] = [
+    (
+        "profile",
+        &[
+            "name", "family_name", "given_name", "middle_name", "nickname", "preferred_username", "profile",
+            "picture", "website", "gender", "birthdate", "zoneinfo", "locale", "updated_at",
+        ],
+    ),
+    ("email", &["email", "email_verified"]),
+    ("address", &["address"]),
+    ("phone", &["phone_number", "phone_number_verified"]),
+];
+
+/// The authentication context class of a sign-in with a stored password.
+pub const ACR_PASSWORD: &str = "1";
+
+/// The `claims` parameter, reduced to what the service acts on (OpenID Connect Core 5.5).
+///
+/// Members, claims and places that are not understood are ignored, as section 5.5 demands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimsRequest {
+    /// Claims asked for at the `UserInfo` endpoint.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub userinfo: BTreeSet<String>,
+    /// Claims asked for in the ID token.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub id_token: BTreeSet<String>,
+}
+
+/// What else the `claims` parameter demands of the sign-in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimsDemands {
+    /// The subject that must be the one signed in (`id_token.sub.value`).
+    pub subject: Option<String>,
+    /// The `acr` values of which one must be met, when the claim is essential.
+    pub essential_acr: Vec<String>,
+    /// Whether `auth_time` is an essential claim.
+    pub auth_time: bool,
+}
+
+/// The `claims` parameter is not a JSON object of the right shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("claims is not a JSON object of the form that OpenID Connect Core 5.5 describes")]
+pub struct MalformedClaims;
+
+impl ClaimsRequest {
+    /// Reads the parameter.
+    pub fn parse(text: &str) -> Result<(Self, ClaimsDemands), MalformedClaims> {
+        let Ok(Value::Object(places)) = serde_json::from_str(text) else { return Err(MalformedClaims) };
+        let mut request = Self::default();
+        let mut demands = ClaimsDemands::default();
+        for (place, into) in [("userinfo", &mut request.userinfo), ("id_token", &mut request.id_token)] {
+            match places.get(place) {
+                None | Some(Value::Null) => {}
+                Some(Value::Object(claims)) => {
+                    into.extend(claims.keys().filter(|name| carrying_scope(name).is_some()).cloned());
+                }
+                Some(_) => return Err(MalformedClaims),
+            }
+        }
+        if let Some(claims) = places.get("id_token").and_then(Value::as_object) {
+            let wanted = |name: &str| claims.get(name).and_then(Value::as_object);
+            let is_essential = |name: &str| {
+                wanted(name).and_then(|member| member.get("essential")).and_then(Value::as_bool) == Some(true)
+            };
+            demands.subject =
+                wanted("sub").and_then(|sub| sub.get("value")).and_then(Value::as_str).map(ToOwned::to_owned);
+            demands.auth_time = is_essential("auth_time");
+            if let (Some(acr), true) = (wanted("acr"), is_essential("acr")) {
+                let values = acr.get("values").and_then(Value::as_array).into_iter().flatten();
+                demands.essential_acr = values
+                    .chain(acr.get("value"))
+                    .filter_map(Value::as_str)
+                    .map(ToOwned::to_owned)
+                    .collect();
+            }
+        }
+        Ok((request, demands))
+    }
+
+    /// Leaves out every claim whose scope the client is not registered for.
+    #[must_use]
+    pub fn within(mut self, allowed: &Scope) -> Self {
+        let keep = |name: &String| carrying_scope(name).is_some_and(|scope| allowed.contains(scope));
+        self.userinfo.retain(keep);
+        self.id_token.retain(keep);
+        self
+    }
+
+    /// The scope values that carry the claims asked for: what consent is asked for beside the scope.
+    pub fn implied_scope(&self) -> Scope {
+        let values = self.userinfo.iter().chain(&self.id_token).filter_map(|name| carrying_scope(name));
+        values.fold(Scope::empty(), Scope::with)
+    }
+}
+
+fn carrying_scope(claim: &str) -> Option<&'static str> {
+    BY_SCOPE.iter().find(|(_, claims)| claims.contains(&claim)).map(|(scope, _)| *scope)
+}
+
+/// One claim of the user, of the JSON type that OpenID Connect Core 5.1 gives it; nothing when it has no value.
+fn claim(user: &User, name: &str) -> Option<Value> {
+    match name {
+        "email" => user.email.clone().map(Value::from),
+        "email_verified" => user.email.is_some().then(|| Value::from(user.email_verified)),
+        "phone_number" => user.phone_number.clone().map(Value::from),
+        "phone_number_verified" => user.phone_number.is_some().then(|| Value::from(user.phone_number_verified)),
+        "updated_at" => Some(Value::from(user.updated_at.seconds())),
+        _ => user.claims.get(name).filter(|value| !value.is_null()).cloned(),
+    }
+}
+
+/// The claims that the scope and the request ask for at the `UserInfo` endpoint (OpenID Connect Core 5.3.2).
+pub fn userinfo(user: &User, scope: &Scope, request: &ClaimsRequest) -> Map<String, Value> {
+    let by_scope = BY_SCOPE.iter().filter(|(value, _)| scope.contains(value)).flat_map(|(_, claims)| *claims);
+    let mut names: BTreeSet<&str> = by_scope.copied().collect();
+    names.extend(request.userinfo.iter().map(String::as_str));
+    let mut document = collect(user, names);
+    document.insert("sub".to_owned(), Value::from(user.uuid.to_string()));
+    document
+}
+
+/// The claims that the request asks for in the ID token (OpenID Connect Core 5.5.1).
+pub fn id_token(user: &User, request: &ClaimsRequest) -> Map<String, Value> {
+    collect(user, request.id_token.iter().map(String::as_str))
+}
+
+fn collect<'a>(user: &User, names: impl IntoIterator<Item = &'a str>) -> Map<String, Value> {
+    names.into_iter().filter_map(|name| Some((name.to_owned(), claim(user, name)?))).collect()
+}
+
+/// Every claim that can be supplied, as discovery lists them.
+pub fn supported() -> Vec<&'static str> {
+    let about_the_token = ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "azp", "sid"];
+    about_the_token.into_iter().chain(BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::Timestamp;
+
+    fn alice() -> User {
+        let mut user = User::local(Uuid::from_u128(1), "alice@example.com", "default", Timestamp::from_seconds(5));
+        user.claims.insert("name".to_owned(), json!("Alice"));
+        user.claims.insert("address".to_owned(), json!({"locality": "Ghent"}));
+        user.claims.insert("badge".to_owned(), json!(7));
+        user
+    }
+
+    #[test]
+    fn scope_and_request_add_up() {
+        let (request, _) = ClaimsRequest::parse(r#"{"userinfo":{"name":{"essential":true}}}"#).unwrap();
+        let document = userinfo(&alice(), &"openid email".parse().unwrap(), &request);
+        assert_eq!(
+            Value::from(document),
+            json!({"sub": "00000000-0000-0000-0000-000000000001", "email": "alice@example.com",
+                   "email_verified": false, "name": "Alice"})
+        );
+    }
+
+    #[test]
+    fn claims_outside_of_the_clients_scope_are_not_handed_out() {
+        let (request, _) =
+            ClaimsRequest::parse(r#"{"userinfo":{"name":null,"address":null,"badge":null}}"#).unwrap();
+        let request = request.within(&"openid profile".parse().unwrap());
+        assert_eq!(request.userinfo, BTreeSet::from(["name".to_owned()]));
+        assert_eq!(request.implied_scope(), "profile".parse().unwrap());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_ignored_and_what_is_no_object_refused() {
+        let (request, demands) =
+            ClaimsRequest::parse(r#"{"elsewhere":{"x":1},"userinfo":{"unheard_of":null}}"#).unwrap();
+        assert_eq!((request, demands), (ClaimsRequest::default(), ClaimsDemands::default()));
+        for text in ["", "[]", "\"x\"", r#"{"userinfo":[]}"#, "{"] {
+            assert_eq!(ClaimsRequest::parse(text), Err(MalformedClaims), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_demanded_subject_and_acr_are_read() {
+        let (_, demands) = ClaimsRequest::parse(
+            r#"{"id_token":{"sub":{"value":"u"},"acr":{"essential":true,"values":["a","b"]},"auth_time":{"essential":true}}}"#,
+        )
+        .unwrap();
+        assert_eq!(demands.subject.as_deref(), Some("u"));
+        assert_eq!(demands.essential_acr, ["a", "b"]);
+        assert!(demands.auth_time);
+    }
+}

@@ -1,0 +1,64 @@
+//! RP-initiated logout: OpenID Connect RP-Initiated Logout 1.0.
+
+use uuid::Uuid;
+
+use crate::oauth::client::Client;
+use crate::oauth::error::Refusal;
+use crate::oauth::openid::id_token::IdTokenHint;
+use crate::oauth::parameters::Parameters;
+use crate::oauth::redirect_uri;
+
+/// A request to sign out, as far as it can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogoutRequest {
+    /// An ID token of this service says whose session to end; no question is needed.
+    Hinted {
+        /// The user.
+        user: Uuid,
+        /// The session, if the token named one.
+        session: Option<Uuid>,
+        /// Where the browser goes afterwards; nothing: to the page that says so.
+        return_to: Option<String>,
+    },
+    /// Anybody may have sent it: the user is asked first and stays here.
+    Unproven,
+}
+
+/// Decides what a request may do.
+///
+/// The browser is sent on only to an address that is registered, byte for byte, for the client that the
+/// hint was issued to (section 3). Everything that does not hold together is refused with a page.
+pub fn parse(
+    parameters: &Parameters,
+    hint: Option<&IdTokenHint>,
+    client: Option<&Client>,
+) -> Result<LogoutRequest, Refusal> {
+    if parameters.first_repeated().is_some() {
+        return Err(Refusal::invalid_request("a parameter was sent more than once"));
+    }
+    let wanted = parameters.get("post_logout_redirect_uri");
+    let Some(hint) = hint else {
+        return match (parameters.get("id_token_hint"), wanted) {
+            (Some(_), _) => Err(Refusal::invalid_request("id_token_hint is not an ID token of this service")),
+            (None, _) => Ok(LogoutRequest::Unproven),
+        };
+    };
+    if parameters.get("client_id").is_some_and(|client_id| client_id != hint.aud) {
+        return Err(Refusal::invalid_request("client_id is not the client that id_token_hint was issued to"));
+    }
+    let return_to = match wanted {
+        None => None,
+        Some(uri) => {
+            let registered = client
+                .is_some_and(|client| client.post_logout_redirect_uris.iter().any(|known| known == uri));
+            if !registered {
+                return Err(Refusal::invalid_request(
+                    "post_logout_redirect_uri is not registered for this client",
+                ));
+            }
+            let state = parameters.get("state").map(|state| ("state", state));
+            Some(redirect_uri::with_query(uri, state.as_slice()))
+        }
+    };
+    Ok(LogoutRequest::Hinted { user: hint.sub, session: hint.sid, return_to })
+}

@@ -1,0 +1,6 @@
+//! What OpenID Connect adds to OAuth: OpenID Connect Core 1.0 and RP-Initiated Logout 1.0.
+
+pub mod claims;
+pub mod id_token;
+pub mod logout;
+pub mod prompt;

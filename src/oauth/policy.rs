@@ -1,0 +1,99 @@
+//! What the operator decided that the rules depend on.
+
+use std::time::Duration;
+
+use crate::identity::SessionLifetimes;
+use crate::jose::alg::Algorithm;
+
+/// The issuer and the lifetimes: the configuration, as far as protocol rules see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The issuer identifier (RFC 8414 section 2): the configured base URL, byte for byte.
+    pub issuer: String,
+    /// `organization` of new users.
+    pub organization: String,
+    /// How long things last.
+    pub lifetimes: Lifetimes,
+    /// How long a replaced refresh token stays good for the retry of a lost answer, unless its
+    /// successor has been used.
+    pub refresh_retry_window: Duration,
+    /// The algorithm of access tokens where the client's record names none.
+    pub access_token_alg: Algorithm,
+    /// `typ` of access tokens: `at+jwt` (RFC 9068 section 2.1), or `JWT` for older resource servers.
+    pub access_token_typ: String,
+    /// Whether the token response repeats `id_token` under the name `idtoken`.
+    pub id_token_alias: bool,
+    /// How keys are replaced.
+    pub key_rotation: KeyRotation,
+}
+
+/// How long things last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Access tokens.
+    pub access_token: Duration,
+    /// Refresh tokens, from the newest one on.
+    pub refresh_token: Duration,
+    /// Refresh families as a whole; none for no bound.
+    pub refresh_absolute: Option<Duration>,
+    /// Authorization codes.
+    pub code: Duration,
+    /// ID tokens.
+    pub id_token: Duration,
+    /// A sign-in under way.
+    pub login_transaction: Duration,
+    /// Browser sessions.
+    pub session: SessionLifetimes,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        const DAY: u64 = 24;
+        Self {
+            access_token: Duration::from_hours(DAY),
+            refresh_token: Duration::from_hours(90 * DAY),
+            refresh_absolute: None,
+            code: Duration::from_mins(1),
+            id_token: Duration::from_hours(1),
+            login_transaction: Duration::from_mins(30),
+            session: SessionLifetimes {
+                idle: Duration::from_hours(12),
+                absolute: Duration::from_hours(7 * DAY),
+            },
+        }
+    }
+}
+
+/// How signing keys are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRotation {
+    /// How long a new key is published before it signs, so that verifiers have fetched it.
+    pub announce: Duration,
+}
+
+impl Default for KeyRotation {
+    fn default() -> Self {
+        Self { announce: Duration::from_hours(24) }
+    }
+}
+
+impl Policy {
+    /// The settings of an issuer whose operator changed nothing.
+    pub fn of(issuer: &str) -> Self {
+        Self {
+            issuer: issuer.to_owned(),
+            organization: "default".to_owned(),
+            lifetimes: Lifetimes::default(),
+            refresh_retry_window: Duration::from_mins(2),
+            access_token_alg: Algorithm::Es256,
+            access_token_typ: "at+jwt".to_owned(),
+            id_token_alias: true,
+            key_rotation: KeyRotation::default(),
+        }
+    }
+
+    /// How long a key must stay published after it last signed: the longest life of what it signs.
+    pub fn key_retention(&self) -> Duration {
+        self.lifetimes.access_token.max(self.lifetimes.id_token)
+    }
+}

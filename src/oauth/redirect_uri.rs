@@ -1,0 +1,243 @@
+//! Redirect URIs: what may be registered, and what a request's one is matched with.
+//!
+//! RFC 6749 section 3.1.2, RFC 9700 section 2.1, RFC 8252 section 7. The match is equality of strings; the
+//! one exception is the port of a loopback address literal, which a native application learns
+//! only when it starts.
+
+use serde::{Deserialize, Serialize};
+use url::{Host, Url};
+
+/// A redirect URI that a client has registered: from here on an error may be sent to the client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReturnTo {
+    uri: String,
+    explicit: bool,
+}
+
+impl ReturnTo {
+    /// The address, byte for byte as the request gave it, or as registered when it gave none.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Whether the request named it, so that the token request must name it again (RFC 6749 4.1.3).
+    pub fn was_explicit(&self) -> bool {
+        self.explicit
+    }
+}
+
+/// The request's redirect URI is not one of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// The request names none and the client has not exactly one.
+    #[error("redirect_uri is missing")]
+    Missing,
+    /// The request names one that is not registered.
+    #[error("redirect_uri is not registered for this client")]
+    Unregistered,
+}
+
+/// Matches a request's redirect URI with the registered ones.
+pub(crate) fn select(
+    registered: &[String],
+    requested: Option<&str>,
+    loopback_port_may_differ: bool,
+) -> Result<ReturnTo, Mismatch> {
+    let Some(requested) = requested else {
+        return match registered {
+            [only] => Ok(ReturnTo { uri: only.clone(), explicit: false }),
+            _ => Err(Mismatch::Missing),
+        };
+    };
+    let matches = registered
+        .iter()
+        .any(|uri| uri == requested || (loopback_port_may_differ && differ_in_loopback_port(uri, requested)));
+    if matches {
+        Ok(ReturnTo { uri: requested.to_owned(), explicit: true })
+    } else {
+        Err(Mismatch::Unregistered)
+    }
+}
+
+/// RFC 8252 section 7.3: `http` on `127.0.0.1` or `[::1]`, alike in everything but the port.
+fn differ_in_loopback_port(registered: &str, requested: &str) -> bool {
+    fn parts(uri: &str) -> Option<(&str, &str)> {
+        let rest = uri.strip_prefix("http://")?;
+        let (host, rest) = ["127.0.0.1", "[::1]"]
+            .into_iter()
+            .find_map(|host| rest.strip_prefix(host).map(|rest| (host, rest)))?;
+        let end = rest.find(['/', '?', '#', '\\', '@']).unwrap_or(rest.len());
+        let (port, path) = rest.split_at_checked(end)?;
+        let plausible = match port.strip_prefix(':') {
+            None => port.is_empty(),
+            Some(digits) => digits.parse::<u16>().is_ok() && digits.bytes().all(|b| b.is_ascii_digit()),
+        };
+        (plausible && !path.starts_with(['\\', '@'])).then_some((host, path))
+    }
+    matches!((parts(registered), parts(requested)), (Some(one), Some(other)) if one == other)
+}
+
+/// Why a redirect URI cannot be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unregistrable {
+    /// Not an absolute URI.
+    #[error("a redirect URI is an absolute URI such as https://app.example/callback")]
+    NotAbsolute,
+    /// It has a fragment (RFC 6749 section 3.1.2).
+    #[error("a redirect URI has no fragment")]
+    Fragment,
+    /// Plain http to a host that is not this machine.
+    #[error("a redirect URI uses https; plain http is for loopback addresses only")]
+    PlainHttp,
+    /// A user name, wildcard, white space or control character in it.
+    #[error("a redirect URI has no user name, wildcard host, white space or control characters")]
+    Unsafe,
+    /// A scheme that browsers run or that reaches files.
+    #[error("this scheme cannot be redirected to")]
+    Scheme,
+    /// A private-use scheme for a confidential client.
+    #[error("private-use schemes are for public clients (RFC 8252); use https")]
+    PrivateUse,
+}
+
+/// Whether `uri` may be registered. Private-use schemes (RFC 8252 section 7.1) only for public clients.
+pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
+    if uri.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii() || c == '\\') {
+        return Err(Unregistrable::Unsafe);
+    }
+    if uri.contains('#') {
+        return Err(Unregistrable::Fragment);
+    }
+    let parsed = Url::parse(uri).map_err(|_| Unregistrable::NotAbsolute)?;
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return Err(Unregistrable::Unsafe);
+    }
+    match parsed.scheme() {
+        "https" if parsed.host_str().is_some_and(|host| host.contains('*')) => Err(Unregistrable::Unsafe),
+        "https" => Ok(()),
+        "http" if is_loopback(&parsed) => Ok(()),
+        "http" => Err(Unregistrable::PlainHttp),
+        "javascript" | "data" | "file" | "vbscript" | "blob" | "about" | "ws" | "wss" | "ftp"
+        | "filesystem" | "view-source" | "intent" => Err(Unregistrable::Scheme),
+        _ if public => Ok(()),
+        _ => Err(Unregistrable::PrivateUse),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// The origin (RFC 6454) of an http or https redirect URI.
+pub(crate) fn origin(uri: &str) -> Option<String> {
+    let url = Url::parse(uri).ok()?;
+    matches!(url.scheme(), "http" | "https").then(|| url.origin().ascii_serialization())
+}
+
+/// `uri` with parameters added to its query; a query it was registered with is kept (RFC 6749 3.1.2).
+pub fn with_query(uri: &str, parameters: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in parameters {
+        query.append_pair(name, value);
+    }
+    let query = query.finish();
+    if query.is_empty() {
+        return uri.to_owned();
+    }
+    let joint = match uri.split_once('?') {
+        None => "?",
+        Some((_, "")) => "",
+        Some((_, existing)) if existing.ends_with('&') => "",
+        Some(_) => "&",
+    };
+    format!("{uri}{joint}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select_one(registered: &str, requested: &str) -> Result<ReturnTo, Mismatch> {
+        select(&[registered.to_owned()], Some(requested), true)
+    }
+
+    #[test]
+    fn only_an_equal_string_matches() {
+        let registered = "https://app.example/cb?tenant=1";
+        assert!(select_one(registered, registered).is_ok());
+        for other in [
+            "https://app.example/cb",
+            "https://app.example/cb?tenant=1&x=2",
+            "https://app.example/cb?tenant=1/",
+            "https://app.example/cb/../cb?tenant=1",
+            "https://APP.example/cb?tenant=1",
+            "https://app.example:443/cb?tenant=1",
+            "https://app.example/cb%3Ftenant=1",
+            "https://app.example.evil.example/cb?tenant=1",
+            "https://app.example@evil.example/cb?tenant=1",
+            "",
+        ] {
+            assert_eq!(select_one(registered, other), Err(Mismatch::Unregistered), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_port_of_a_loopback_literal_is_free_for_public_clients() {
+        let registered = "http://127.0.0.1/cb";
+        assert_eq!(select_one(registered, "http://127.0.0.1:51234/cb").unwrap().uri(), "http://127.0.0.1:51234/cb");
+        assert!(select_one("http://[::1]:80/cb", "http://[::1]:9/cb").is_ok());
+        for other in [
+            "http://127.0.0.1:51234/other",
+            "http://127.0.0.1:51234@evil.example/cb",
+            "http://127.0.0.1.evil.example/cb",
+            "http://127.0.0.1:99999/cb",
+            "http://127.0.0.1:+1/cb",
+            "http://127.0.0.2/cb",
+            "https://127.0.0.1:51234/cb",
+            "http://[::1]/cb",
+            "http://127.0.0.1:1\\@evil.example/cb",
+        ] {
+            assert!(select_one(registered, other).is_err(), "{other}");
+        }
+        assert!(select_one("http://localhost/cb", "http://localhost:1/cb").is_err());
+        assert!(select(&[registered.to_owned()], Some("http://127.0.0.1:5/cb"), false).is_err());
+    }
+
+    #[test]
+    fn a_request_may_leave_out_the_only_one() {
+        let one = ["https://a.example/cb".to_owned()];
+        assert!(!select(&one, None, false).unwrap().was_explicit());
+        let two = [one[0].clone(), "https://b.example/cb".to_owned()];
+        assert_eq!(select(&two, None, false), Err(Mismatch::Missing));
+        assert_eq!(select(&[], None, false), Err(Mismatch::Missing));
+    }
+
+    #[test]
+    fn what_may_be_registered() {
+        for fine in ["https://app.example/cb", "http://127.0.0.1/cb", "http://localhost:3000/", "http://[::1]/"] {
+            assert_eq!(check_registrable(fine, false), Ok(()), "{fine}");
+        }
+        assert_eq!(check_registrable("com.example.app:/oauth", true), Ok(()));
+        assert_eq!(check_registrable("com.example.app:/oauth", false), Err(Unregistrable::PrivateUse));
+        assert_eq!(check_registrable("https://a.example/#x", true), Err(Unregistrable::Fragment));
+        assert_eq!(check_registrable("http://app.example/cb", true), Err(Unregistrable::PlainHttp));
+        assert_eq!(check_registrable("javascript:alert(1)", true), Err(Unregistrable::Scheme));
+        assert_eq!(check_registrable("/cb", true), Err(Unregistrable::NotAbsolute));
+        for unsafe_one in ["https://u:p@a.example/", "https://*.example/", "https://a.example/ b", "https://a\\b/"] {
+            assert_eq!(check_registrable(unsafe_one, true), Err(Unregistrable::Unsafe), "{unsafe_one}");
+        }
+    }
+
+    #[test]
+    fn a_registered_query_is_kept() {
+        assert_eq!(with_query("https://a/cb", &[("code", "x y")]), "https://a/cb?code=x+y");
+        assert_eq!(with_query("https://a/cb?t=1", &[("code", "x")]), "https://a/cb?t=1&code=x");
+        assert_eq!(with_query("https://a/cb?", &[("code", "x")]), "https://a/cb?code=x");
+        assert_eq!(with_query("app:/cb", &[("state", "a&b")]), "app:/cb?state=a%26b");
+    }
+}

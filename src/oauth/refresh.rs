@@ -1,0 +1,390 @@
+//! Refresh families: RFC 6749 section 6, with the rotation of RFC 9700 section 4.14.2.
+//!
+//! Every sign-in starts a family, one row that each refresh updates in place. A token names its family, its
+//! generation, and the family's lineage: a secret that all tokens of the family share and of which the
+//! row keeps the digest. So a token of an older generation is known to be genuine without a list of
+//! old tokens, and nobody who merely learned the family's id can have it revoked by inventing one.
+//!
+//! An answer may be lost on its way. The predecessor of the newest token therefore stays good until the newest
+//! one has been used, or the retry window is over; a retry makes the unused sibling worthless. Every other
+//! use of an old token is a replay and ends the family.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::clock::Timestamp;
+use crate::oauth::client::RefreshPolicy;
+use crate::oauth::code::Authorization;
+use crate::oauth::error::Refusal;
+use crate::oauth::policy::Lifetimes;
+use crate::secret::{Digest, Kind, Lineage, Malformed, RefreshToken, Secret};
+
+const LINEAGE_LEN: usize = 16;
+
+/// One token of a family.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Generation {
+    number: u32,
+    digest: Digest<RefreshToken>,
+}
+
+/// The token before the newest one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Predecessor {
+    generation: Generation,
+    /// When it was first used.
+    used_at: Timestamp,
+}
+
+/// A refresh family as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RefreshFamily {
+    /// What was granted, to whom, by whom.
+    pub authorization: Authorization,
+    /// Whether it ends with the session it was granted in (no `offline_access`, OpenID Connect Core 11).
+    pub bound_to_session: bool,
+    /// When the family began.
+    pub created_at: Timestamp,
+    /// When the newest token stops being good.
+    pub expires_at: Timestamp,
+    /// When the family was revoked, if it was.
+    pub revoked_at: Option<Timestamp>,
+    lineage: Digest<Lineage>,
+    current: Generation,
+    predecessor: Option<Predecessor>,
+}
+
+/// A refresh token as somebody presents it.
+#[derive(Clone)]
+pub struct PresentedRefreshToken {
+    /// The family it names.
+    pub family: Uuid,
+    generation: u32,
+    lineage: Zeroizing<[u8; LINEAGE_LEN]>,
+    digest: Digest<RefreshToken>,
+}
+
+impl PresentedRefreshToken {
+    /// Reads a token. Nothing but its form is known to be right afterwards.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let token = Secret::<RefreshToken>::parse(text)?;
+        let (family, rest) = token.locator().split_at_checked(16).ok_or(Malformed)?;
+        let (generation, lineage) = rest.split_at_checked(4).ok_or(Malformed)?;
+        Ok(Self {
+            family: Uuid::from_slice(family).map_err(|_| Malformed)?,
+            generation: u32::from_be_bytes(generation.try_into().map_err(|_| Malformed)?),
+            lineage: Zeroizing::new(lineage.try_into().map_err(|_| Malformed)?),
+            digest: token.digest(),
+        })
+    }
+}
+
+/// Random bytes for the first token of a family, drawn before the transaction that uses them.
+pub struct Entropy {
+    /// For the token.
+    pub token: [u8; 32],
+    /// For what the family's tokens have in common.
+    pub lineage: [u8; LINEAGE_LEN],
+}
+
+/// What comes of presenting a refresh token.
+pub enum Refresh {
+    /// It is good: the family as it is from now on and the token to hand out.
+    Granted(Box<RefreshFamily>, Secret<RefreshToken>),
+    /// It is good and stays in use ([`RefreshPolicy::Reuse`]).
+    Reused(Box<RefreshFamily>),
+    /// It was replaced before: the family, revoked.
+    Replayed(Box<RefreshFamily>),
+    /// It is not good; nothing changes.
+    Refused(Refusal),
+}
+
+/// What is asked of [`RefreshFamily::refresh`] besides the token.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The client that was authenticated.
+    pub client_id: &'a str,
+    /// What its record says about rotation.
+    pub policy: RefreshPolicy,
+    /// How long tokens last.
+    pub lifetimes: &'a Lifetimes,
+    /// How long a replaced token stays good for the retry of a lost answer.
+    pub retry_window: Duration,
+}
+
+/// How a token stands to its family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Current,
+    Retry,
+    Replaced,
+    Foreign,
+}
+
+impl RefreshFamily {
+    /// Starts a family under `id` and makes its first token.
+    pub fn start(
+        id: Uuid,
+        authorization: Authorization,
+        lifetimes: &Lifetimes,
+        entropy: &Entropy,
+        now: Timestamp,
+    ) -> (Self, Secret<RefreshToken>) {
+        let token = token(id, 0, &entropy.lineage, &entropy.token);
+        let bound_to_session = !authorization.scope.contains(super::Scope::OFFLINE_ACCESS);
+        let family = Self {
+            authorization,
+            bound_to_session,
+            created_at: now,
+            expires_at: expiry(lifetimes, now, now),
+            revoked_at: None,
+            lineage: Digest::of(&entropy.lineage),
+            current: Generation { number: 0, digest: token.digest() },
+            predecessor: None,
+        };
+        (family, token)
+    }
+
+    /// Whether tokens of the family are worth anything.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && now < self.expires_at
+    }
+
+    /// Ends the family. The first moment of revocation stands.
+    pub fn revoke(&mut self, now: Timestamp) {
+        self.revoked_at.get_or_insert(now);
+    }
+
+    /// Whether the token is the newest one or its still good predecessor: what introspection calls active.
+    pub fn accepts(&self, token: &PresentedRefreshToken, retry_window: Duration, now: Timestamp) -> bool {
+        self.is_live(now)
+            && matches!(self.standing(token, retry_window, now), Standing::Current | Standing::Retry)
+    }
+
+    /// Whether the token is, or once was, one of this family's.
+    pub fn knows(&self, token: &PresentedRefreshToken) -> bool {
+        self.lineage == Digest::of(token.lineage.as_slice()) && token.generation <= self.current.number
+    }
+
+    fn standing(&self, token: &PresentedRefreshToken, retry_window: Duration, now: Timestamp) -> Standing {
+        if !self.knows(token) {
+            return Standing::Foreign;
+        }
+        if token.generation == self.current.number && token.digest == self.current.digest {
+            return Standing::Current;
+        }
+        match &self.predecessor {
+            Some(last)
+                if token.generation == last.generation.number
+                    && token.digest == last.generation.digest
+                    && now <= last.used_at + retry_window =>
+            {
+                Standing::Retry
+            }
+            _ => Standing::Replaced,
+        }
+    }
+
+    /// Presents a token: checks it and moves the family on in one step. `random` makes the successor.
+    #[must_use]
+    pub fn refresh(mut self, token: &PresentedRefreshToken, terms: Terms<'_>, random: &[u8; 32], now: Timestamp) -> Refresh {
+        let standing = self.standing(token, terms.retry_window, now);
+        if standing == Standing::Foreign {
+            return Refresh::Refused(UNKNOWN);
+        }
+        if self.authorization.client_id != terms.client_id {
+            return Refresh::Refused(Refusal::invalid_grant("refresh_token was issued to another client"));
+        }
+        if self.revoked_at.is_some() {
+            return Refresh::Refused(Refusal::invalid_grant("refresh_token has been revoked"));
+        }
+        if now >= self.expires_at {
+            return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
+        }
+        match (standing, terms.policy) {
+            (Standing::Replaced | Standing::Foreign, _) => {
+                self.revoke(now);
+                Refresh::Replayed(Box::new(self))
+            }
+            (Standing::Current, RefreshPolicy::Reuse) => {
+                self.expires_at = expiry(terms.lifetimes, self.created_at, now);
+                Refresh::Reused(Box::new(self))
+            }
+            (Standing::Current, RefreshPolicy::Rotate) => {
+                let used = self.current.clone();
+                self.predecessor = Some(Predecessor { generation: used, used_at: now });
+                self.succeed(token, terms.lifetimes, random, now)
+            }
+            (Standing::Retry, _) => self.succeed(token, terms.lifetimes, random, now),
+        }
+    }
+
+    /// Makes the next token the newest one; the one it replaces is worthless if it was a sibling.
+    fn succeed(mut self, token: &PresentedRefreshToken, lifetimes: &Lifetimes, random: &[u8; 32], now: Timestamp) -> Refresh {
+        let Some(number) = self.current.number.checked_add(1) else {
+            return Refresh::Refused(Refusal::invalid_grant("refresh_token has been used too often"));
+        };
+        let next = self::token(token.family, number, token.lineage.as_slice(), random);
+        self.current = Generation { number, digest: next.digest() };
+        self.expires_at = expiry(lifetimes, self.created_at, now);
+        Refresh::Granted(Box::new(self), next)
+    }
+}
+
+/// The answer for a token that names no family, or the wrong one.
+pub const UNKNOWN: Refusal = Refusal::invalid_grant("refresh_token is unknown or has expired");
+
+fn expiry(lifetimes: &Lifetimes, created_at: Timestamp, now: Timestamp) -> Timestamp {
+    let sliding = now + lifetimes.refresh_token;
+    lifetimes.refresh_absolute.map_or(sliding, |absolute| sliding.min(created_at + absolute))
+}
+
+fn token(family: Uuid, generation: u32, lineage: &[u8], random: &[u8; 32]) -> Secret<RefreshToken> {
+    let mut locator = Vec::with_capacity(RefreshToken::LOCATOR_LEN);
+    locator.extend_from_slice(family.as_bytes());
+    locator.extend_from_slice(&generation.to_be_bytes());
+    locator.extend_from_slice(lineage);
+    Secret::assemble(&locator, random)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::Factor;
+    use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::random::Random;
+
+    const START: Timestamp = Timestamp::from_seconds(1_000_000);
+    const WINDOW: Duration = Duration::from_secs(120);
+
+    fn entropy(random: &Random) -> Entropy {
+        Entropy { token: random.bytes(), lineage: random.bytes() }
+    }
+
+    fn start(random: &Random) -> (RefreshFamily, Secret<RefreshToken>) {
+        let authorization = Authorization {
+            client_id: "web".to_owned(),
+            user: Uuid::from_u128(1),
+            session: Uuid::from_u128(2),
+            auth_time: START,
+            factor: Factor::Password,
+            scope: "openid".parse().unwrap(),
+            claims: ClaimsRequest::default(),
+        };
+        RefreshFamily::start(Uuid::from_u128(7), authorization, &Lifetimes::default(), &entropy(random), START)
+    }
+
+    fn present(family: &RefreshFamily, token: &str, client_id: &str, random: &Random, now: Timestamp) -> Refresh {
+        let lifetimes = Lifetimes::default();
+        let terms =
+            Terms { client_id, policy: RefreshPolicy::Rotate, lifetimes: &lifetimes, retry_window: WINDOW };
+        let token = PresentedRefreshToken::parse(token).unwrap();
+        family.clone().refresh(&token, terms, &random.bytes(), now)
+    }
+
+    fn granted(refresh: Refresh) -> (RefreshFamily, String) {
+        match refresh {
+            Refresh::Granted(family, token) => (*family, token.reveal().to_owned()),
+            _ => panic!("not granted"),
+        }
+    }
+
+    #[test]
+    fn a_lost_answer_can_be_fetched_again_within_the_window() {
+        let random = Random::seeded(1);
+        let (family, first) = start(&random);
+        let (family, lost) = granted(present(&family, first.reveal(), "web", &random, START));
+        let (family, second) = granted(present(&family, first.reveal(), "web", &random, START + WINDOW));
+        assert!(matches!(present(&family, &lost, "web", &random, START), Refresh::Replayed(_)));
+        granted(present(&family, &second, "web", &random, START));
+    }
+
+    #[test]
+    fn a_used_token_outside_the_window_ends_the_family() {
+        let random = Random::seeded(2);
+        let (family, first) = start(&random);
+        let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
+        let late = START + WINDOW + Duration::from_secs(1);
+        let Refresh::Replayed(family) = present(&family, first.reveal(), "web", &random, late) else {
+            panic!("not a replay");
+        };
+        assert!(!family.is_live(late));
+    }
+
+    #[test]
+    fn a_predecessor_whose_successor_was_used_ends_the_family() {
+        let random = Random::seeded(3);
+        let (family, first) = start(&random);
+        let (family, second) = granted(present(&family, first.reveal(), "web", &random, START));
+        let (family, _) = granted(present(&family, &second, "web", &random, START));
+        assert!(matches!(present(&family, first.reveal(), "web", &random, START), Refresh::Replayed(_)));
+    }
+
+    #[test]
+    fn an_invented_old_token_cannot_end_a_family() {
+        let random = Random::seeded(4);
+        let (family, first) = start(&random);
+        let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
+        let invented = token(Uuid::from_u128(7), 0, &[0; LINEAGE_LEN], &random.bytes());
+        assert!(matches!(present(&family, invented.reveal(), "web", &random, START), Refresh::Refused(_)));
+    }
+
+    #[test]
+    fn another_client_cannot_end_a_family_with_an_old_token() {
+        let random = Random::seeded(5);
+        let (family, first) = start(&random);
+        let (family, second) = granted(present(&family, first.reveal(), "web", &random, START));
+        let (family, _) = granted(present(&family, &second, "web", &random, START));
+        assert!(matches!(present(&family, first.reveal(), "other", &random, START), Refresh::Refused(_)));
+    }
+
+    #[test]
+    fn ninety_days_count_from_the_newest_token_and_an_absolute_bound_caps_them() {
+        let lifetimes =
+            Lifetimes { refresh_absolute: Some(Duration::from_hours(24 * 100)), ..Lifetimes::default() };
+        let days = |n: u64| Duration::from_hours(24 * n);
+        assert_eq!(expiry(&lifetimes, START, START + days(5)), START + days(95));
+        assert_eq!(expiry(&lifetimes, START, START + days(50)), START + days(100));
+    }
+
+    proptest! {
+        /// Whatever is presented in whatever order, at most one token not yet used is good, and a revoked
+        /// family stays so.
+        #[test]
+        fn at_most_one_unused_token_is_good(steps in proptest::collection::vec((0_usize..12, 0_u64..100), 1..40)) {
+            let random = Random::seeded(9);
+            let (mut family, first) = start(&random);
+            let mut tokens = vec![first.reveal().to_owned()];
+            let mut used = std::collections::HashSet::new();
+            let mut now = START;
+            for (pick, pause) in steps {
+                now = now + Duration::from_secs(pause);
+                let text = tokens[pick % tokens.len()].clone();
+                let was_revoked = family.revoked_at.is_some();
+                match present(&family, &text, "web", &random, now) {
+                    Refresh::Granted(next, token) => {
+                        prop_assert!(!was_revoked);
+                        family = *next;
+                        used.insert(text);
+                        tokens.push(token.reveal().to_owned());
+                    }
+                    Refresh::Replayed(next) => family = *next,
+                    Refresh::Reused(_) => prop_assert!(false),
+                    Refresh::Refused(_) => prop_assert!(was_revoked),
+                }
+                let good: Vec<_> = tokens
+                    .iter()
+                    .filter(|token| !used.contains(*token))
+                    .filter(|token| family.accepts(&PresentedRefreshToken::parse(token).unwrap(), WINDOW, now))
+                    .collect();
+                prop_assert!(good.len() <= 1);
+                prop_assert_eq!(good.is_empty(), family.revoked_at.is_some());
+            }
+        }
+    }
+}

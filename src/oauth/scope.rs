@@ -1,0 +1,170 @@
+//! Scope: RFC 6749 section 3.3.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A list of distinct scope values in the order in which they were named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope(Vec<String>);
+
+/// A scope value holds a character that RFC 6749 section 3.3 does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("scope values are printable ASCII without spaces, quotes and backslashes")]
+pub struct InvalidScope;
+
+impl Scope {
+    /// `openid`: makes a request an OpenID Connect request (OpenID Connect Core 3.1.2.1).
+    pub const OPENID: &'static str = "openid";
+    /// `offline_access`: the refresh token outlives the session (OpenID Connect Core 11).
+    pub const OFFLINE_ACCESS: &'static str = "offline_access";
+    /// The marker in every token of a person who signed in. Granted by the service, never asked for.
+    pub const AUTHENTICATED: &'static str = "authenticated";
+    /// The marker in every token of an anonymous user.
+    pub const ANONYMOUS: &'static str = "anonymous";
+
+    /// The scope values with a meaning of their own in OpenID Connect Core 5.4 and 11.
+    pub const STANDARD: [&'static str; 6] =
+        [Self::OPENID, "profile", "email", "phone", "address", Self::OFFLINE_ACCESS];
+
+    /// No scope at all.
+    pub const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The scope of these values, the second naming of one left out.
+    pub fn of<I: IntoIterator<Item = S>, S: AsRef<str>>(values: I) -> Result<Self, InvalidScope> {
+        let mut scope = Self::empty();
+        for value in values {
+            let value = value.as_ref();
+            if value.is_empty() || !value.bytes().all(is_scope_char) {
+                return Err(InvalidScope);
+            }
+            scope.push(value);
+        }
+        Ok(scope)
+    }
+
+    fn push(&mut self, value: &str) {
+        if !self.contains(value) {
+            self.0.push(value.to_owned());
+        }
+    }
+
+    /// Whether the value is among them.
+    pub fn contains(&self, value: &str) -> bool {
+        self.0.iter().any(|mine| mine == value)
+    }
+
+    /// Whether every one of these values is among `others`.
+    pub fn is_within(&self, others: &Self) -> bool {
+        self.iter().all(|value| others.contains(value))
+    }
+
+    /// These values, in their order, without those that `keep` refuses.
+    #[must_use]
+    pub fn filter(&self, keep: impl Fn(&str) -> bool) -> Self {
+        Self(self.0.iter().filter(|value| keep(value)).cloned().collect())
+    }
+
+    /// These values and `value`.
+    #[must_use]
+    pub fn with(mut self, value: &str) -> Self {
+        self.push(value);
+        self
+    }
+
+    /// These values and all of `others`.
+    #[must_use]
+    pub fn union(mut self, others: &Self) -> Self {
+        for value in others.iter() {
+            self.push(value);
+        }
+        self
+    }
+
+    /// The values in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// `NQCHAR` of RFC 6749 appendix A.
+fn is_scope_char(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E)
+}
+
+impl FromStr for Scope {
+    type Err = InvalidScope;
+
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
+        Self::of(text.split(' ').filter(|value| !value.is_empty()))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, value) in self.iter().enumerate() {
+            if place > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(value)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Scope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scope {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_scope_keeps_its_order_and_drops_repetitions() {
+        let scope: Scope = "openid  email openid services:all".parse().unwrap();
+        assert_eq!(scope.to_string(), "openid email services:all");
+    }
+
+    #[test]
+    fn quotes_backslashes_and_other_alphabets_are_no_scope() {
+        for text in ["\"", "a\\b", "é", "a\tb", "a\u{7f}"] {
+            assert_eq!(text.parse::<Scope>(), Err(InvalidScope), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_and_scope_agree(text in "[!#-\\[\\]-~ ]{0,60}") {
+            let scope: Scope = text.parse().unwrap();
+            prop_assert_eq!(scope.to_string().parse::<Scope>().unwrap(), scope);
+        }
+
+        #[test]
+        fn a_filtered_scope_is_within_the_whole(values in proptest::collection::vec("[a-c]{1,2}", 0..8)) {
+            let whole = Scope::of(&values).unwrap();
+            let part = whole.filter(|value| value.starts_with('a'));
+            prop_assert!(part.is_within(&whole));
+            prop_assert_eq!(part.clone().union(&whole).is_within(&whole), true);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The token endpoint's request and answer: RFC 6749 sections 4.1.3, 5.1 and 6.
+
+use serde::Serialize;
+
+use crate::oauth::access_token::CommonClaims;
+use crate::oauth::client::GrantType;
+use crate::oauth::code::{self, CodeExchange};
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::parameters::Parameters;
+use crate::oauth::refresh::{self, PresentedRefreshToken};
+use crate::oauth::scope::Scope;
+
+/// A token request, one variant for each grant.
+pub enum TokenRequest {
+    /// RFC 6749 section 4.1.3.
+    AuthorizationCode(CodeExchange),
+    /// RFC 6749 section 6.
+    RefreshToken {
+        /// The token.
+        token: PresentedRefreshToken,
+        /// The scope, if it is to be narrowed.
+        scope: Option<Scope>,
+    },
+}
+
+/// Reads `grant_type`, so that whether a client may use it is known before its parameters are looked at.
+pub fn grant_type(parameters: &Parameters) -> Result<GrantType, Refusal> {
+    match parameters.get("grant_type") {
+        None => Err(Refusal::invalid_request("grant_type is missing")),
+        Some(text) => text.parse().map_err(|_| {
+            Refusal::new(ErrorCode::UnsupportedGrantType, "this grant_type is not supported; see grant_types_supported in the discovery document")
+        }),
+    }
+}
+
+impl TokenRequest {
+    /// Reads the parameters of the grant.
+    pub fn parse(grant_type: GrantType, parameters: &Parameters) -> Result<Self, Refusal> {
+        match grant_type {
+            GrantType::AuthorizationCode => {
+                let code = parameters.get("code").ok_or(Refusal::invalid_request("code is missing"))?;
+                let redirect_uri = parameters.get("redirect_uri");
+                CodeExchange::parse(code, redirect_uri, parameters.get("code_verifier"))
+                    .map(Self::AuthorizationCode)
+                    .map_err(|_| code::UNKNOWN)
+            }
+            GrantType::RefreshToken => {
+                let token =
+                    parameters.get("refresh_token").ok_or(Refusal::invalid_request("refresh_token is missing"))?;
+                let scope = match parameters.get("scope") {
+                    None => None,
+                    Some(text) => Some(text.parse().map_err(|_| {
+                        Refusal::new(ErrorCode::InvalidScope, "scope has characters that RFC 6749 does not allow")
+                    })?),
+                };
+                let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
+                Ok(Self::RefreshToken { token, scope })
+            }
+        }
+    }
+}
+
+/// The scope of a refreshed access token: what was asked for, which may be less than what was granted and
+/// never more (RFC 6749 section 6). The service's own marker stays.
+pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>) -> Result<Scope, Refusal> {
+    let Some(asked) = asked else { return Ok(granted.clone()) };
+    if !asked.is_within(granted) {
+        return Err(Refusal::new(ErrorCode::InvalidScope, "scope exceeds what was granted"));
+    }
+    Ok(granted.filter(|value| asked.contains(value) || value == Scope::AUTHENTICATED))
+}
+
+/// The answer to every grant.
+#[derive(Clone, Debug, Serialize)]
+pub struct TokenResponse {
+    /// The access token, a JWT.
+    pub access_token: String,
+    /// `bearer` (RFC 6750).
+    pub token_type: &'static str,
+    /// Seconds until the access token stops being good.
+    pub expires_in: u64,
+    /// The refresh token, which replaces the one the caller has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// The ID token, when `openid` was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_token: Option<String>,
+    /// The ID token once more, under the name that older clients look for.
+    #[serde(rename = "idtoken", skip_serializing_if = "Option::is_none")]
+    pub id_token_alias: Option<String>,
+    /// What the access token says too.
+    #[serde(flatten)]
+    pub common: CommonClaims,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_narrows_and_never_widens() {
+        let granted: Scope = "openid email authenticated".parse().unwrap();
+        let narrowed = narrowed_scope(&granted, Some(&"email".parse().unwrap())).unwrap();
+        assert_eq!(narrowed.to_string(), "email authenticated");
+        let wider = narrowed_scope(&granted, Some(&"email profile".parse().unwrap()));
+        assert_eq!(wider.unwrap_err().code, ErrorCode::InvalidScope);
+        assert_eq!(narrowed_scope(&granted, None).unwrap(), granted);
+    }
+
+    #[test]
+    fn an_unknown_grant_type_is_told_from_a_missing_one() {
+        let read = |body: &str| grant_type(&Parameters::parse(body.as_bytes()).unwrap()).unwrap_err().code;
+        assert_eq!(read(""), ErrorCode::InvalidRequest);
+        assert_eq!(read("grant_type=password"), ErrorCode::UnsupportedGrantType);
+    }
+}
