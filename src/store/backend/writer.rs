@@ -1,0 +1,401 @@
+//! The one thread that writes.
+//!
+//! It takes everything that is queued, runs it in one transaction, commits once and then answers all. While
+//! one commit waits for the disk the next batch gathers, so the load itself decides how many writes share
+//! a sync; nothing ever waits for a batch to fill.
+
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use super::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
+use crate::store::StoreError;
+
+/// Something for the writer to do.
+pub enum Order {
+    /// To run in the next transaction.
+    Write(Box<dyn Job>),
+    /// To compact the storage between two transactions, and say how it went.
+    Compact(Box<dyn FnOnce(Result<bool, StoreError>) + Send>),
+}
+
+/// One queued write: the work, what came of it, and whom to tell.
+pub trait Job: Send {
+    /// What the transaction is called in the log.
+    fn name(&self) -> &'static str;
+
+    /// Does the work and remembers its outcome. Called again when the transaction had to be begun anew.
+    fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError>;
+
+    /// Hands out the remembered outcome, or the error that kept it from being committed.
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+/// A write whose outcome goes to `reply`.
+pub struct Write<T, F, R> {
+    name: &'static str,
+    work: F,
+    reply: R,
+    outcome: Result<T, StoreError>,
+}
+
+impl<T, F, R> Write<T, F, R> {
+    /// A write that has not been run.
+    pub fn new(name: &'static str, work: F, reply: R) -> Self {
+        Self {
+            name,
+            work,
+            reply,
+            outcome: Err(StoreError::Closed),
+        }
+    }
+}
+
+impl<T, F, R> Job for Write<T, F, R>
+where
+    T: Send,
+    F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send,
+    R: FnOnce(Result<T, StoreError>) + Send,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
+        self.outcome = (self.work)(tx);
+        self.outcome.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
+        let this = *self;
+        (this.reply)(committed.and(this.outcome));
+    }
+}
+
+/// What the writer has done so far, counted since the store was opened.
+#[derive(Debug, Default)]
+pub struct Meters {
+    /// Transactions of the engine that were committed.
+    pub commits: AtomicU64,
+    /// Writes that were answered out of those commits.
+    pub writes: AtomicU64,
+    /// Transactions of the engine that were begun anew because one write in them failed.
+    pub reruns: AtomicU64,
+    /// Transactions that the storage failed to take.
+    pub failures: AtomicU64,
+    /// The most writes that ever shared one commit.
+    pub largest_batch: AtomicU64,
+    /// Writes that wait now.
+    pub queued: AtomicU64,
+    /// Whether the last commit failed and none has succeeded since.
+    pub unwritable: AtomicBool,
+}
+
+/// How the writer works.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How many writes may wait.
+    pub queue_len: usize,
+    /// How many writes may share one commit.
+    pub batch_max: usize,
+    /// How long to leave a failed storage alone before it is tried again.
+    pub retry_pause: Duration,
+}
+
+/// The writer thread's handle: the entrance of its queue.
+pub struct Writer {
+    queue: RwLock<Option<SyncSender<Order>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    meters: Arc<Meters>,
+}
+
+impl Writer {
+    /// Starts the thread. It closes `backend` when it ends.
+    pub fn start(backend: Arc<dyn Backend>, pace: Pace) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(pace.queue_len.max(1));
+        let meters = Arc::new(Meters::default());
+        let desk = Desk {
+            backend,
+            queue: receiver,
+            meters: Arc::clone(&meters),
+            pace,
+            failed: None,
+        };
+        let thread = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || desk.work())?;
+        Ok(Self {
+            queue: RwLock::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+            meters,
+        })
+    }
+
+    /// Queues an order. [`StoreError::Busy`] when the queue is full, [`StoreError::Closed`] after [`Writer::close`].
+    pub fn submit(&self, order: Order) -> Result<(), StoreError> {
+        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = queue.as_ref() else {
+            return Err(StoreError::Closed);
+        };
+        self.meters.queued.fetch_add(1, Ordering::Relaxed);
+        sender.try_send(order).map_err(|refused| {
+            self.meters.queued.fetch_sub(1, Ordering::Relaxed);
+            match refused {
+                TrySendError::Full(_) => StoreError::Busy,
+                TrySendError::Disconnected(_) => StoreError::Closed,
+            }
+        })
+    }
+
+    /// What the writer counts.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Takes no more orders, waits until those in the queue are done, and ends the thread.
+    pub fn close(&self) {
+        drop(self.queue.write().unwrap_or_else(PoisonError::into_inner).take());
+        let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A write may own the last handle of the store; the thread that drops it cannot wait for itself.
+        if let Some(handle) = handle.filter(|handle| handle.thread().id() != thread::current().id())
+            && handle.join().is_err()
+        {
+            tracing::error!("the store's writer thread ended in a panic");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct Failed {
+    error: StoreError,
+    retry_at: Instant,
+}
+
+enum Attempt {
+    Committed,
+    Spoiled(usize, StoreError),
+    Broken(StoreError),
+}
+
+struct Desk {
+    backend: Arc<dyn Backend>,
+    queue: Receiver<Order>,
+    meters: Arc<Meters>,
+    pace: Pace,
+    failed: Option<Failed>,
+}
+
+impl Desk {
+    fn work(mut self) {
+        while let Some(order) = self.next_order() {
+            let mut batch = Vec::new();
+            let mut next = Some(order);
+            let mut compaction = None;
+            while let Some(order) = next.take() {
+                match order {
+                    Order::Write(job) => batch.push(job),
+                    Order::Compact(reply) => {
+                        compaction = Some(reply);
+                        break;
+                    }
+                }
+                if batch.len() < self.pace.batch_max {
+                    next = self.queue.try_recv().ok().inspect(|_| self.taken());
+                }
+            }
+            self.run(batch);
+            if let Some(reply) = compaction {
+                reply(self.compact());
+            }
+        }
+        self.backend.close();
+    }
+
+    fn taken(&self) {
+        self.meters.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn next_order(&mut self) -> Option<Order> {
+        loop {
+            let received = match &self.failed {
+                None => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(failed) => {
+                    let wait = failed.retry_at.saturating_duration_since(Instant::now());
+                    if wait.is_zero() {
+                        self.recover();
+                    }
+                    self.queue.recv_timeout(wait.max(Duration::from_millis(1)))
+                }
+            };
+            match received {
+                Ok(order) => {
+                    self.taken();
+                    return Some(order);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn run(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        if let Some(failed) = &self.failed {
+            for job in batch {
+                job.answer(Err(failed.error.clone()));
+            }
+            return;
+        }
+        while !batch.is_empty() {
+            match self.attempt(&mut batch) {
+                Attempt::Committed => {
+                    let size = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+                    self.meters.commits.fetch_add(1, Ordering::Relaxed);
+                    self.meters.writes.fetch_add(size, Ordering::Relaxed);
+                    self.meters.largest_batch.fetch_max(size, Ordering::Relaxed);
+                    for job in batch.drain(..) {
+                        job.answer(Ok(()));
+                    }
+                }
+                Attempt::Spoiled(at, error) => {
+                    self.meters.reruns.fetch_add(1, Ordering::Relaxed);
+                    let job = batch.remove(at);
+                    tracing::error!(transaction = job.name(), %error, "a write was rolled back");
+                    job.answer(Err(error));
+                }
+                Attempt::Broken(error) => {
+                    self.fail(error.clone());
+                    for job in batch.drain(..) {
+                        job.answer(Err(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the batch in one transaction. A write that fails before it changed anything spoils nothing, unless
+    /// it met a damaged page: the engine may then refuse to commit.
+    fn attempt(&self, batch: &mut [Box<dyn Job>]) -> Attempt {
+        let mut outcome = Attempt::Committed;
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            self.backend.transact(&mut |tx| {
+                for (at, job) in batch.iter_mut().enumerate() {
+                    let mut watched = Watched {
+                        tx: &mut *tx,
+                        changed: false,
+                    };
+                    let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut watched)));
+                    let error = match ran {
+                        Ok(Ok(())) => continue,
+                        Ok(Err(error)) if error.is_outage() => {
+                            outcome = Attempt::Broken(error);
+                            return Verdict::RollBack;
+                        }
+                        Ok(Err(error)) if !watched.changed && !matches!(error, StoreError::Damaged(_)) => {
+                            continue;
+                        }
+                        Ok(Err(error)) => error,
+                        Err(_) => StoreError::Panicked(job.name()),
+                    };
+                    outcome = Attempt::Spoiled(at, error);
+                    return Verdict::RollBack;
+                }
+                Verdict::Commit
+            })
+        }));
+        match (done, outcome) {
+            (Ok(_), Attempt::Broken(error)) | (Ok(Err(error)), _) => Attempt::Broken(error),
+            (Ok(Ok(())), outcome) => outcome,
+            (Err(_), _) => Attempt::Broken(StoreError::Damaged("the engine panicked".to_owned())),
+        }
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        tracing::error!(%error, "the store cannot be written to");
+        self.meters.failures.fetch_add(1, Ordering::Relaxed);
+        self.meters.unwritable.store(true, Ordering::Relaxed);
+        self.failed = Some(Failed {
+            error,
+            retry_at: Instant::now(),
+        });
+        self.recover();
+    }
+
+    /// Opens the storage afresh and commits an empty transaction, as proof that it takes writes again.
+    fn recover(&mut self) {
+        let proof = catch_unwind(AssertUnwindSafe(|| {
+            self.backend.recover()?;
+            self.backend.transact(&mut |_| Verdict::Commit)
+        }));
+        let error = match proof {
+            Ok(Ok(())) => {
+                tracing::warn!("the store can be written to again");
+                self.meters.unwritable.store(false, Ordering::Relaxed);
+                self.failed = None;
+                return;
+            }
+            Ok(Err(error)) => error,
+            Err(_) => StoreError::Damaged("the engine panicked".to_owned()),
+        };
+        self.failed = Some(Failed {
+            error,
+            retry_at: Instant::now() + self.pace.retry_pause,
+        });
+    }
+
+    fn compact(&mut self) -> Result<bool, StoreError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.error.clone());
+        }
+        let done = self.backend.compact();
+        if let Err(error) = &done
+            && !matches!(error, StoreError::Busy)
+        {
+            self.fail(error.clone());
+        }
+        done
+    }
+}
+
+/// Sees whether a write changed anything.
+struct Watched<'a> {
+    tx: &'a mut dyn Tx,
+    changed: bool,
+}
+
+impl Snapshot for Watched<'_> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.tx.get(table, key)
+    }
+
+    fn range(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.tx.range(table, from, to, visit)
+    }
+}
+
+impl Tx for Watched<'_> {
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.changed = true;
+        self.tx.put(table, key, value)
+    }
+
+    fn remove(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
+        self.changed = true;
+        self.tx.remove(table, key)
+    }
+}

@@ -1,0 +1,272 @@
+//! Which shape the whole store has, and how an older one is brought up.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::backend::redb::{inspect, sync_folder_of};
+use super::backend::{Backend, Snapshot, Tx, Verdict};
+use super::table::Table;
+use super::{OpenError, StoreError};
+
+/// Named values about the store itself: the schema, and whatever is fixed at the first start.
+pub const META: Table<String, String> = Table::new(0, "meta");
+
+const SCHEMA: &str = "schema";
+
+/// One step from a schema to the next, inside the transaction that records it.
+pub type Migration = fn(&mut dyn Tx) -> Result<(), StoreError>;
+
+/// The ordered list of steps that led to a release. The first schema is 1; every step adds one.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema {
+    migrations: &'static [Migration],
+}
+
+impl Schema {
+    /// The schema of this release.
+    pub const CURRENT: Self = Self::new(&[]);
+
+    /// The schema that `migrations` lead to. Steps are only ever added, at the end.
+    pub const fn new(migrations: &'static [Migration]) -> Self {
+        Self { migrations }
+    }
+
+    /// The number that is recorded in the store.
+    pub fn version(&self) -> u32 {
+        u32::try_from(self.migrations.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1)
+    }
+
+    /// Looks at a database file before it is opened for writing.
+    ///
+    /// A newer one is refused and not touched. Of an older one a copy is made beside it, named after the
+    /// schema that it is about to get: `idsvc.redb.before-v2`.
+    pub fn inspect(&self, path: &Path) -> Result<(), OpenError> {
+        inspect(path, |snapshot| {
+            if self.steps_from(stored(snapshot)?)?.is_empty() {
+                return Ok(());
+            }
+            let copy = copy_of(path, self.version());
+            copy_file(path, &copy).map_err(|source| OpenError::Io { path: copy, source })
+        })?;
+        Ok(())
+    }
+
+    /// Brings what is in `backend` to this schema, all steps in one transaction, or changes nothing.
+    pub fn bring_up(&self, backend: &dyn Backend) -> Result<(), OpenError> {
+        let mut found = None;
+        backend.read(&mut |snapshot| {
+            found = stored(snapshot)?;
+            Ok(())
+        })?;
+        let steps = self.steps_from(found)?;
+        if found == Some(self.version()) {
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        backend.transact(&mut |tx| {
+            outcome = steps
+                .iter()
+                .try_for_each(|step| step(tx))
+                .and_then(|()| meta_put(tx, SCHEMA, &self.version().to_string()));
+            if outcome.is_ok() {
+                Verdict::Commit
+            } else {
+                Verdict::RollBack
+            }
+        })?;
+        Ok(outcome?)
+    }
+
+    /// The steps still to be taken; none for a store that is new.
+    fn steps_from(&self, found: Option<u32>) -> Result<&'static [Migration], OpenError> {
+        let Some(found) = found else { return Ok(&[]) };
+        let done = usize::try_from(found.saturating_sub(1)).unwrap_or(usize::MAX);
+        self.migrations.get(done..).ok_or(OpenError::Newer {
+            found,
+            supported: self.version(),
+        })
+    }
+}
+
+/// The schema that is recorded; `None` in a store that is new.
+pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
+    let corrupt = |what: &str| StoreError::Corrupt {
+        table: META.id().name(),
+        what: what.to_owned(),
+    };
+    match meta_get(snapshot, SCHEMA)? {
+        None if META.count(snapshot)? == 0 => Ok(None),
+        None => Err(corrupt("the schema is missing")),
+        Some(text) => match text.parse() {
+            Ok(version) if version > 0 => Ok(Some(version)),
+            _ => Err(corrupt("the schema is not a positive number")),
+        },
+    }
+}
+
+/// A named value about the store.
+pub fn meta_get(snapshot: &dyn Snapshot, name: &str) -> Result<Option<String>, StoreError> {
+    META.get(snapshot, name)
+}
+
+/// Sets a named value about the store.
+pub fn meta_put(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), StoreError> {
+    META.put(tx, name, &value.to_owned())
+}
+
+fn copy_of(path: &Path, version: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".before-v{version}"));
+    PathBuf::from(name)
+}
+
+/// Copies through a third file, so that an interrupted copy never stands where a whole one did.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let mut partial = to.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    fs::copy(from, &partial)?;
+    File::open(&partial)?.sync_all()?;
+    fs::rename(&partial, to)?;
+    sync_folder_of(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::backend::tests::Folder;
+    use crate::store::{Options, Store};
+
+    const COUNTS: Table<String, u32> = Table::new(1, "counts");
+    const FIRST: Schema = Schema::new(&[]);
+    const SECOND: Schema = Schema::new(&[count_up]);
+    const UNLUCKY: Schema = Schema::new(&[count_up, refuse]);
+
+    impl crate::store::table::Record for u32 {}
+
+    fn count_up(tx: &mut dyn Tx) -> Result<(), StoreError> {
+        let count = COUNTS.get(tx, "upgrades")?.unwrap_or(0);
+        COUNTS.put(tx, "upgrades", &(count + 1))
+    }
+
+    fn refuse(_: &mut dyn Tx) -> Result<(), StoreError> {
+        Err(StoreError::Corrupt {
+            table: "counts",
+            what: "a test says so".to_owned(),
+        })
+    }
+
+    fn open(path: &Path, schema: &Schema) -> Result<Store, OpenError> {
+        Store::open_with(path, Options::default(), schema)
+    }
+
+    fn count(store: &Store) -> Option<u32> {
+        store.read(|snapshot| COUNTS.get(snapshot, "upgrades")).unwrap()
+    }
+
+    fn version(store: &Store) -> Option<u32> {
+        store.read(stored).unwrap()
+    }
+
+    #[test]
+    fn a_new_store_takes_no_steps_and_is_not_copied() {
+        let folder = Folder::new();
+        let store = open(&folder.file(), &SECOND).unwrap();
+        assert_eq!((version(&store), count(&store)), (Some(2), None));
+        assert!(!copy_of(&folder.file(), 2).exists());
+    }
+
+    #[test]
+    fn an_older_store_is_copied_and_then_brought_up_once() {
+        let folder = Folder::new();
+        let store = open(&folder.file(), &FIRST).unwrap();
+        store
+            .write_blocking("count", |tx| COUNTS.put(tx, "upgrades", &10))
+            .unwrap();
+        store.close();
+        for _ in 0..2 {
+            let store = open(&folder.file(), &SECOND).unwrap();
+            assert_eq!((version(&store), count(&store)), (Some(2), Some(11)));
+            store.close();
+        }
+        let copy = open(&copy_of(&folder.file(), 2), &FIRST).unwrap();
+        assert_eq!((version(&copy), count(&copy)), (Some(1), Some(10)));
+    }
+
+    #[test]
+    fn an_upgrade_that_fails_changes_nothing() {
+        let folder = Folder::new();
+        open(&folder.file(), &FIRST).unwrap().close();
+        let refused = open(&folder.file(), &UNLUCKY);
+        assert!(matches!(
+            refused,
+            Err(OpenError::Store(StoreError::Corrupt { .. }))
+        ));
+        let store = open(&folder.file(), &FIRST).unwrap();
+        assert_eq!((version(&store), count(&store)), (Some(1), None));
+    }
+
+    #[test]
+    fn a_newer_store_is_refused_and_not_touched() {
+        let folder = Folder::new();
+        open(&folder.file(), &SECOND).unwrap().close();
+        let before = fs::read(folder.file()).unwrap();
+        let refused = open(&folder.file(), &FIRST);
+        assert!(matches!(
+            refused,
+            Err(OpenError::Newer {
+                found: 2,
+                supported: 1
+            })
+        ));
+        assert!(fs::read(folder.file()).unwrap() == before);
+        assert!(open(&folder.file(), &SECOND).is_ok());
+    }
+
+    #[test]
+    fn a_newer_store_whose_process_was_killed_is_refused_and_loses_nothing() {
+        let folder = Folder::new();
+        let running = open(&folder.file(), &SECOND).unwrap();
+        running
+            .write_blocking("count", |tx| COUNTS.put(tx, "upgrades", &7))
+            .unwrap();
+        let killed = folder.path("killed.redb");
+        fs::copy(folder.file(), &killed).unwrap();
+        assert!(matches!(open(&killed, &FIRST), Err(OpenError::Newer { .. })));
+        assert_eq!(count(&open(&killed, &SECOND).unwrap()), Some(7));
+    }
+
+    #[test]
+    fn a_store_without_its_schema_is_not_taken_for_a_new_one() {
+        let folder = Folder::new();
+        let store = open(&folder.file(), &FIRST).unwrap();
+        store
+            .write_blocking("forget", |tx| {
+                META.remove(tx, SCHEMA)?;
+                meta_put(tx, "issuer", "https://id.example")
+            })
+            .unwrap();
+        store.close();
+        let refused = open(&folder.file(), &FIRST);
+        assert!(matches!(
+            refused,
+            Err(OpenError::Store(StoreError::Corrupt { table: "meta", .. }))
+        ));
+    }
+
+    #[test]
+    fn named_values_are_kept() {
+        let store = Store::in_memory(Options::default()).unwrap();
+        store
+            .write_blocking("meta", |tx| meta_put(tx, "issuer", "https://id.example"))
+            .unwrap();
+        assert_eq!(
+            store.read(|s| meta_get(s, "issuer")).unwrap().as_deref(),
+            Some("https://id.example")
+        );
+        assert_eq!(store.read(|s| meta_get(s, "region")).unwrap(), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Every table, one line each. Index 0 is the schema's own (`store::schema`).
+//!
+//! Keys are chosen so that new rows land side by side at the tree's edge (time-ordered identifiers), and
+//! so that what expires is a range at the other edge.
+
+use uuid::Uuid;
+
+use crate::identity::{Consent, Session, User};
+use crate::oauth::Client;
+use crate::oauth::authorize::LoginTransaction;
+use crate::oauth::code::AuthorizationCode;
+use crate::oauth::refresh::RefreshFamily;
+use crate::store::records::SigningKeyRecord;
+use crate::store::table::Table;
+
+/// Registered clients by `client_id`.
+pub const CLIENTS: Table<String, Client> = Table::new(1, "clients");
+/// Users by UUID.
+pub const USERS: Table<Uuid, User> = Table::new(2, "users");
+/// The user behind a login name (account identifier or e-mail, lower case).
+pub const USERS_BY_LOGIN_NAME: Table<String, Uuid> = Table::new(3, "users_by_login_name");
+/// Signing keys by `kid`.
+pub const SIGNING_KEYS: Table<String, SigningKeyRecord> = Table::new(4, "signing_keys");
+/// Sign-ins under way, by time-ordered id.
+pub const LOGIN_TRANSACTIONS: Table<Uuid, LoginTransaction> = Table::new(5, "login_transactions");
+/// Authorization codes by time-ordered id; kept after redemption, so that a replay is recognised.
+pub const CODES: Table<Uuid, AuthorizationCode> = Table::new(6, "codes");
+/// Refresh families by time-ordered id.
+pub const FAMILIES: Table<Uuid, RefreshFamily> = Table::new(7, "families");
+/// The families of a user, and those of a session: (owner, family).
+pub const FAMILIES_BY_OWNER: Table<(Uuid, Uuid), ()> = Table::new(8, "families_by_owner");
+/// Browser sessions by time-ordered id.
+pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions");
+/// The sessions of a user: (user, session).
+pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_by_user");
+/// Remembered consents by (user, client).
+pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
+/// Access tokens revoked before they expired: (hour of expiry since the epoch, `jti`).
+pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
