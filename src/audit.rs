@@ -1,0 +1,119 @@
+//! What happened that somebody may have to account for: one structured log line each.
+//!
+//! The lines go to the log under the target `audit`. No event can hold a secret: there is no field for one.
+
+use uuid::Uuid;
+
+/// Something to be accounted for.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A user signed in.
+    SignedIn {
+        /// The user.
+        user: Uuid,
+        /// The session.
+        session: Uuid,
+        /// How.
+        authority: &'a str,
+        /// The client that sent the browser.
+        client_id: &'a str,
+    },
+    /// A sign-in failed: wrong password, unknown or disabled user.
+    SignInFailed {
+        /// The user, when the name is somebody's.
+        user: Option<Uuid>,
+        /// The client that sent the browser.
+        client_id: &'a str,
+    },
+    /// A user answered the consent page.
+    ConsentAnswered {
+        /// The user.
+        user: Uuid,
+        /// The client.
+        client_id: &'a str,
+        /// Whether the answer was yes.
+        allowed: bool,
+    },
+    /// Tokens were issued.
+    TokensIssued {
+        /// The subject.
+        user: Uuid,
+        /// The client.
+        client_id: &'a str,
+        /// The grant.
+        grant_type: &'a str,
+        /// The access token's identifier.
+        jti: Uuid,
+        /// The family.
+        family: Uuid,
+    },
+    /// An authorization code was used again; what it had brought was revoked.
+    CodeReplayed {
+        /// The client that presented it.
+        client_id: &'a str,
+        /// The family that was revoked.
+        family: Uuid,
+    },
+    /// A refresh token that had been replaced was used again; its family was revoked.
+    RefreshTokenReplayed {
+        /// The client that presented it.
+        client_id: &'a str,
+        /// The family that was revoked.
+        family: Uuid,
+    },
+    /// A client revoked a token.
+    TokenRevoked {
+        /// The client.
+        client_id: &'a str,
+        /// What kind of token.
+        token_type: &'a str,
+    },
+    /// A user signed out.
+    SignedOut {
+        /// The user.
+        user: Uuid,
+        /// The session.
+        session: Uuid,
+    },
+    /// An administrator changed something.
+    Administered {
+        /// The command.
+        command: &'a str,
+        /// What it was about.
+        subject: &'a str,
+    },
+}
+
+/// Writes the event down.
+pub fn record(event: &Event<'_>) {
+    match event {
+        Event::SignedIn { user, session, authority, client_id } => {
+            tracing::info!(target: "audit", event = "signed_in", %user, %session, authority, client_id);
+        }
+        Event::SignInFailed { user, client_id } => {
+            let user = user.map(tracing::field::display);
+            tracing::warn!(target: "audit", event = "sign_in_failed", user, client_id);
+        }
+        Event::ConsentAnswered { user, client_id, allowed } => {
+            tracing::info!(target: "audit", event = "consent_answered", %user, client_id, allowed);
+        }
+        Event::TokensIssued { user, client_id, grant_type, jti, family } => {
+            tracing::info!(target: "audit", event = "tokens_issued", %user, client_id, grant_type, %jti, %family);
+        }
+        Event::CodeReplayed { client_id, family } => {
+            tracing::warn!(target: "audit", event = "code_replayed", client_id, %family);
+        }
+        Event::RefreshTokenReplayed { client_id, family } => {
+            tracing::warn!(target: "audit", event = "refresh_token_replayed", client_id, %family);
+        }
+        Event::TokenRevoked { client_id, token_type } => {
+            tracing::info!(target: "audit", event = "token_revoked", client_id, token_type);
+        }
+        Event::SignedOut { user, session } => {
+            tracing::info!(target: "audit", event = "signed_out", %user, %session);
+        }
+        Event::Administered { command, subject } => {
+            tracing::info!(target: "audit", event = "administered", command, subject);
+        }
+    }
+}

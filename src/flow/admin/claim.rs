@@ -1,0 +1,362 @@
+//! Claims as an operator types them, `name=value`, and the JSON type that each one has.
+//!
+//! OpenID Connect Core 5.1 gives every standard claim its type; other names take any JSON.
+
+use serde_json::{Map, Value};
+
+use super::user::looks_like_email;
+use crate::identity::User;
+
+const STRINGS: [&str; 13] = [
+    "name",
+    "given_name",
+    "family_name",
+    "middle_name",
+    "nickname",
+    "preferred_username",
+    "profile",
+    "picture",
+    "website",
+    "gender",
+    "birthdate",
+    "zoneinfo",
+    "locale",
+];
+
+/// The members of the address claim (OpenID Connect Core 5.1.1).
+const ADDRESS: [&str; 6] = [
+    "formatted",
+    "street_address",
+    "locality",
+    "region",
+    "postal_code",
+    "country",
+];
+
+/// Names with a meaning of their own in tokens or in the token response. No user's claim may take their place.
+const RESERVED: [&str; 39] = [
+    "iss",
+    "sub",
+    "aud",
+    "exp",
+    "nbf",
+    "iat",
+    "jti",
+    "auth_time",
+    "nonce",
+    "acr",
+    "amr",
+    "azp",
+    "at_hash",
+    "c_hash",
+    "s_hash",
+    "sid",
+    "sub_jwk",
+    "cnf",
+    "act",
+    "may_act",
+    "client_id",
+    "scope",
+    "events",
+    "_claim_names",
+    "_claim_sources",
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "idtoken",
+    "token_type",
+    "expires_in",
+    "account_id",
+    "user_type",
+    "venueId",
+    "organization",
+    "source",
+    "uuid",
+    "updated_at",
+    "upstream_access_token",
+];
+
+const LONGEST: usize = 4096;
+
+/// Sets one claim of the user; an empty value removes it. The fault is a sentence that names the claim.
+pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
+    if RESERVED.contains(&name) {
+        return Err(format!(
+            "claim {name} belongs to the service: {}",
+            instead_of(name)
+        ));
+    }
+    if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("a claim has a name of up to 128 characters without spaces".to_owned());
+    }
+    if value.len() > LONGEST {
+        return Err(format!("claim {name} is longer than {LONGEST} bytes"));
+    }
+    match name {
+        "email" => set_email(user, value),
+        "email_verified" => {
+            user.email_verified = boolean(name, value)?;
+            Ok(())
+        }
+        "phone_number" => {
+            user.phone_number = (!value.is_empty()).then(|| value.to_owned());
+            Ok(())
+        }
+        "phone_number_verified" => {
+            user.phone_number_verified = boolean(name, value)?;
+            Ok(())
+        }
+        "address" => set_whole_address(user, value),
+        _ => match name.split_once('.') {
+            Some(("address", member)) => set_address_member(user, member, value),
+            _ => set_other(user, name, value),
+        },
+    }
+}
+
+fn instead_of(name: &str) -> String {
+    match name {
+        "user_type" => "use --user-type".to_owned(),
+        "venueId" => "use --venue-id".to_owned(),
+        "organization" => "use --organization".to_owned(),
+        _ => "choose another name".to_owned(),
+    }
+}
+
+fn set_email(user: &mut User, value: &str) -> Result<(), String> {
+    if !value.is_empty() && !looks_like_email(value) {
+        return Err(format!("claim email = {value:?} is no e-mail address"));
+    }
+    user.email = (!value.is_empty()).then(|| value.to_owned());
+    Ok(())
+}
+
+fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        user.claims.remove(name);
+        return Ok(());
+    }
+    let typed = if STRINGS.contains(&name) {
+        check_standard(name, value)?;
+        Value::from(value)
+    } else {
+        serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
+    };
+    user.claims.insert(name.to_owned(), typed);
+    Ok(())
+}
+
+fn check_standard(name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "birthdate" if !is_birthdate(value) => Err(format!(
+            "claim birthdate = {value:?} must be YYYY-MM-DD, or YYYY for the year alone"
+        )),
+        "profile" | "picture" | "website" if url::Url::parse(value).is_err() => {
+            Err(format!("claim {name} = {value:?} must be a URL"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// ISO 8601-1 `YYYY-MM-DD` with the year 0000 where it is not told, or `YYYY` (OpenID Connect Core 5.1).
+fn is_birthdate(value: &str) -> bool {
+    let number = |range: std::ops::Range<usize>| {
+        let digits = value.get(range)?;
+        digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| digits.parse::<u16>().ok())
+            .flatten()
+    };
+    let Some(year) = number(0..4) else { return false };
+    match value.len() {
+        4 => true,
+        10 => {
+            let is_dashed = value.get(4..5) == Some("-") && value.get(7..8) == Some("-");
+            let (Some(month), Some(day)) = (number(5..7), number(8..10)) else {
+                return false;
+            };
+            is_dashed && is_day(year, month, day)
+        }
+        _ => false,
+    }
+}
+
+/// Without a year the 29th of February exists.
+fn is_day(year: u16, month: u16, day: u16) -> bool {
+    let year = if year == 0 { 2000 } else { year };
+    let (Ok(month), Ok(day)) = (u8::try_from(month), u8::try_from(day)) else {
+        return false;
+    };
+    time::Month::try_from(month)
+        .is_ok_and(|month| time::Date::from_calendar_date(i32::from(year), month, day).is_ok())
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "true" => Ok(true),
+        "false" | "" => Ok(false),
+        _ => Err(format!("claim {name} = {value:?} must be true or false")),
+    }
+}
+
+fn set_whole_address(user: &mut User, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        user.claims.remove("address");
+        return Ok(());
+    }
+    let problem = || {
+        format!(
+            "claim address must be a JSON object with strings as {}",
+            ADDRESS.join(", ")
+        )
+    };
+    let Ok(Value::Object(members)) = serde_json::from_str(value) else {
+        return Err(problem());
+    };
+    if members
+        .iter()
+        .any(|(member, value)| !ADDRESS.contains(&member.as_str()) || !value.is_string())
+    {
+        return Err(problem());
+    }
+    user.claims.insert("address".to_owned(), Value::Object(members));
+    Ok(())
+}
+
+fn set_address_member(user: &mut User, member: &str, value: &str) -> Result<(), String> {
+    if !ADDRESS.contains(&member) {
+        return Err(format!(
+            "claim address.{member} is unknown: the address has {}",
+            ADDRESS.join(", ")
+        ));
+    }
+    let address = user
+        .claims
+        .entry("address".to_owned())
+        .or_insert_with(|| Value::Object(Map::new()));
+    if !address.is_object() {
+        *address = Value::Object(Map::new());
+    }
+    let Some(members) = address.as_object_mut() else {
+        return Ok(());
+    };
+    if value.is_empty() {
+        members.remove(member);
+    } else {
+        members.insert(member.to_owned(), Value::from(value));
+    }
+    if members.is_empty() {
+        user.claims.remove("address");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::Timestamp;
+
+    fn alice() -> User {
+        User::local(
+            Uuid::from_u128(1),
+            "alice@example.com",
+            "default",
+            Timestamp::from_seconds(0),
+        )
+    }
+
+    #[test]
+    fn every_standard_claim_has_its_type() {
+        let mut user = alice();
+        for name in STRINGS {
+            let value = match name {
+                "birthdate" => "1990-04-01",
+                "profile" | "picture" | "website" => "https://example.com/",
+                _ => "12",
+            };
+            set(&mut user, name, value).unwrap();
+            assert_eq!(user.claims.get(name), Some(&json!(value)), "{name}");
+        }
+        set(&mut user, "email_verified", "true").unwrap();
+        set(&mut user, "phone_number", "+32 2 555 01 23").unwrap();
+        set(&mut user, "phone_number_verified", "true").unwrap();
+        assert!(user.email_verified && user.phone_number_verified);
+        assert!(set(&mut user, "email_verified", "yes").is_err());
+        assert!(!user.claims.contains_key("email_verified"));
+    }
+
+    #[test]
+    fn address_members_gather_in_one_object() {
+        let mut user = alice();
+        set(&mut user, "address.locality", "Ghent").unwrap();
+        set(&mut user, "address.country", "Belgium").unwrap();
+        assert_eq!(
+            user.claims["address"],
+            json!({"locality": "Ghent", "country": "Belgium"})
+        );
+        assert!(set(&mut user, "address.planet", "Earth").is_err());
+        set(&mut user, "address.locality", "").unwrap();
+        set(&mut user, "address.country", "").unwrap();
+        assert!(!user.claims.contains_key("address"));
+        assert!(set(&mut user, "address", r#"{"locality": 1}"#).is_err());
+        set(&mut user, "address", r#"{"locality": "Ghent"}"#).unwrap();
+        assert_eq!(user.claims["address"], json!({"locality": "Ghent"}));
+    }
+
+    #[test]
+    fn other_claims_are_json_when_they_parse_as_json() {
+        let mut user = alice();
+        for (text, value) in [
+            ("7", json!(7)),
+            ("true", json!(true)),
+            (r#"["a"]"#, json!(["a"])),
+            ("plain text", json!("plain text")),
+        ] {
+            set(&mut user, "badge", text).unwrap();
+            assert_eq!(user.claims["badge"], value);
+        }
+    }
+
+    #[test]
+    fn no_claim_takes_the_place_of_the_services_own() {
+        for name in [
+            "sub",
+            "iss",
+            "exp",
+            "account_id",
+            "venueId",
+            "scope",
+            "access_token",
+            "updated_at",
+            "uuid",
+        ] {
+            assert!(set(&mut alice(), name, "x").is_err(), "{name}");
+        }
+        for name in ["", "a b", "a\nb"] {
+            assert!(set(&mut alice(), name, "x").is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_birthdate_is_a_day_or_a_year() {
+        for good in ["1990-04-01", "0000-02-29", "1990", "2024-02-29"] {
+            assert!(is_birthdate(good), "{good}");
+        }
+        for bad in [
+            "1990-4-1",
+            "1990-02-30",
+            "2023-02-29",
+            "01.04.1990",
+            "90",
+            "1990-04",
+            "199x",
+            "1990-04-0é",
+        ] {
+            assert!(!is_birthdate(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Clients: add, show, update, remove, replace the secret.
+
+pub mod fields;
+pub mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::fields::ClientFields;
+use self::fields::{check, check_client_id};
+pub use self::view::ClientView;
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::{rotate_keys, sessions};
+use crate::jose::alg::Algorithm;
+use crate::oauth::client::{
+    AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, StoredSecret,
+};
+use crate::oauth::scope::Scope;
+use crate::secret::{ClientSecret, Digest, Secret};
+use crate::store::StoreError;
+use crate::store::backend::Tx;
+use crate::store::tables::{CLIENTS, CODES, CONSENTS, FAMILIES};
+
+/// The fewest bytes of a secret that the operator chooses.
+const SECRET_MIN_BYTES: usize = 32;
+/// The most bytes of a secret that the operator chooses.
+const SECRET_MAX_BYTES: usize = 1024;
+
+/// A client to be registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddClient {
+    /// The identifier the client will send.
+    pub client_id: String,
+    /// Whether the client cannot keep a secret.
+    pub public: bool,
+    /// The secret that the operator chose; one is made when there is none.
+    pub secret: Option<Disclosed>,
+    /// Everything else.
+    pub fields: ClientFields,
+}
+
+/// A change of a client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateClient {
+    /// Which client.
+    pub client_id: String,
+    /// What changes.
+    pub fields: ClientFields,
+}
+
+/// A new secret for a client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RotateSecret {
+    /// Which client.
+    pub client_id: String,
+    /// The secret that the operator chose; one is made when there is none.
+    pub secret: Option<Disclosed>,
+    /// How many seconds the secrets in force stay good.
+    pub keep_old_seconds: Option<u64>,
+}
+
+fn unknown(client_id: &str) -> AdminRefusal {
+    AdminRefusal::new(format!("there is no client {client_id}")).with_hint("idsvc client list shows all")
+}
+
+/// The secret to store and, when it was made here, to show.
+fn secret_of(
+    admin: Admin<'_>,
+    chosen: Option<Disclosed>,
+    faults: &mut Vec<String>,
+) -> (StoredSecret, Option<Disclosed>) {
+    let (digest, shown) = if let Some(chosen) = chosen {
+        let bytes = chosen.reveal().as_bytes();
+        if !(SECRET_MIN_BYTES..=SECRET_MAX_BYTES).contains(&bytes.len()) {
+            faults.push(format!(
+                "a secret has {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES} bytes"
+            ));
+        }
+        if bytes.iter().any(|byte| !(0x20..0x7f).contains(byte)) {
+            faults.push("a secret is printable ASCII (RFC 6749 appendix A.2)".to_owned());
+        }
+        (Digest::of(bytes), None)
+    } else {
+        let secret = Secret::<ClientSecret>::mint(&[], &admin.core.random);
+        (secret.digest(), Some(Disclosed::new(secret.reveal())))
+    };
+    (
+        StoredSecret {
+            digest,
+            created_at: admin.core.clock.now(),
+            expires_at: None,
+        },
+        shown,
+    )
+}
+
+/// Algorithms that have a key, or will have one after the first start.
+fn usable(admin: Admin<'_>) -> Vec<Algorithm> {
+    let mut usable = admin.core.catalog().keyring().algorithms();
+    usable.extend(rotate_keys::indispensable(admin.core));
+    usable
+}
+
+/// Registers a client. The answer shows the secret that was made, this once.
+pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
+    let core = admin.core;
+    let mut faults = Vec::new();
+    check_client_id(&request.client_id, &mut faults);
+    let now = core.clock.now();
+    let mut client = Client {
+        client_id: request.client_id,
+        client_uuid: core.random.uuid_v7(core.clock.unix_millis()),
+        name: None,
+        auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
+        secrets: Vec::new(),
+        redirect_uris: Vec::new(),
+        post_logout_redirect_uris: Vec::new(),
+        cors_origins: Vec::new(),
+        scope: Scope::of(["openid", "profile", "email", "phone", "address", "offline_access"])
+            .unwrap_or_default(),
+        default_scope: Scope::empty().with(Scope::OPENID),
+        grant_types: BTreeSet::new(),
+        pkce: PkceRequirement::default(),
+        consent: ConsentRequirement::default(),
+        audience: None,
+        id_token_signed_response_alg: None,
+        access_token_alg: None,
+        refresh_policy: RefreshPolicy::default(),
+        enabled: true,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut shown = None;
+    if request.public {
+        client.auth_methods = BTreeSet::from([AuthMethod::None]);
+        client.pkce = PkceRequirement::Required;
+        if request.secret.is_some() {
+            faults.push("a public client has no secret".to_owned());
+        }
+    } else {
+        let (stored, made) = secret_of(admin, request.secret, &mut faults);
+        client.secrets.push(stored);
+        shown = made;
+    }
+    let names_grants = request.fields.grant_types.is_some();
+    request.fields.apply(&mut client, &mut faults);
+    if !names_grants && !client.redirect_uris.is_empty() {
+        client.grant_types = BTreeSet::from([GrantType::AuthorizationCode, GrantType::RefreshToken]);
+    }
+    check(&client, &usable(admin), &mut faults);
+    all_or_none(&faults)?;
+    let view = ClientView::of(&client, &core.policy.issuer, shown, now);
+    core.store
+        .write("add_client", move |tx| -> Decided<()> {
+            if CLIENTS.contains(&*tx, &client.client_id)? {
+                let refusal = AdminRefusal::new(format!("there is a client {} already", client.client_id));
+                return Ok(Err(refusal.with_hint("idsvc client update changes it")));
+            }
+            CLIENTS.put(tx, &client.client_id, &client)?;
+            Ok(Ok(()))
+        })
+        .await??;
+    core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command: "client add",
+        subject: &view.client_id,
+    });
+    Ok(view)
+}
+
+/// Every client, by identifier.
+pub fn list(admin: Admin<'_>) -> Done<Vec<ClientView>> {
+    let now = admin.core.clock.now();
+    let clients = admin
+        .core
+        .store
+        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
+    let view = |client: &Client| ClientView::of(client, &admin.core.policy.issuer, None, now);
+    Ok(clients.iter().map(|(_, client)| view(client)).collect())
+}
+
+/// One client.
+pub fn show(admin: Admin<'_>, client_id: &str) -> Done<ClientView> {
+    let client = admin
+        .core
+        .store
+        .read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    let client = client.ok_or_else(|| unknown(client_id))?;
+    Ok(ClientView::of(
+        &client,
+        &admin.core.policy.issuer,
+        None,
+        admin.core.clock.now(),
+    ))
+}
+
+/// Changes a client in one transaction by a function that may refuse.
+async fn change(
+    admin: Admin<'_>,
+    command: &'static str,
+    client_id: String,
+    change: impl Fn(&mut Client) -> Result<(), AdminRefusal> + Send + 'static,
+) -> Done<ClientView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let subject = client_id.clone();
+    let client = core
+        .store
+        .write(command, move |tx: &mut dyn Tx| -> Decided<Client> {
+            let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
+                return Ok(Err(unknown(&client_id)));
+            };
+            if let Err(refusal) = change(&mut client) {
+                return Ok(Err(refusal));
+            }
+            client.updated_at = now;
+            CLIENTS.put(tx, &client_id, &client)?;
+            Ok(Ok(client))
+        })
+        .await??;
+    core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command,
+        subject: &subject,
+    });
+    Ok(ClientView::of(&client, &core.policy.issuer, None, now))
+}
+
+/// Changes a client.
+pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView> {
+    let usable = usable(admin);
+    change(admin, "client update", request.client_id, move |client| {
+        let mut faults = Vec::new();
+        request.fields.clone().apply(client, &mut faults);
+        check(client, &usable, &mut faults);
+        all_or_none(&faults)
+    })
+    .await
+}
+
+/// Lets a client work again, or stops it; its tokens stop being refreshed at once.
+pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> Done<ClientView> {
+    let command = if enabled {
+        "client enable"
+    } else {
+        "client disable"
+    };
+    change(admin, command, client_id, move |client| {
+        client.enabled = enabled;
+        Ok(())
+    })
+    .await
+}
+
+/// Gives a client a new secret. The answer shows it, this once, when it was made here.
+pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<ClientView> {
+    let mut faults = Vec::new();
+    let (stored, shown) = secret_of(admin, request.secret, &mut faults);
+    all_or_none(&faults)?;
+    let now = stored.created_at;
+    let keep = Duration::from_secs(request.keep_old_seconds.unwrap_or(0));
+    let view = change(admin, "client rotate-secret", request.client_id, move |client| {
+        if client.is_public() {
+            return Err(AdminRefusal::new(format!(
+                "client {} is public and has no secret",
+                client.client_id
+            )));
+        }
+        let end = now + keep;
+        for secret in &mut client.secrets {
+            secret.expires_at = Some(secret.expires_at.map_or(end, |earlier| earlier.min(end)));
+        }
+        client
+            .secrets
+            .retain(|secret| secret.expires_at.is_some_and(|end| now < end));
+        client.secrets.insert(0, stored.clone());
+        Ok(())
+    })
+    .await?;
+    Ok(ClientView {
+        client_secret: shown,
+        ..view
+    })
+}
+
+/// Removes a client with all that was granted to it, so that a later client of the same identifier inherits
+/// nothing.
+pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
+    let subject = client_id.clone();
+    let now = admin.core.clock.now();
+    admin
+        .core
+        .store
+        .write("client remove", move |tx| -> Decided<()> {
+            if !CLIENTS.remove(tx, &client_id)? {
+                return Ok(Err(unknown(&client_id)));
+            }
+            withdraw_grants(tx, &client_id, now)?;
+            Ok(Ok(()))
+        })
+        .await??;
+    admin.core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command: "client remove",
+        subject: &subject,
+    });
+    Ok(subject)
+}
+
+/// Ends the refresh families of a client and forgets its codes and consents. Looks at every row of these tables:
+/// no index is kept for what happens once in a client's life.
+fn withdraw_grants(tx: &mut dyn Tx, client_id: &str, now: Timestamp) -> Result<(), StoreError> {
+    let mut families = Vec::new();
+    FAMILIES.visit(&*tx, .., |id, family| {
+        if family.authorization.client_id == client_id && family.revoked_at.is_none() {
+            families.push(id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for id in families {
+        sessions::end_family(tx, id, now)?;
+    }
+    let mut codes = Vec::new();
+    CODES.visit(&*tx, .., |id, code| {
+        if code.authorization.client_id == client_id {
+            codes.push(id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for id in codes {
+        CODES.remove(tx, &id)?;
+    }
+    let mut consents = Vec::new();
+    CONSENTS.visit(&*tx, .., |key, _| {
+        if key.1 == client_id {
+            consents.push(key);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for key in consents {
+        CONSENTS.remove(tx, &key)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+use super::*;
+use crate::flow::admin::tests::{admin, core, refusal};
+
+fn request(client_id: &str) -> AddClient {
+    AddClient {
+        client_id: client_id.to_owned(),
+        public: false,
+        secret: None,
+        fields: ClientFields {
+            redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+            ..ClientFields::default()
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_redirect_uri_may_sign_people_in() {
+    let core = core();
+    let view = add(admin(&core), request("web")).await.unwrap();
+    let secret = view.client_secret.clone().unwrap();
+    let catalog = core.catalog();
+    let client = catalog.client("web").unwrap();
+    assert!(client.accepts_secret(&Digest::of(secret.reveal().as_bytes()), core.clock.now()));
+    assert_eq!(client.grant_types.len(), 2);
+    assert_eq!(client.default_scope, "openid".parse().unwrap());
+    assert!(show(admin(&core), "web").unwrap().client_secret.is_none());
+    let json = serde_json::to_string(&show(admin(&core), "web").unwrap()).unwrap();
+    assert!(!json.contains("digest"), "{json}");
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_is_said_at_once() {
+    let core = core();
+    let mut bad = request("a b");
+    bad.fields.redirect_uris = Some(vec!["http://app.example/".to_owned()]);
+    bad.fields.scope = Some(vec!["authenticated".to_owned()]);
+    bad.fields.default_scope = Some(vec!["openid".to_owned()]);
+    bad.fields.id_token_alg = Some(Algorithm::EdDsa);
+    bad.secret = Some(Disclosed::new("short"));
+    assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 6);
+    assert!(list(admin(&core)).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_name_is_taken_once() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    let refused = refusal(add(admin(&core), request("web")).await);
+    assert_eq!(refused.message, "there is a client web already");
+}
+
+#[tokio::test]
+async fn a_replaced_secret_is_kept_for_as_long_as_was_asked() {
+    let core = core();
+    let old = add(admin(&core), request("web"))
+        .await
+        .unwrap()
+        .client_secret
+        .unwrap();
+    let rotate = |keep_old_seconds| RotateSecret {
+        client_id: "web".to_owned(),
+        secret: None,
+        keep_old_seconds,
+    };
+    let new = rotate_secret(admin(&core), rotate(Some(60)))
+        .await
+        .unwrap()
+        .client_secret
+        .unwrap();
+    let accepts = |secret: &Disclosed| {
+        let digest = Digest::of(secret.reveal().as_bytes());
+        core.catalog()
+            .client("web")
+            .unwrap()
+            .accepts_secret(&digest, core.clock.now())
+    };
+    assert!(accepts(&old) && accepts(&new));
+    core.clock.advance(Duration::from_mins(1));
+    assert!(!accepts(&old) && accepts(&new));
+    rotate_secret(admin(&core), rotate(None)).await.unwrap();
+    assert!(!accepts(&new));
+}
+
+#[tokio::test]
+async fn an_update_changes_what_it_names() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    let fields = ClientFields {
+        name: Some("Web".to_owned()),
+        scope: Some(vec!["services:all".to_owned()]),
+        ..ClientFields::default()
+    };
+    let request = UpdateClient {
+        client_id: "web".to_owned(),
+        fields,
+    };
+    let view = update(admin(&core), request).await.unwrap();
+    assert_eq!(
+        (view.name.as_deref(), view.scope.to_string()),
+        (Some("Web"), "services:all".to_owned())
+    );
+    assert!(view.default_scope.is_empty());
+    assert_eq!(view.redirect_uris, ["https://app.example/cb"]);
+}
+
+#[tokio::test]
+async fn a_removed_client_is_gone() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    remove(admin(&core), "web".to_owned()).await.unwrap();
+    assert!(core.catalog().client("web").is_none());
+    assert!(
+        refusal(remove(admin(&core), "web".to_owned()).await)
+            .message
+            .contains("there is no client web")
+    );
+}

@@ -1,0 +1,123 @@
+//! A client as it is shown: to people as a table, to programs as JSON.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::flow::admin::Disclosed;
+use crate::jose::alg::Algorithm;
+use crate::oauth::client::{
+    AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+};
+use crate::oauth::scope::Scope;
+
+/// A secret as it is shown: nothing of it but its times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretView {
+    /// When it was made or handed over, in seconds since the epoch.
+    pub created_at: Timestamp,
+    /// When it stops being accepted.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A client as it is shown: the record without digests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientView {
+    /// The identifier the client sends.
+    pub client_id: String,
+    /// The record's own identifier.
+    pub client_uuid: Uuid,
+    /// The secret, in the one answer that shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<Disclosed>,
+    /// The name shown to people.
+    pub name: Option<String>,
+    /// Whether the client cannot keep a secret.
+    pub public: bool,
+    /// How the client may prove who it is.
+    pub auth_methods: BTreeSet<AuthMethod>,
+    /// The secrets in force.
+    pub secrets: Vec<SecretView>,
+    /// Redirect URIs.
+    pub redirect_uris: Vec<String>,
+    /// Redirect URIs after signing out.
+    pub post_logout_redirect_uris: Vec<String>,
+    /// Origins beside those of the redirect URIs.
+    pub cors_origins: Vec<String>,
+    /// Allowed scope values, space-delimited.
+    pub scope: Scope,
+    /// Scope values when a request names none.
+    pub default_scope: Scope,
+    /// Allowed grants.
+    pub grant_types: BTreeSet<GrantType>,
+    /// Whether PKCE is demanded; a public client always needs it.
+    pub pkce: PkceRequirement,
+    /// Whether people are asked for consent.
+    pub consent: ConsentRequirement,
+    /// `aud` of access tokens; the issuer when there is none.
+    pub audience: Option<String>,
+    /// The algorithm of ID tokens; RS256 when there is none.
+    pub id_token_signed_response_alg: Option<Algorithm>,
+    /// The algorithm of access tokens; the service's when there is none.
+    pub access_token_alg: Option<Algorithm>,
+    /// What a refresh does with the refresh token.
+    pub refresh_policy: RefreshPolicy,
+    /// Whether the client may do anything at all.
+    pub enabled: bool,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+    /// The issuer that the client works with.
+    pub issuer: String,
+}
+
+impl ClientView {
+    pub(super) fn of(
+        client: &Client,
+        issuer: &str,
+        client_secret: Option<Disclosed>,
+        now: Timestamp,
+    ) -> Self {
+        let secrets = client
+            .secrets
+            .iter()
+            .filter(|secret| secret.expires_at.is_none_or(|end| now < end));
+        Self {
+            client_id: client.client_id.clone(),
+            client_uuid: client.client_uuid,
+            client_secret,
+            name: client.name.clone(),
+            public: client.is_public(),
+            auth_methods: client.auth_methods.clone(),
+            secrets: secrets
+                .map(|secret| SecretView {
+                    created_at: secret.created_at,
+                    expires_at: secret.expires_at,
+                })
+                .collect(),
+            redirect_uris: client.redirect_uris.clone(),
+            post_logout_redirect_uris: client.post_logout_redirect_uris.clone(),
+            cors_origins: client.cors_origins.clone(),
+            scope: client.scope.clone(),
+            default_scope: client.default_scope.clone(),
+            grant_types: client.grant_types.clone(),
+            pkce: if client.requires_pkce() {
+                PkceRequirement::Required
+            } else {
+                client.pkce
+            },
+            consent: client.consent,
+            audience: client.audience.clone(),
+            id_token_signed_response_alg: client.id_token_signed_response_alg,
+            access_token_alg: client.access_token_alg,
+            refresh_policy: client.refresh_policy,
+            enabled: client.enabled,
+            created_at: client.created_at,
+            updated_at: client.updated_at,
+            issuer: issuer.to_owned(),
+        }
+    }
+}

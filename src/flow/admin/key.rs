@@ -1,0 +1,274 @@
+//! Signing keys: list, rotate, retire, import.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::rotate_keys::{self, Introduction};
+use crate::jose::alg::Algorithm;
+use crate::jose::keyring::SigningKey;
+use crate::store::records::{KeyStanding, SigningKeyRecord};
+use crate::store::tables::{CLIENTS, SIGNING_KEYS};
+
+/// A signing key as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyView {
+    /// The key's name.
+    pub kid: String,
+    /// What it signs with.
+    pub alg: Algorithm,
+    /// Where it stands: `announced`, `active` or `retired`, with the moment from which that holds or ends.
+    #[serde(flatten)]
+    pub standing: StandingView,
+    /// When it was made or imported.
+    pub created_at: Timestamp,
+}
+
+/// Where a key stands, as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum StandingView {
+    /// Published and waiting.
+    Announced {
+        /// When it begins to sign.
+        active_from: Timestamp,
+    },
+    /// Signing.
+    Active {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Published, signing no more.
+    Retired {
+        /// When it goes.
+        remove_at: Timestamp,
+    },
+}
+
+impl From<KeyStanding> for StandingView {
+    fn from(standing: KeyStanding) -> Self {
+        match standing {
+            KeyStanding::Announced { active_from } => Self::Announced { active_from },
+            KeyStanding::Active { since } => Self::Active { since },
+            KeyStanding::Retired { remove_at } => Self::Retired { remove_at },
+        }
+    }
+}
+
+impl KeyView {
+    fn of(kid: &str, record: &SigningKeyRecord) -> Self {
+        Self {
+            kid: kid.to_owned(),
+            alg: record.alg,
+            standing: record.standing.into(),
+            created_at: record.created_at,
+        }
+    }
+}
+
+/// A new key in place of the one that signs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RotateKey {
+    /// What it signs with.
+    pub alg: Algorithm,
+    /// Whether it signs at once instead of being announced first.
+    pub at_once: bool,
+}
+
+/// A key that was made elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ImportKey {
+    /// The private key in PEM form.
+    pub pem: Disclosed,
+    /// What it signs with, where the key allows several.
+    pub alg: Option<Algorithm>,
+    /// Whether it signs at once instead of being announced first.
+    pub at_once: bool,
+}
+
+/// Every key: by algorithm, the newest first.
+pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
+    let mut keys: Vec<_> = admin
+        .core
+        .store
+        .read(|snapshot| SIGNING_KEYS.scan(snapshot, .., usize::MAX))?
+        .iter()
+        .map(|(kid, record)| KeyView::of(kid, record))
+        .collect();
+    keys.sort_by(|one, other| {
+        (one.alg, other.created_at, &one.kid).cmp(&(other.alg, one.created_at, &other.kid))
+    });
+    Ok(keys)
+}
+
+fn introduced(introduction: Introduction) -> Result<KeyView, AdminRefusal> {
+    match introduction {
+        Introduction::Placed { kid, record } => {
+            audit::record(&Event::Administered {
+                command: "key rotate",
+                subject: &kid,
+            });
+            Ok(KeyView::of(&kid, &record))
+        }
+        Introduction::Known { kid } => Err(AdminRefusal::new(format!("key {kid} is here already"))),
+        Introduction::AnotherIsAnnounced { kid } => Err(AdminRefusal::new(format!(
+            "key {kid} of the same algorithm is announced already"
+        ))
+        .with_hint("--now puts it to work at once; idsvc key retire takes it back")),
+    }
+}
+
+/// Brings in a new key.
+pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> Done<KeyView> {
+    Ok(introduced(
+        rotate_keys::rotate(admin.core, request.alg, request.at_once).await?,
+    )?)
+}
+
+/// Brings in a key from a PEM file.
+pub async fn import(admin: Admin<'_>, request: ImportKey) -> Done<KeyView> {
+    let key = SigningKey::from_pem(request.pem.reveal(), request.alg)
+        .map_err(|error| AdminRefusal::new(error.to_string()))?;
+    Ok(introduced(
+        rotate_keys::introduce(admin.core, &key, request.at_once).await?,
+    )?)
+}
+
+/// Takes a key out of service: one that signs stays published until what it signed has expired, one that is only
+/// announced goes at once.
+pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
+    let core = admin.core;
+    let (now, retention) = (core.clock.now(), core.policy.key_retention());
+    let indispensable = rotate_keys::indispensable(core);
+    let view = core
+        .store
+        .write("key retire", move |tx| -> Decided<KeyView> {
+            let Some(mut record) = SIGNING_KEYS.get(&*tx, &kid)? else {
+                let refusal = AdminRefusal::new(format!("there is no key {kid}"));
+                return Ok(Err(refusal.with_hint("idsvc key list shows all")));
+            };
+            match record.standing {
+                KeyStanding::Announced { .. } => {
+                    SIGNING_KEYS.remove(tx, &kid)?;
+                    record.standing = KeyStanding::Retired { remove_at: now };
+                    return Ok(Ok(KeyView::of(&kid, &record)));
+                }
+                KeyStanding::Retired { .. } => {
+                    return Ok(Err(AdminRefusal::new(format!("key {kid} is retired already"))));
+                }
+                KeyStanding::Active { .. } => {}
+            }
+            let alg = record.alg;
+            let users = CLIENTS
+                .scan(&*tx, .., usize::MAX)?
+                .into_iter()
+                .map(|(_, client)| client)
+                .find(|client| {
+                    [client.id_token_signed_response_alg, client.access_token_alg].contains(&Some(alg))
+                });
+            if indispensable.contains(&alg) || users.is_some() {
+                let who = users.map_or_else(
+                    || "the service".to_owned(),
+                    |client| format!("client {}", client.client_id),
+                );
+                let refusal = AdminRefusal::new(format!(
+                    "key {kid} is the one that signs {alg}, which {who} needs"
+                ));
+                return Ok(Err(refusal.with_hint(format!(
+                    "replace it with idsvc key rotate --alg {alg} --now"
+                ))));
+            }
+            record.standing = KeyStanding::Retired {
+                remove_at: now + retention,
+            };
+            SIGNING_KEYS.put(tx, &kid, &record)?;
+            Ok(Ok(KeyView::of(&kid, &record)))
+        })
+        .await??;
+    core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command: "key retire",
+        subject: &view.kid,
+    });
+    Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::admin::tests::{admin, core, refusal};
+
+    fn eddsa(at_once: bool) -> RotateKey {
+        RotateKey {
+            alg: Algorithm::EdDsa,
+            at_once,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_nobody_needs_can_be_retired() {
+        let core = core();
+        let key = rotate(admin(&core), eddsa(false)).await.unwrap();
+        let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
+        assert!(matches!(retired.standing, StandingView::Retired { .. }));
+        assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
+        assert!(
+            refusal(retire(admin(&core), key.kid).await)
+                .message
+                .contains("retired already")
+        );
+    }
+
+    #[tokio::test]
+    async fn the_key_that_signs_for_the_service_stays() {
+        let core = core();
+        let key = rotate(
+            admin(&core),
+            RotateKey {
+                alg: Algorithm::Es256,
+                at_once: true,
+            },
+        )
+        .await
+        .unwrap();
+        assert!(
+            refusal(retire(admin(&core), key.kid).await)
+                .hint
+                .unwrap()
+                .contains("key rotate --alg ES256")
+        );
+    }
+
+    #[tokio::test]
+    async fn an_announced_key_is_shown_and_can_be_taken_back() {
+        let core = core();
+        rotate(admin(&core), eddsa(false)).await.unwrap();
+        let second = rotate(admin(&core), eddsa(false)).await.unwrap();
+        assert_eq!(list(admin(&core)).unwrap().len(), 2);
+        let json = serde_json::to_value(&second).unwrap();
+        assert_eq!(
+            (&json["alg"], &json["state"]),
+            (&"EdDSA".into(), &"announced".into())
+        );
+        assert!(json["active_from"].is_u64());
+        refusal(rotate(admin(&core), eddsa(false)).await);
+        retire(admin(&core), second.kid).await.unwrap();
+        assert_eq!(list(admin(&core)).unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_without_a_key_is_refused() {
+        let core = core();
+        let request = ImportKey {
+            pem: Disclosed::new("nothing"),
+            alg: None,
+            at_once: false,
+        };
+        assert!(
+            refusal(import(admin(&core), request).await)
+                .message
+                .contains("no private key")
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Browser sessions: list, revoke.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::user::{end_everything, find};
+use super::{Admin, AdminRefusal, Decided, Done};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::sessions;
+use crate::store::tables::{SESSIONS, SESSIONS_BY_USER};
+
+/// A session as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// The session's id (`sid` in ID tokens).
+    pub session: Uuid,
+    /// Who is signed in.
+    pub user: Uuid,
+    /// When the user last proved who they are.
+    pub auth_time: Timestamp,
+    /// How.
+    pub authority: String,
+    /// When the session began.
+    pub created_at: Timestamp,
+    /// When the session was last used, to within some minutes.
+    pub last_used_at: Timestamp,
+}
+
+/// Which sessions end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RevokeSessions {
+    /// One, with the refresh tokens bound to it.
+    One(Uuid),
+    /// All of a user, with all refresh tokens.
+    AllOf(String),
+}
+
+/// How many sessions ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// Sessions that ended.
+    pub revoked_sessions: usize,
+}
+
+/// The live sessions of a user.
+pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
+    let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
+    let views = admin.core.store.read(|snapshot| {
+        let user = match find(snapshot, who)? {
+            Ok(user) => user,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut views = Vec::new();
+        for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(snapshot, &user.uuid, usize::MAX)? {
+            if let Some(session) = SESSIONS
+                .get(snapshot, &id)?
+                .filter(|session| session.is_live(lifetimes, now))
+            {
+                views.push(SessionView {
+                    session: id,
+                    user: session.user,
+                    auth_time: session.auth_time,
+                    authority: session.factor.authority().to_owned(),
+                    created_at: session.created_at,
+                    last_used_at: session.last_used_at,
+                });
+            }
+        }
+        Ok(Ok(views))
+    })??;
+    Ok(views)
+}
+
+/// Ends sessions.
+pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> {
+    let now = admin.core.clock.now();
+    let subject = match &request {
+        RevokeSessions::One(id) => id.to_string(),
+        RevokeSessions::AllOf(who) => who.clone(),
+    };
+    let revoked_sessions = admin
+        .core
+        .store
+        .write("session revoke", move |tx| -> Decided<usize> {
+            match &request {
+                RevokeSessions::One(id) => {
+                    let Some(session) = SESSIONS.get(&*tx, id)? else {
+                        return Ok(Err(AdminRefusal::new(format!("there is no session {id}"))
+                            .with_hint("idsvc session list WHO shows those of a user")));
+                    };
+                    sessions::end(tx, *id, &session, now)?;
+                    Ok(Ok(1))
+                }
+                RevokeSessions::AllOf(who) => match find(&*tx, who)? {
+                    Ok(user) => Ok(Ok(end_everything(tx, user.uuid, now)?)),
+                    Err(refusal) => Ok(Err(refusal)),
+                },
+            }
+        })
+        .await??;
+    audit::record(&Event::Administered {
+        command: "session revoke",
+        subject: &subject,
+    });
+    Ok(Revoked { revoked_sessions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::admin::tests::{admin, core, refusal};
+    use crate::flow::admin::user::{self, AddUser, NewPassword, UserFields};
+    use crate::identity::{Factor, Session};
+    use crate::secret::Digest;
+
+    #[tokio::test]
+    async fn sessions_of_a_user_are_listed_and_end_together() {
+        let core = core();
+        let alice = AddUser {
+            email: "alice@example.com".to_owned(),
+            password: NewPassword::None,
+            fields: UserFields::default(),
+        };
+        let alice = user::add(admin(&core), alice).await.unwrap().uuid;
+        let now = core.clock.now();
+        core.store
+            .write("test", move |tx| {
+                for id in [Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3)] {
+                    let session = Session {
+                        digest: Digest::of(b"x"),
+                        user: alice,
+                        auth_time: now,
+                        factor: Factor::Password,
+                        created_at: now,
+                        last_used_at: now,
+                    };
+                    SESSIONS.put(tx, &id, &session)?;
+                    SESSIONS_BY_USER.put(tx, &(alice, id), &())?;
+                }
+                Ok(())
+            })
+            .await
+            .unwrap();
+        assert_eq!(list(admin(&core), "alice@example.com").unwrap().len(), 3);
+        let one = RevokeSessions::One(Uuid::from_u128(2));
+        assert_eq!(
+            revoke(admin(&core), one.clone()).await.unwrap().revoked_sessions,
+            1
+        );
+        refusal(revoke(admin(&core), one).await);
+        let all = RevokeSessions::AllOf("alice@example.com".to_owned());
+        assert_eq!(revoke(admin(&core), all).await.unwrap().revoked_sessions, 2);
+        assert!(list(admin(&core), &alice.to_string()).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! What is fixed at the first start: the issuer and the master key's fingerprint.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Admin, Done};
+use crate::audit::{self, Event};
+use crate::store::schema::{meta_get, meta_put};
+use crate::store::{Store, StoreError};
+
+const ISSUER: &str = "issuer";
+const MASTER_KEY: &str = "master_key_fingerprint";
+
+/// The issuer that the first start fixed.
+pub fn stored_issuer(store: &Store) -> Result<Option<String>, StoreError> {
+    store.read(|snapshot| meta_get(snapshot, ISSUER))
+}
+
+/// Fixes the issuer.
+pub fn put_issuer(store: &Store, issuer: &str) -> Result<(), StoreError> {
+    let issuer = issuer.to_owned();
+    store.write_blocking("set issuer", move |tx| meta_put(tx, ISSUER, &issuer))
+}
+
+/// The fingerprint of the master key that the store's secrets are sealed under.
+pub fn stored_fingerprint(store: &Store) -> Result<Option<String>, StoreError> {
+    store.read(|snapshot| meta_get(snapshot, MASTER_KEY))
+}
+
+/// Fixes the fingerprint.
+pub fn put_fingerprint(store: &Store, fingerprint: &str) -> Result<(), StoreError> {
+    let fingerprint = fingerprint.to_owned();
+    store.write_blocking("set master key", move |tx| meta_put(tx, MASTER_KEY, &fingerprint))
+}
+
+/// The issuer as it was and as it is from the next start on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuerView {
+    /// The issuer from the next start on.
+    pub issuer: String,
+    /// The issuer before.
+    pub previous_issuer: Option<String>,
+}
+
+/// Replaces the issuer. A server that runs keeps the one it was started with.
+pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> Done<IssuerView> {
+    let view = admin
+        .core
+        .store
+        .write("set issuer", move |tx| {
+            let previous_issuer = meta_get(&*tx, ISSUER)?;
+            meta_put(tx, ISSUER, &issuer)?;
+            Ok(IssuerView {
+                issuer: issuer.clone(),
+                previous_issuer,
+            })
+        })
+        .await?;
+    audit::record(&Event::Administered {
+        command: "config set-issuer",
+        subject: &view.issuer,
+    });
+    Ok(view)
+}

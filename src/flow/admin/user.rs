@@ -1,0 +1,589 @@
+//! Users: add, show, update, remove, set the password.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_text, claim};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::sessions;
+use crate::identity::password::{PasswordHash, SALT_LEN};
+use crate::identity::{LoginName, User};
+use crate::random::Random;
+use crate::store::StoreError;
+use crate::store::backend::{Snapshot, Tx};
+use crate::store::tables::{
+    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
+};
+
+/// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696.
+const LONGEST_EMAIL: usize = 254;
+/// Letters and digits that are not mistaken for one another.
+const PASSWORD_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const PASSWORD_CHARS: usize = 24;
+
+/// Which password a user gets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewPassword {
+    /// This one.
+    Given(Disclosed),
+    /// A random one, shown in the answer.
+    Generated,
+    /// None: the user cannot sign in with a password.
+    None,
+}
+
+/// What an operator says about a user; what is left out keeps its default or its value, an empty text removes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UserFields {
+    /// The `name` claim.
+    pub name: Option<String>,
+    /// The telephone number.
+    pub phone_number: Option<String>,
+    /// The user's type.
+    pub user_type: Option<String>,
+    /// The venue.
+    pub venue_id: Option<String>,
+    /// The organization.
+    pub organization: Option<String>,
+    /// Whether the e-mail address was shown to be the user's.
+    pub email_verified: Option<bool>,
+    /// Claims by name, as typed.
+    pub claims: Vec<(String, String)>,
+}
+
+/// A user to be added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddUser {
+    /// The e-mail address, which becomes the account identifier too.
+    pub email: String,
+    /// The password.
+    pub password: NewPassword,
+    /// Everything else.
+    pub fields: UserFields,
+}
+
+/// A change of a user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateUser {
+    /// E-mail address, account identifier or UUID.
+    pub who: String,
+    /// A new e-mail address; the account identifier stays.
+    pub email: Option<String>,
+    /// A new account identifier.
+    pub account_id: Option<String>,
+    /// What else changes.
+    pub fields: UserFields,
+}
+
+/// A new password for a user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetPassword {
+    /// E-mail address, account identifier or UUID.
+    pub who: String,
+    /// The password.
+    pub password: NewPassword,
+    /// Whether the user's sessions and refresh tokens end.
+    pub sign_out: bool,
+}
+
+/// A user as shown: the record without the password's hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserView {
+    /// The user's identifier in the platform.
+    pub uuid: Uuid,
+    /// The account identifier.
+    pub account_id: String,
+    /// The password, in the one answer that shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Disclosed>,
+    /// Whether the user can sign in with a password.
+    pub has_password: bool,
+    /// The e-mail address.
+    pub email: Option<String>,
+    /// Whether it was shown to be the user's.
+    pub email_verified: bool,
+    /// The telephone number.
+    pub phone_number: Option<String>,
+    /// Whether it was shown to be the user's.
+    pub phone_number_verified: bool,
+    /// The user's type.
+    pub user_type: String,
+    /// The venue.
+    pub venue_id: Option<String>,
+    /// The organization.
+    pub organization: String,
+    /// Where the record came from.
+    pub source: String,
+    /// The other claims.
+    pub claims: BTreeMap<String, Value>,
+    /// Whether the user may be given tokens.
+    pub enabled: bool,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl UserView {
+    fn of(user: &User, password: Option<Disclosed>) -> Self {
+        Self {
+            uuid: user.uuid,
+            account_id: user.account_id.clone(),
+            password,
+            has_password: user.password.is_some(),
+            email: user.email.clone(),
+            email_verified: user.email_verified,
+            phone_number: user.phone_number.clone(),
+            phone_number_verified: user.phone_number_verified,
+            user_type: user.user_type.clone(),
+            venue_id: user.venue_id.clone(),
+            organization: user.organization.clone(),
+            source: user.source.clone(),
+            claims: user.claims.clone(),
+            enabled: user.enabled,
+            created_at: user.created_at,
+            updated_at: user.updated_at,
+        }
+    }
+}
+
+/// A look at an address that finds typing errors, not one that proves anything: one `@` between two parts.
+pub(super) fn looks_like_email(text: &str) -> bool {
+    let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    let is_split = text
+        .split_once('@')
+        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
+    is_plain && is_split && text.len() <= LONGEST_EMAIL
+}
+
+/// The user that somebody means: by UUID, or by a name to sign in with.
+pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, AdminRefusal>, StoreError> {
+    let by_uuid = match Uuid::try_parse(who) {
+        Ok(uuid) => USERS.get(snapshot, &uuid)?,
+        Err(_) => None,
+    };
+    let found = match by_uuid {
+        Some(user) => Some(user),
+        None => match USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(who).as_str())? {
+            Some(uuid) => USERS.get(snapshot, &uuid)?,
+            None => None,
+        },
+    };
+    Ok(found.ok_or_else(|| {
+        AdminRefusal::new(format!("there is no user {who}"))
+            .with_hint("name a user by e-mail address, account identifier or uuid; idsvc user list shows all")
+    }))
+}
+
+/// A password that nobody guesses (120 bits), made of characters that can be read out and typed.
+fn generate_password(random: &Random) -> Disclosed {
+    let bytes = Zeroizing::new(random.bytes::<PASSWORD_CHARS>());
+    let letters = bytes
+        .iter()
+        .filter_map(|byte| PASSWORD_ALPHABET.get(usize::from(byte % 32)));
+    Disclosed::new(letters.map(|letter| char::from(*letter)).collect::<String>())
+}
+
+/// The hash to keep, and the password when it is to be shown.
+async fn hash(
+    admin: Admin<'_>,
+    password: NewPassword,
+    mut faults: Vec<String>,
+) -> Done<(Option<PasswordHash>, Option<Disclosed>)> {
+    let (password, is_shown) = match password {
+        NewPassword::Given(password) => (Some(password), false),
+        NewPassword::Generated => (Some(generate_password(&admin.core.random)), true),
+        NewPassword::None => (None, false),
+    };
+    if let (Some(password), false) = (&password, is_shown)
+        && let Err(problem) = admin.password_policy.check(password.reveal())
+    {
+        faults.push(problem.to_string());
+    }
+    all_or_none(&faults)?;
+    let Some(password) = password else {
+        return Ok((None, None));
+    };
+    let salt = admin.core.random.bytes::<SALT_LEN>();
+    let hash = admin.core.passwords.hash(password.to_zeroizing(), salt).await?;
+    Ok((Some(hash), is_shown.then_some(password)))
+}
+
+fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
+    fn optional(faults: &mut Vec<String>, field: &str, text: &str) -> Option<String> {
+        if !text.is_empty() {
+            check_text(faults, field, text);
+        }
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+    for (name, value) in &fields.claims {
+        if let Err(fault) = claim::set(user, name, value) {
+            faults.push(fault);
+        }
+    }
+    if let Some(name) = &fields.name
+        && let Err(fault) = claim::set(user, "name", name)
+    {
+        faults.push(fault);
+    }
+    if let Some(number) = &fields.phone_number {
+        user.phone_number = optional(faults, "phone number", number);
+    }
+    if let Some(venue) = &fields.venue_id {
+        user.venue_id = optional(faults, "venue id", venue);
+    }
+    if let Some(user_type) = &fields.user_type {
+        check_text(faults, "user type", user_type);
+        user.user_type.clone_from(user_type);
+    }
+    if let Some(organization) = &fields.organization {
+        check_text(faults, "organization", organization);
+        user.organization.clone_from(organization);
+    }
+    user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
+    if user.email.is_none() {
+        user.email_verified = false;
+    }
+    if user.phone_number.is_none() {
+        user.phone_number_verified = false;
+    }
+}
+
+/// Writes the user and the names to sign in with, unless one of them is another user's.
+fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
+    for name in user.login_names() {
+        if USERS_BY_LOGIN_NAME
+            .get(&*tx, name.as_str())?
+            .is_some_and(|owner| owner != user.uuid)
+        {
+            let refusal = AdminRefusal::new(format!("there is a user {} already", name.as_str()));
+            return Ok(Err(refusal.with_hint("idsvc user update changes it")));
+        }
+    }
+    for name in before.map(User::login_names).unwrap_or_default() {
+        USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
+    }
+    for name in user.login_names() {
+        USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
+    }
+    USERS.put(tx, &user.uuid, user)?;
+    Ok(Ok(()))
+}
+
+/// Adds a user. The answer shows a password that was made, this once.
+pub async fn add(admin: Admin<'_>, request: AddUser) -> Done<UserView> {
+    let core = admin.core;
+    let mut faults = Vec::new();
+    if !looks_like_email(&request.email) {
+        faults.push(format!("{:?} is no e-mail address", request.email));
+    }
+    if request.fields.claims.iter().any(|(name, _)| name == "email") {
+        faults.push("claim email is the address the user is added by: leave it out".to_owned());
+    }
+    let now = core.clock.now();
+    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let mut user = User::local(uuid, &request.email, &core.policy.organization, now);
+    apply(&mut user, &request.fields, &mut faults);
+    let (hash, shown) = hash(admin, request.password, faults).await?;
+    user.password = hash;
+    let view = UserView::of(&user, shown);
+    core.store
+        .write("user add", move |tx| put(tx, None, &user))
+        .await??;
+    audit::record(&Event::Administered {
+        command: "user add",
+        subject: &view.uuid.to_string(),
+    });
+    Ok(view)
+}
+
+/// Every user, in the order in which they were added.
+pub fn list(admin: Admin<'_>, limit: usize) -> Done<Vec<UserView>> {
+    let users = admin
+        .core
+        .store
+        .read(|snapshot| USERS.scan(snapshot, .., limit))?;
+    Ok(users.iter().map(|(_, user)| UserView::of(user, None)).collect())
+}
+
+/// One user.
+pub fn show(admin: Admin<'_>, who: &str) -> Done<UserView> {
+    let user = admin.core.store.read(|snapshot| find(snapshot, who))??;
+    Ok(UserView::of(&user, None))
+}
+
+/// Changes a user in one transaction by a function that may refuse.
+async fn change(
+    admin: Admin<'_>,
+    command: &'static str,
+    who: String,
+    change: impl Fn(&mut User) -> Result<(), AdminRefusal> + Send + 'static,
+    sign_out: bool,
+) -> Done<UserView> {
+    let now = admin.core.clock.now();
+    let user = admin
+        .core
+        .store
+        .write(command, move |tx| -> Decided<User> {
+            let before = match find(&*tx, &who)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let mut user = before.clone();
+            if let Err(refusal) = change(&mut user) {
+                return Ok(Err(refusal));
+            }
+            user.updated_at = now;
+            if let Err(refusal) = put(tx, Some(&before), &user)? {
+                return Ok(Err(refusal));
+            }
+            if sign_out {
+                end_everything(tx, user.uuid, now)?;
+            }
+            Ok(Ok(user))
+        })
+        .await??;
+    audit::record(&Event::Administered {
+        command,
+        subject: &user.uuid.to_string(),
+    });
+    Ok(UserView::of(&user, None))
+}
+
+/// Ends every session and every refresh family of a user; says how many sessions there were.
+pub(super) fn end_everything(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<usize, StoreError> {
+    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
+    for ((_, id), ()) in &ids {
+        match SESSIONS.get(&*tx, id)? {
+            Some(session) => sessions::end(tx, *id, &session, now)?,
+            None => {
+                SESSIONS_BY_USER.remove(tx, &(user, *id))?;
+            }
+        }
+    }
+    sessions::end_families(tx, user, now)?;
+    Ok(ids.len())
+}
+
+/// Changes a user.
+pub async fn update(admin: Admin<'_>, request: UpdateUser) -> Done<UserView> {
+    let UpdateUser {
+        who,
+        email,
+        account_id,
+        fields,
+    } = request;
+    let change_user = move |user: &mut User| {
+        let mut faults = Vec::new();
+        if let Some(email) = &email
+            && let Err(fault) = claim::set(user, "email", email)
+        {
+            faults.push(fault);
+        }
+        if let Some(account_id) = &account_id {
+            check_text(&mut faults, "account id", account_id);
+            user.account_id.clone_from(account_id);
+        }
+        apply(user, &fields, &mut faults);
+        all_or_none(&faults)
+    };
+    change(admin, "user update", who, change_user, false).await
+}
+
+/// Lets a user sign in again, or stops it; tokens stop being refreshed at once.
+pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> Done<UserView> {
+    let command = if enabled { "user enable" } else { "user disable" };
+    let change_user = move |user: &mut User| {
+        user.enabled = enabled;
+        Ok(())
+    };
+    change(admin, command, who, change_user, false).await
+}
+
+/// Sets or removes a user's password. The answer shows one that was made, this once.
+pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserView> {
+    let (hash, shown) = hash(admin, request.password, Vec::new()).await?;
+    let change_user = move |user: &mut User| {
+        user.password.clone_from(&hash);
+        Ok(())
+    };
+    let view = change(
+        admin,
+        "user set-password",
+        request.who,
+        change_user,
+        request.sign_out,
+    )
+    .await?;
+    Ok(UserView {
+        password: shown,
+        ..view
+    })
+}
+
+/// Removes a user with everything that belongs to them: names, sessions, consents, refresh families.
+pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
+    let now = admin.core.clock.now();
+    let user = admin
+        .core
+        .store
+        .write("user remove", move |tx| -> Decided<User> {
+            let user = match find(&*tx, &who)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            end_everything(tx, user.uuid, now)?;
+            for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+                if let Some(record) = FAMILIES.get(&*tx, &family)? {
+                    FAMILIES_BY_OWNER.remove(tx, &(record.authorization.session, family))?;
+                }
+                FAMILIES.remove(tx, &family)?;
+                FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
+            }
+            for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+                CONSENTS.remove(tx, &key)?;
+            }
+            for name in user.login_names() {
+                USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
+            }
+            USERS.remove(tx, &user.uuid)?;
+            Ok(Ok(user))
+        })
+        .await??;
+    audit::record(&Event::Administered {
+        command: "user remove",
+        subject: &user.uuid.to_string(),
+    });
+    Ok(UserView::of(&user, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::admin::tests::{admin, core, refusal};
+
+    fn request(email: &str) -> AddUser {
+        AddUser {
+            email: email.to_owned(),
+            password: NewPassword::Generated,
+            fields: UserFields::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_generated_password_is_shown_once_and_works() {
+        let core = core();
+        let view = add(admin(&core), request("alice@example.com")).await.unwrap();
+        let password = view.password.unwrap();
+        let user = core
+            .store
+            .read(|snapshot| USERS.get(snapshot, &view.uuid))
+            .unwrap()
+            .unwrap();
+        let verdict = core
+            .passwords
+            .verify(user.password, password.to_zeroizing())
+            .await
+            .unwrap();
+        assert!(verdict.matches);
+        let shown = serde_json::to_string(&show(admin(&core), "ALICE@example.com").unwrap()).unwrap();
+        assert!(!shown.contains("argon2") && !shown.contains(password.reveal()));
+    }
+
+    #[tokio::test]
+    async fn a_login_name_belongs_to_one_user() {
+        let core = core();
+        add(admin(&core), request("alice@example.com")).await.unwrap();
+        let refused = refusal(add(admin(&core), request("Alice@Example.com")).await);
+        assert_eq!(refused.message, "there is a user alice@example.com already");
+        let bob = add(admin(&core), request("bob@example.com")).await.unwrap();
+        let rename = UpdateUser {
+            who: bob.uuid.to_string(),
+            email: Some("alice@example.com".to_owned()),
+            account_id: None,
+            fields: UserFields::default(),
+        };
+        refusal(update(admin(&core), rename).await);
+        assert_eq!(
+            show(admin(&core), "alice@example.com").unwrap().account_id,
+            "alice@example.com"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
+        let core = core();
+        add(admin(&core), request("alice@example.com")).await.unwrap();
+        let fields = UserFields {
+            claims: vec![("given_name".to_owned(), "Alice".to_owned())],
+            ..UserFields::default()
+        };
+        let request = UpdateUser {
+            who: "alice@example.com".to_owned(),
+            email: Some("al@example.com".to_owned()),
+            account_id: None,
+            fields,
+        };
+        update(admin(&core), request).await.unwrap();
+        let view = show(admin(&core), "al@example.com").unwrap();
+        assert_eq!(view.account_id, "alice@example.com");
+        assert_eq!(view.claims["given_name"], "Alice");
+    }
+
+    #[tokio::test]
+    async fn all_that_is_wrong_with_a_user_is_said_at_once() {
+        let core = core();
+        let bad = AddUser {
+            email: "alice".to_owned(),
+            password: NewPassword::Given(Disclosed::new("short")),
+            fields: UserFields {
+                claims: vec![
+                    ("sub".to_owned(), "x".to_owned()),
+                    ("birthdate".to_owned(), "x".to_owned()),
+                ],
+                organization: Some(String::new()),
+                ..UserFields::default()
+            },
+        };
+        assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_removed_user_leaves_nothing_behind() {
+        let core = core();
+        add(admin(&core), request("alice@example.com")).await.unwrap();
+        remove(admin(&core), "alice@example.com".to_owned())
+            .await
+            .unwrap();
+        assert!(list(admin(&core), usize::MAX).unwrap().is_empty());
+        let names = core
+            .store
+            .read(|snapshot| USERS_BY_LOGIN_NAME.count(snapshot))
+            .unwrap();
+        assert_eq!(names, 0);
+        add(admin(&core), request("alice@example.com")).await.unwrap();
+    }
+
+    #[test]
+    fn an_address_has_one_at_sign_between_two_parts() {
+        assert!(looks_like_email("a@b") && looks_like_email("müller@example.com"));
+        for bad in [
+            "",
+            "a",
+            "@b",
+            "a@",
+            "a@b@c",
+            "a b@c",
+            &format!("{}@b", "a".repeat(254)),
+        ] {
+            assert!(!looks_like_email(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The way from an authorization request to its answer, as far as its steps share it.
+//!
+//! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
+//! page ends by taking the next step; the step that issues the code also ends the transaction.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::sessions::{self, LiveSession, PresentedSession};
+use super::{Answer, Core, Failure};
+use crate::clock::Timestamp;
+use crate::oauth::authorize::{
+    AuthorizationRequest, AuthorizationResponse, LoginTransaction, Progress, SignedIn, Step, next_step,
+};
+use crate::oauth::client::Client;
+use crate::oauth::code::{Authorization, AuthorizationCode};
+use crate::oauth::error::Refusal;
+use crate::oauth::policy::Policy;
+use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
+use crate::store::StoreError;
+use crate::store::backend::{Snapshot, Tx};
+use crate::store::tables::{CODES, CONSENTS, LOGIN_TRANSACTIONS};
+
+/// What a browser carries: the cookies of this service.
+#[derive(Clone, Debug, Default)]
+pub struct Browser {
+    /// The session it is signed in to.
+    pub session: Option<PresentedSession>,
+    /// What binds sign-ins under way to it.
+    pub binding: Option<Digest<BrowserCookie>>,
+}
+
+impl Browser {
+    /// Reads the cookies' values; what has not the right form counts as missing.
+    pub fn of(session: Option<&str>, binding: Option<&str>) -> Self {
+        Self {
+            session: session.and_then(PresentedSession::parse),
+            binding: binding
+                .and_then(|text| Secret::<BrowserCookie>::parse(text).ok())
+                .map(|secret| secret.digest()),
+        }
+    }
+}
+
+/// Where the browser goes next.
+#[derive(Debug)]
+pub enum Next {
+    /// To the client, with the answer.
+    Respond(AuthorizationResponse),
+    /// To the sign-in page.
+    SignIn(Uuid),
+    /// To the consent page.
+    AskConsent(Uuid),
+}
+
+/// Where the browser goes next, and the cookies it is given on the way.
+#[derive(Debug)]
+pub struct Onward {
+    /// Where.
+    pub next: Next,
+    /// A new binding, when the browser had none.
+    pub binding: Option<Secret<BrowserCookie>>,
+    /// A new session cookie, after a sign-in.
+    pub session: Option<Secret<SessionCookie>>,
+}
+
+impl Onward {
+    /// There, with the cookies it has.
+    pub(super) fn to(next: Next) -> Self {
+        Self { next, binding: None, session: None }
+    }
+}
+
+/// Why a page cannot go on with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stale {
+    /// It is over: used up, or too old.
+    #[error("this sign-in has expired; go back to the application and start again")]
+    Expired,
+    /// It was begun in another browser.
+    #[error("this sign-in was begun in another browser; go back to the application and start again")]
+    OtherBrowser,
+}
+
+/// A login transaction with what its pages need to know.
+pub struct Underway {
+    /// Its id.
+    pub id: Uuid,
+    /// The transaction.
+    pub transaction: LoginTransaction,
+    /// The client that asks.
+    pub client: Arc<Client>,
+    /// Who is signed in in this browser.
+    pub session: Option<LiveSession>,
+    /// What comes next.
+    pub step: Step,
+}
+
+/// Finds a transaction for a page of this browser.
+pub fn underway(core: &Core, browser: &Browser, id: Uuid, now: Timestamp) -> Result<Result<Underway, Stale>, Failure> {
+    let catalog = core.catalog();
+    let found = core.store.read(|snapshot| {
+        let Some(transaction) = LOGIN_TRANSACTIONS.get(snapshot, &id)? else { return Ok(None) };
+        let session = sessions::find(snapshot, browser.session.as_ref(), core.policy.lifetimes.session, now)?;
+        Ok(Some((transaction, session)))
+    })?;
+    let Some((transaction, session)) = found else { return Ok(Err(Stale::Expired)) };
+    if let Err(stale) = check(&transaction, browser, now) {
+        return Ok(Err(stale));
+    }
+    let Some(client) = catalog.client(&transaction.request.client_id).filter(|client| client.enabled) else {
+        return Ok(Err(Stale::Expired));
+    };
+    let step = core.store.read(|snapshot| {
+        step(snapshot, &transaction.request, client, session.as_ref(), transaction.progress(), now)
+    })?;
+    Ok(Ok(Underway { id, client: Arc::clone(client), transaction, session, step }))
+}
+
+/// Whether a transaction may be carried on in this browser now.
+pub(super) fn check(transaction: &LoginTransaction, browser: &Browser, now: Timestamp) -> Result<(), Stale> {
+    if now >= transaction.expires_at {
+        return Err(Stale::Expired);
+    }
+    if browser.binding != Some(transaction.browser) {
+        return Err(Stale::OtherBrowser);
+    }
+    Ok(())
+}
+
+/// Decides the next step with what the store knows of the user's consent.
+pub(super) fn step(
+    snapshot: &dyn Snapshot,
+    request: &AuthorizationRequest,
+    client: &Client,
+    session: Option<&LiveSession>,
+    progress: Progress,
+    now: Timestamp,
+) -> Result<Step, StoreError> {
+    let consent = match session {
+        Some(live) => CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?,
+        None => None,
+    };
+    let signed_in =
+        session.map(|live| SignedIn { id: live.id, session: &live.session, consent: consent.as_ref() });
+    Ok(next_step(request, client, signed_in, progress, now))
+}
+
+/// A code drawn before the transaction that may issue it.
+pub(super) struct DrawnCode {
+    id: Uuid,
+    secret: Secret<CodeSecret>,
+}
+
+impl DrawnCode {
+    pub(super) fn draw(core: &Core) -> Self {
+        let id = core.random.uuid_v7(core.clock.unix_millis());
+        Self { id, secret: Secret::mint(id.as_bytes(), &core.random) }
+    }
+
+    pub(super) fn slot(&self) -> CodeSlot {
+        CodeSlot { id: self.id, digest: self.secret.digest() }
+    }
+}
+
+/// What a transaction needs of a drawn code.
+#[derive(Clone, Copy)]
+pub(super) struct CodeSlot {
+    id: Uuid,
+    digest: Digest<CodeSecret>,
+}
+
+/// Where a step led, inside the transaction.
+pub(super) enum Taken {
+    SignIn,
+    AskConsent,
+    Issued,
+    Refused(Refusal),
+}
+
+/// Takes a step: issues the code, keeps or ends the transaction.
+pub(super) fn take(
+    tx: &mut dyn Tx,
+    step: Step,
+    under: (Uuid, &LoginTransaction),
+    slot: CodeSlot,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Taken, StoreError> {
+    let (id, transaction) = under;
+    let taken = match step {
+        Step::SignIn => Taken::SignIn,
+        Step::AskConsent => Taken::AskConsent,
+        Step::Issue(authorization) => {
+            issue(tx, &transaction.request, authorization, slot, policy, now)?;
+            Taken::Issued
+        }
+        Step::Refuse(refusal) => Taken::Refused(refusal),
+    };
+    match taken {
+        Taken::SignIn | Taken::AskConsent => LOGIN_TRANSACTIONS.put(tx, &id, transaction)?,
+        Taken::Issued | Taken::Refused(_) => {
+            LOGIN_TRANSACTIONS.remove(tx, &id)?;
+        }
+    }
+    Ok(taken)
+}
+
+/// Writes a code down.
+pub(super) fn issue(
+    tx: &mut dyn Tx,
+    request: &AuthorizationRequest,
+    authorization: Authorization,
+    slot: CodeSlot,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let code = AuthorizationCode {
+        digest: slot.digest,
+        authorization,
+        return_to: request.reply.return_to.clone(),
+        nonce: request.nonce.clone(),
+        code_challenge: request.code_challenge.clone(),
+        expires_at: now + policy.lifetimes.code,
+        redeemed: None,
+    };
+    CODES.put(tx, &slot.id, &code)
+}
+
+/// Turns where a step led into where the browser goes.
+pub(super) fn onward(
+    taken: Taken,
+    id: Uuid,
+    request: &AuthorizationRequest,
+    code: &DrawnCode,
+    issuer: &str,
+) -> Next {
+    match taken {
+        Taken::SignIn => Next::SignIn(id),
+        Taken::AskConsent => Next::AskConsent(id),
+        Taken::Issued => Next::Respond(request.reply.code(code.secret.reveal(), issuer)),
+        Taken::Refused(refusal) => Next::Respond(request.reply.refusal(&refusal, issuer)),
+    }
+}
+
+/// Carries a transaction on without anything new from the user: the way back to the right page, or to
+/// the client when all is settled by now.
+pub async fn carry_on(core: &Core, browser: &Browser, underway: Underway, now: Timestamp) -> Result<Onward, Failure> {
+    let Underway { id, transaction, client, session, .. } = underway;
+    settle(core, browser, (id, client), now, move |_, _| Ok(transaction.progress()), session.map(|live| live.id))
+        .await
+        .map(|answer| match answer {
+            Ok(next) => Onward::to(next),
+            Err(_) => Onward::to(Next::SignIn(id)),
+        })
+}
+
+/// Runs `advance` on the transaction, then takes the step that follows, all in one write.
+///
+/// `expected` is the session that the page was drawn for: with another one the user is asked to sign in.
+pub(super) async fn settle<F>(
+    core: &Core,
+    browser: &Browser,
+    (id, client): (Uuid, Arc<Client>),
+    now: Timestamp,
+    advance: F,
+    expected: Option<Uuid>,
+) -> Result<Answer<Next>, Failure>
+where
+    F: Fn(&mut dyn Tx, &LiveSession) -> Result<Progress, StoreError> + Send + 'static,
+{
+    let code = DrawnCode::draw(core);
+    let slot = code.slot();
+    let policy = Arc::clone(&core.policy);
+    let browser = browser.clone();
+    let outcome = core
+        .store
+        .write("carry_on_authorization", move |tx| {
+            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else { return Ok(None) };
+            if check(&transaction, &browser, now).is_err() {
+                return Ok(None);
+            }
+            let live = sessions::find(&*tx, browser.session.as_ref(), policy.lifetimes.session, now)?
+                .filter(|live| expected.is_none_or(|expected| expected == live.id));
+            if let Some(live) = &live {
+                let progress = advance(tx, live)?;
+                transaction.settled_session = progress.settled_session;
+                transaction.consented = progress.consented;
+                sessions::touch(tx, live.id, &live.session, now)?;
+            }
+            let step = step(&*tx, &transaction.request, &client, live.as_ref(), transaction.progress(), now)?;
+            let taken = take(tx, step, (id, &transaction), slot, &policy, now)?;
+            Ok(Some((taken, transaction.request)))
+        })
+        .await?;
+    Ok(match outcome {
+        Some((taken, request)) => Ok(onward(taken, id, &request, &code, &core.policy.issuer)),
+        None => Err(Refusal::invalid_request("this sign-in has expired")),
+    })
+}

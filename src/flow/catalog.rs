@@ -1,0 +1,90 @@
+//! What every request needs, in memory: clients and signing keys, replaced as a whole when one changes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::rotate_keys::open_signing_key;
+use super::{Failure, OpenError};
+use crate::jose::alg::Algorithm;
+use crate::jose::jwt::Encoder;
+use crate::jose::keyring::{KeyState, Keyring};
+use crate::oauth::{Client, Policy};
+use crate::seal::Sealer;
+use crate::store::Store;
+use crate::store::records::KeyStanding;
+use crate::store::tables::{CLIENTS, SIGNING_KEYS};
+
+/// `typ` of ID tokens.
+pub const ID_TOKEN_TYP: &str = "JWT";
+
+/// A consistent picture of the records that every request needs.
+pub struct Catalog {
+    clients: HashMap<String, Arc<Client>>,
+    origins: HashSet<String>,
+    keyring: Keyring,
+    access_tokens: Vec<(Algorithm, Encoder)>,
+    id_tokens: Vec<(Algorithm, Encoder)>,
+}
+
+impl Catalog {
+    /// Reads it from the store.
+    pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
+        let (clients, records) = store.read(|snapshot| {
+            Ok((CLIENTS.scan(snapshot, .., usize::MAX)?, SIGNING_KEYS.scan(snapshot, .., usize::MAX)?))
+        })?;
+        let clients: HashMap<_, _> =
+            clients.into_iter().map(|(id, client)| (id, Arc::new(client))).collect();
+        let origins = clients.values().filter(|client| client.enabled).flat_map(|client| client.origins()).collect();
+        let mut keys = Vec::new();
+        for (kid, record) in records {
+            let state = match record.standing {
+                KeyStanding::Announced { .. } => KeyState::Announced,
+                KeyStanding::Active { .. } => KeyState::Active,
+                KeyStanding::Retired { .. } => KeyState::Retired,
+            };
+            keys.push((open_signing_key(sealer, &kid, &record)?, state));
+        }
+        let keyring = Keyring::new(keys);
+        let encoders = |typ: &str| -> Vec<_> {
+            let signers = Algorithm::ALL.into_iter().filter_map(|alg| keyring.signer(alg));
+            signers.map(|key| (key.alg(), Encoder::new(key, typ))).collect()
+        };
+        let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
+        Ok(Self { clients, origins, keyring, access_tokens, id_tokens })
+    }
+
+    /// The client with this identifier, enabled or not.
+    pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
+        self.clients.get(client_id)
+    }
+
+    /// Every client, enabled or not, in no order.
+    pub fn clients(&self) -> impl Iterator<Item = &Arc<Client>> {
+        self.clients.values()
+    }
+
+    /// Whether scripts of this origin may call the endpoints that clients call.
+    pub fn allows_origin(&self, origin: &str) -> bool {
+        self.origins.contains(origin)
+    }
+
+    /// The signing keys.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    /// What signs access tokens with this algorithm.
+    pub fn access_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
+        find(&self.access_tokens, alg)
+    }
+
+    /// What signs ID tokens with this algorithm.
+    pub fn id_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
+        find(&self.id_tokens, alg)
+    }
+}
+
+fn find(encoders: &[(Algorithm, Encoder)], alg: Algorithm) -> Result<&Encoder, Failure> {
+    let found = encoders.iter().find(|(known, _)| *known == alg).map(|(_, encoder)| encoder);
+    found.ok_or(Failure::NoKey(alg.as_str()))
+}

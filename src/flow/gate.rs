@@ -1,0 +1,48 @@
+//! May this subject get a token for this client now? The one question every grant asks.
+
+use crate::identity::User;
+use crate::oauth::client::{Client, ConsentRequirement, GrantType};
+use crate::oauth::code::Authorization;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::scope::Scope;
+use crate::store::StoreError;
+use crate::store::backend::Snapshot;
+use crate::store::tables::{CONSENTS, USERS};
+
+use super::Answer;
+
+/// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`).
+pub fn check_grant(client: &Client, grant_type: GrantType) -> Answer<()> {
+    if client.grant_types.contains(&grant_type) {
+        return Ok(());
+    }
+    Err(Refusal::naming(
+        ErrorCode::UnauthorizedClient,
+        &format!("this client is not registered for the grant {grant_type}"),
+    ))
+}
+
+/// Lets the user of an authorization pass, as the user is now.
+///
+/// Runs inside the transaction that issues, so that a user disabled a moment ago gets nothing. The client
+/// was found enabled when it was authenticated.
+pub fn admit(
+    snapshot: &dyn Snapshot,
+    client: &Client,
+    authorization: &Authorization,
+) -> Result<Answer<User>, StoreError> {
+    const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+    let Some(user) = USERS.get(snapshot, &authorization.user)? else { return Ok(Err(GONE)) };
+    if !user.enabled {
+        return Ok(Err(GONE));
+    }
+    if client.consent == ConsentRequirement::Require {
+        let key = (authorization.user, client.client_id.clone());
+        let given = CONSENTS.get(snapshot, &key)?.and_then(|consent| consent.scope.parse::<Scope>().ok());
+        let asked = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
+        if !given.is_some_and(|given| asked.is_within(&given)) {
+            return Ok(Err(Refusal::invalid_grant("the user has withdrawn consent")));
+        }
+    }
+    Ok(Ok(user))
+}

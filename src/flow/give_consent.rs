@@ -1,0 +1,81 @@
+//! A user answers the consent page (OpenID Connect Core 3.1.2.4).
+
+use uuid::Uuid;
+
+use super::authorization::{self, Browser, Next, Onward, Underway};
+use super::sessions::LiveSession;
+use super::{Answer, Core, Failure};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::identity::Consent;
+use crate::oauth::Scope;
+use crate::oauth::authorize::Progress;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::store::backend::Tx;
+use crate::store::tables::{CONSENTS, LOGIN_TRANSACTIONS};
+
+/// What the user said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+}
+
+/// Remembers a yes and issues the code, or tells the client `access_denied`.
+///
+/// `session` is the one the page was drawn for: the answer of one user never counts for another.
+pub async fn give_consent(
+    core: &Core,
+    browser: &Browser,
+    underway: Underway,
+    decision: Decision,
+    session: Uuid,
+    now: Timestamp,
+) -> Result<Answer<Onward>, Failure> {
+    let Some(user) = underway.session.as_ref().filter(|live| live.id == session).map(|live| live.user.uuid)
+    else {
+        return Ok(Err(Refusal::invalid_request("another user is signed in by now")));
+    };
+    let client_id = underway.client.client_id.clone();
+    let answer = match decision {
+        Decision::Allow => allow(core, browser, underway, session, now).await?,
+        Decision::Deny => Ok(deny(core, &underway).await?),
+    };
+    if answer.is_ok() {
+        audit::record(&Event::ConsentAnswered {
+            user,
+            client_id: &client_id,
+            allowed: decision == Decision::Allow,
+        });
+    }
+    Ok(answer.map(Onward::to))
+}
+
+async fn allow(
+    core: &Core,
+    browser: &Browser,
+    underway: Underway,
+    session: Uuid,
+    now: Timestamp,
+) -> Result<Answer<Next>, Failure> {
+    let settled_session = underway.transaction.settled_session;
+    let asked = underway.transaction.request.scope_for_consent();
+    let client_id = underway.client.client_id.clone();
+    let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
+        let key = (live.user.uuid, client_id.clone());
+        let before = CONSENTS.get(&*tx, &key)?.and_then(|consent| consent.scope.parse::<Scope>().ok());
+        let scope = before.unwrap_or_default().union(&asked).to_string();
+        CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
+        Ok(Progress { settled_session, consented: true })
+    };
+    authorization::settle(core, browser, (underway.id, underway.client), now, remember, Some(session)).await
+}
+
+async fn deny(core: &Core, underway: &Underway) -> Result<Next, Failure> {
+    let id = underway.id;
+    core.store.write("deny_consent", move |tx| LOGIN_TRANSACTIONS.remove(tx, &id)).await?;
+    let refusal = Refusal::new(ErrorCode::AccessDenied, "the user declined");
+    Ok(Next::Respond(underway.transaction.request.reply.refusal(&refusal, &core.policy.issuer)))
+}

@@ -1,0 +1,120 @@
+//! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
+
+use super::{Core, Failure};
+use crate::clock::Timestamp;
+use crate::identity::User;
+use crate::jose::alg::Algorithm;
+use crate::jose::jwt::{self, ExpectedTyp};
+use crate::oauth::access_token::{PresentedAccessToken, hour_of};
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::introspection::{Active, Introspection};
+use crate::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
+use crate::store::StoreError;
+use crate::store::backend::Snapshot;
+use crate::store::tables::{FAMILIES, REVOKED_TOKENS, USERS};
+
+/// An access token that holds at this moment.
+#[derive(Clone, Debug)]
+pub struct LiveAccessToken {
+    /// What it says.
+    pub claims: PresentedAccessToken,
+    /// The user it speaks of.
+    pub user: User,
+    /// The grant behind it.
+    pub family: RefreshFamily,
+}
+
+/// Checks an access token of this service: signature, times, and that neither it, nor its grant, its
+/// user or its client has been put out of force since.
+pub fn live_access_token(core: &Core, token: &str, now: Timestamp) -> Result<Option<LiveAccessToken>, StoreError> {
+    let catalog = core.catalog();
+    let Some(claims) = signed_access_token(core, token).filter(|token| token.is_current(&core.policy.issuer, now))
+    else {
+        return Ok(None);
+    };
+    if !catalog.client(&claims.client_id).is_some_and(|client| client.enabled) {
+        return Ok(None);
+    }
+    core.store.read(|snapshot| {
+        if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
+            return Ok(None);
+        }
+        let Some(grant) = claims.grant_id else { return Ok(None) };
+        let Some(family) = FAMILIES.get(snapshot, &grant)?.filter(|family| family.revoked_at.is_none()) else {
+            return Ok(None);
+        };
+        let Some(user) = USERS.get(snapshot, &claims.sub)?.filter(|user| user.enabled) else {
+            return Ok(None);
+        };
+        Ok(Some(LiveAccessToken { claims, user, family }))
+    })
+}
+
+/// The claims of a token that bears this service's signature as an access token.
+pub(super) fn signed_access_token(core: &Core, token: &str) -> Option<PresentedAccessToken> {
+    let catalog = core.catalog();
+    let keyring = catalog.keyring();
+    let typ = ExpectedTyp::Exactly(&core.policy.access_token_typ);
+    jwt::verify(token, typ, &Algorithm::ALL, |kid, _| keyring.verifier(kid?))
+        .ok()
+        .map(jwt::Verified::into_inner)
+}
+
+/// Judges any token for an authenticated client (RFC 7662 section 2).
+///
+/// An access token may be judged by every client that has it, since each may be an API it is meant for; a
+/// refresh token only by the client it was issued to.
+pub fn introspect(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: &str,
+    now: Timestamp,
+) -> Result<Introspection, Failure> {
+    if let Ok(token) = PresentedRefreshToken::parse(token) {
+        return Ok(core.store.read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
+    }
+    let Some(LiveAccessToken { claims, user, .. }) = live_access_token(core, token, now)? else {
+        return Ok(Introspection::INACTIVE);
+    };
+    Ok(Introspection::Active(Box::new(Active {
+        active: true,
+        scope: claims.scope,
+        client_id: claims.client_id,
+        username: Some(user.account_id),
+        token_type: Some("bearer"),
+        exp: claims.exp,
+        iat: claims.iat,
+        sub: claims.sub,
+        aud: Some(claims.aud),
+        iss: claims.iss,
+        jti: Some(claims.jti),
+    })))
+}
+
+fn refresh_token(
+    core: &Core,
+    snapshot: &dyn Snapshot,
+    client: &AuthenticatedClient,
+    token: &PresentedRefreshToken,
+    now: Timestamp,
+) -> Result<Introspection, StoreError> {
+    let Some(family) = FAMILIES.get(snapshot, &token.family)? else { return Ok(Introspection::INACTIVE) };
+    let authorization = &family.authorization;
+    let user = USERS.get(snapshot, &authorization.user)?.filter(|user| user.enabled);
+    let good = authorization.client_id == client.client_id
+        && family.accepts(token, core.policy.refresh_retry_window, now);
+    let Some(user) = user.filter(|_| good) else { return Ok(Introspection::INACTIVE) };
+    Ok(Introspection::Active(Box::new(Active {
+        active: true,
+        scope: authorization.scope.clone(),
+        client_id: authorization.client_id.clone(),
+        username: Some(user.account_id),
+        token_type: None,
+        exp: family.expires_at,
+        iat: family.created_at,
+        sub: user.uuid,
+        aud: None,
+        iss: core.policy.issuer.clone(),
+        jti: None,
+    })))
+}

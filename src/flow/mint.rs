@@ -1,0 +1,106 @@
+//! Tokens are made here, after the commit that allows them.
+
+use uuid::Uuid;
+
+use super::{Core, Failure};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::identity::User;
+use crate::jose::alg::Algorithm;
+use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims};
+use crate::oauth::client::{Client, GrantType};
+use crate::oauth::code::Authorization;
+use crate::oauth::openid::claims::{self, ACR_PASSWORD};
+use crate::oauth::openid::id_token::{self, IdTokenClaims};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::TokenResponse;
+use crate::secret::{RefreshToken, Secret};
+
+/// What a committed transaction has decided to issue.
+pub struct Order {
+    /// The grant that was used.
+    pub grant_type: GrantType,
+    /// The user, as the record was inside the transaction.
+    pub user: User,
+    /// What was granted.
+    pub authorization: Authorization,
+    /// The scope of this access token: all that was granted, or less.
+    pub scope: Scope,
+    /// The family behind it.
+    pub family: Uuid,
+    /// `nonce`, when there was an authorization request with one.
+    pub nonce: Option<String>,
+    /// The refresh token to hand out; none when the client may not use one.
+    pub refresh_token: Option<Secret<RefreshToken>>,
+}
+
+/// Signs what was ordered.
+pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Result<TokenResponse, Failure> {
+    let catalog = core.catalog();
+    let policy = &core.policy;
+    let Order { user, authorization, .. } = order;
+    let common = CommonClaims {
+        iss: policy.issuer.clone(),
+        iat: now,
+        jti: core.random.uuid_v4(),
+        scope: order.scope.clone(),
+        account_id: user.account_id.clone(),
+        user_type: user.user_type.clone(),
+        venue_id: user.venue_id.clone(),
+        organization: user.organization.clone(),
+        amr: vec![Authority { authority: authorization.factor.authority().to_owned() }],
+        phone_number: user.phone_number.clone(),
+        source: user.source.clone(),
+        email: user.email.clone().unwrap_or_default(),
+        uuid: user.uuid,
+    };
+    let expires_in = policy.lifetimes.access_token;
+    let access_token = catalog
+        .access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?
+        .encode(&AccessTokenClaims {
+            common: &common,
+            sub: user.uuid,
+            aud: client.audience.as_deref().unwrap_or(&policy.issuer),
+            exp: now + expires_in,
+            client_id: &client.client_id,
+            auth_time: Some(authorization.auth_time),
+            grant_id: Some(order.family),
+        })?;
+    let id_token = if order.scope.contains(Scope::OPENID) {
+        let claims = IdTokenClaims {
+            iss: &policy.issuer,
+            sub: user.uuid,
+            aud: &client.client_id,
+            azp: &client.client_id,
+            exp: now + policy.lifetimes.id_token,
+            iat: now,
+            auth_time: authorization.auth_time,
+            nonce: order.nonce.as_deref(),
+            at_hash: id_token::at_hash(&access_token),
+            sid: authorization.session,
+            amr: [authorization.factor.method()],
+            acr: ACR_PASSWORD,
+            requested: claims::id_token(user, &authorization.claims),
+        };
+        let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
+        Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
+    } else {
+        None
+    };
+    audit::record(&Event::TokensIssued {
+        user: user.uuid,
+        client_id: &client.client_id,
+        grant_type: order.grant_type.as_str(),
+        jti: common.jti,
+        family: order.family,
+    });
+    Ok(TokenResponse {
+        access_token,
+        token_type: "bearer",
+        expires_in: expires_in.as_secs(),
+        refresh_token: order.refresh_token.as_ref().map(|token| token.reveal().to_owned()),
+        id_token_alias: id_token.clone().filter(|_| policy.id_token_alias),
+        id_token,
+        common,
+    })
+}

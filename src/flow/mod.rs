@@ -1,0 +1,117 @@
+//! The use cases: one verb per file, one transaction each. Load, ask the domain, save.
+//!
+//! A flow answers with a value when the protocol says no, and that answer is committed like any other; only
+//! a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
+//! tokens are signed after it, random bytes are drawn before it because it may run twice.
+
+pub mod admin;
+pub mod authenticate_client;
+pub mod authorization;
+pub mod begin_authorization;
+pub mod catalog;
+pub mod gate;
+pub mod give_consent;
+pub mod introspect;
+pub mod mint;
+pub mod read_userinfo;
+pub mod redeem_code;
+pub mod revoke;
+pub mod rotate_keys;
+pub mod rotate_refresh_token;
+pub mod sessions;
+pub mod sign_in;
+pub mod sign_out;
+pub mod sweep;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+pub use self::catalog::Catalog;
+use crate::clock::Clock;
+use crate::identity::password::PasswordPool;
+use crate::jose::keyring::SignError;
+use crate::oauth::{Policy, Refusal};
+use crate::random::Random;
+use crate::seal::Sealer;
+use crate::store::{Store, StoreError};
+
+/// The protocol's answer: what was asked for, or a refusal.
+pub type Answer<T> = Result<T, Refusal>;
+
+/// Why a flow came to no answer at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The store did not do its part.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Too many passwords wait to be checked.
+    #[error("too many sign-ins at once: try again in a moment")]
+    Busy,
+    /// There is no key to sign with.
+    #[error("no active signing key for {0}: run idsvc key rotate")]
+    NoKey(&'static str),
+    /// Signing failed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+}
+
+impl From<crate::identity::password::Busy> for Failure {
+    fn from(_: crate::identity::password::Busy) -> Self {
+        Self::Busy
+    }
+}
+
+/// Why the core could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A signing key could not be read back.
+    #[error(transparent)]
+    Key(#[from] rotate_keys::KeyUnreadable),
+}
+
+/// What every flow needs, built once.
+pub struct Core {
+    /// Where everything is kept.
+    pub store: Store,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Where randomness comes from.
+    pub random: Random,
+    /// Encryption at rest.
+    pub sealer: Sealer,
+    /// What the operator decided.
+    pub policy: Arc<Policy>,
+    /// The threads that hash passwords.
+    pub passwords: PasswordPool,
+    catalog: ArcSwap<Catalog>,
+}
+
+impl Core {
+    /// Reads clients and keys into memory. Makes nothing.
+    pub fn open(
+        store: Store,
+        clock: Clock,
+        random: Random,
+        sealer: Sealer,
+        policy: Policy,
+        passwords: PasswordPool,
+    ) -> Result<Self, OpenError> {
+        let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer, &policy)?);
+        Ok(Self { store, clock, random, sealer, policy: Arc::new(policy), passwords, catalog })
+    }
+
+    /// The clients and keys as they are now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Reads clients and keys again, after an administrator changed some.
+    pub fn reload_catalog(&self) -> Result<(), OpenError> {
+        self.catalog.store(Arc::new(Catalog::load(&self.store, &self.sealer, &self.policy)?));
+        Ok(())
+    }
+}

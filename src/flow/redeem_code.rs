@@ -1,0 +1,93 @@
+//! A client redeems an authorization code: RFC 6749 section 4.1.3.
+
+use std::sync::Arc;
+
+use super::mint::{Order, mint};
+use super::{Answer, Core, Failure, gate, sessions};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::code::{self, CodeExchange, Redemption};
+use crate::oauth::error::Refusal;
+use crate::oauth::refresh::{Entropy, RefreshFamily};
+use crate::oauth::token::TokenResponse;
+use crate::store::StoreError;
+use crate::store::backend::Tx;
+use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
+
+enum Outcome {
+    Granted(Box<Order>),
+    Replayed(uuid::Uuid),
+    Refused(Refusal),
+}
+
+/// Consumes the code, starts a refresh family, and issues tokens.
+pub async fn redeem_code(
+    core: &Core,
+    client: &AuthenticatedClient,
+    exchange: CodeExchange,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    if let Err(refusal) = gate::check_grant(client, GrantType::AuthorizationCode) {
+        return Ok(Err(refusal));
+    }
+    let family_id = core.random.uuid_v7(core.clock.unix_millis());
+    let entropy = Entropy { token: core.random.bytes(), lineage: core.random.bytes() };
+    let (policy, redeemer) = (Arc::clone(&core.policy), client.clone());
+    let outcome = core
+        .store
+        .write("redeem_code", move |tx| {
+            let Some(code) = CODES.get(&*tx, &exchange.id)? else {
+                return Ok(Outcome::Refused(code::UNKNOWN));
+            };
+            let code = match code.redeem(&exchange, &redeemer.client_id, family_id, now) {
+                Redemption::Granted(code) => code,
+                Redemption::Replayed { family } => {
+                    sessions::end_family(tx, family, now)?;
+                    return Ok(Outcome::Replayed(family));
+                }
+                Redemption::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let user = match gate::admit(&*tx, &redeemer, &code.authorization)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let authorization = code.authorization.clone();
+            let (family, token) =
+                RefreshFamily::start(family_id, authorization, &policy.lifetimes, &entropy, now);
+            if family.bound_to_session && !SESSIONS.contains(&*tx, &code.authorization.session)? {
+                return Ok(Outcome::Refused(Refusal::invalid_grant("the user has signed out")));
+            }
+            CODES.put(tx, &exchange.id, &code)?;
+            keep(tx, family_id, &family)?;
+            Ok(Outcome::Granted(Box::new(Order {
+                grant_type: GrantType::AuthorizationCode,
+                user,
+                scope: code.authorization.scope.clone(),
+                authorization: code.authorization,
+                family: family_id,
+                nonce: code.nonce,
+                refresh_token: redeemer.grant_types.contains(&GrantType::RefreshToken).then_some(token),
+            })))
+        })
+        .await?;
+    match outcome {
+        Outcome::Granted(order) => mint(core, client, &order, now).map(Ok),
+        Outcome::Replayed(family) => {
+            audit::record(&Event::CodeReplayed { client_id: &client.client_id, family });
+            Ok(Err(Refusal::invalid_grant("code was used before; what it brought has been revoked")))
+        }
+        Outcome::Refused(refusal) => Ok(Err(refusal)),
+    }
+}
+
+/// Writes a new family down, and whose it is.
+fn keep(tx: &mut dyn Tx, id: uuid::Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+    FAMILIES.put(tx, &id, family)?;
+    FAMILIES_BY_OWNER.put(tx, &(family.authorization.user, id), &())?;
+    if family.bound_to_session {
+        FAMILIES_BY_OWNER.put(tx, &(family.authorization.session, id), &())?;
+    }
+    Ok(())
+}

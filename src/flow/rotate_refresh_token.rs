@@ -1,0 +1,92 @@
+//! A client refreshes: RFC 6749 section 6, rotation by RFC 9700 section 4.14.2.
+
+use std::sync::Arc;
+
+use super::mint::{Order, mint};
+use super::{Answer, Core, Failure, gate};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::error::Refusal;
+use crate::oauth::refresh::{self, PresentedRefreshToken, Refresh, Terms};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{TokenResponse, narrowed_scope};
+use crate::secret::Secret;
+use crate::store::tables::FAMILIES;
+
+enum Outcome {
+    Granted(Box<Order>),
+    Replayed,
+    Refused(Refusal),
+}
+
+/// Checks the token and swaps it in one transaction, then issues tokens.
+///
+/// `text` is the token as it was sent: it is what a client with the policy `reuse` gets back.
+pub async fn rotate_refresh_token(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: PresentedRefreshToken,
+    text: &str,
+    scope: Option<Scope>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    if let Err(refusal) = gate::check_grant(client, GrantType::RefreshToken) {
+        return Ok(Err(refusal));
+    }
+    let random = core.random.bytes();
+    let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
+    let outcome = core
+        .store
+        .write("rotate_refresh_token", move |tx| {
+            let Some(family) = FAMILIES.get(&*tx, &id)? else {
+                return Ok(Outcome::Refused(refresh::UNKNOWN));
+            };
+            let terms = Terms {
+                client_id: &bearer.client_id,
+                policy: bearer.refresh_policy,
+                lifetimes: &policy.lifetimes,
+                retry_window: policy.refresh_retry_window,
+            };
+            let (family, successor) = match family.refresh(&token, terms, &random, now) {
+                Refresh::Granted(family, successor) => (family, Some(successor)),
+                Refresh::Reused(family) => (family, None),
+                Refresh::Replayed(family) => {
+                    FAMILIES.put(tx, &id, &family)?;
+                    return Ok(Outcome::Replayed);
+                }
+                Refresh::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let scope = match narrowed_scope(&family.authorization.scope, scope.as_ref()) {
+                Ok(scope) => scope,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let user = match gate::admit(&*tx, &bearer, &family.authorization)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            FAMILIES.put(tx, &id, &family)?;
+            Ok(Outcome::Granted(Box::new(Order {
+                grant_type: GrantType::RefreshToken,
+                user,
+                authorization: family.authorization,
+                scope,
+                family: id,
+                nonce: None,
+                refresh_token: successor,
+            })))
+        })
+        .await?;
+    match outcome {
+        Outcome::Granted(mut order) => {
+            order.refresh_token = order.refresh_token.or_else(|| Secret::parse(text).ok());
+            mint(core, client, &order, now).map(Ok)
+        }
+        Outcome::Replayed => {
+            audit::record(&Event::RefreshTokenReplayed { client_id: &client.client_id, family: id });
+            Ok(Err(Refusal::invalid_grant("refresh_token was used before; its family has been revoked")))
+        }
+        Outcome::Refused(refusal) => Ok(Err(refusal)),
+    }
+}

@@ -1,0 +1,113 @@
+//! Finding, starting and ending browser sessions; shared by the flows of signing in and out.
+
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::identity::{Factor, Session, SessionLifetimes, User};
+use crate::secret::{Digest, Secret, SessionCookie};
+use crate::store::StoreError;
+use crate::store::backend::{Snapshot, Tx};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
+
+/// A session cookie as a browser presents it.
+#[derive(Clone, Debug)]
+pub struct PresentedSession {
+    /// The session it names.
+    pub id: Uuid,
+    digest: Digest<SessionCookie>,
+}
+
+impl PresentedSession {
+    /// Reads the cookie's value; nothing when it has not the form of one.
+    pub fn parse(cookie: &str) -> Option<Self> {
+        let secret = Secret::<SessionCookie>::parse(cookie).ok()?;
+        Some(Self { id: Uuid::from_slice(secret.locator()).ok()?, digest: secret.digest() })
+    }
+}
+
+/// A live session and its user, who is enabled.
+#[derive(Clone, Debug)]
+pub struct LiveSession {
+    /// The session's id.
+    pub id: Uuid,
+    /// The session.
+    pub session: Session,
+    /// Its user.
+    pub user: User,
+}
+
+/// The live session that a browser presents.
+pub fn find(
+    snapshot: &dyn Snapshot,
+    presented: Option<&PresentedSession>,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<Option<LiveSession>, StoreError> {
+    let Some(presented) = presented else { return Ok(None) };
+    let Some(session) = SESSIONS.get(snapshot, &presented.id)? else { return Ok(None) };
+    if session.digest != presented.digest || !session.is_live(lifetimes, now) {
+        return Ok(None);
+    }
+    let Some(user) = USERS.get(snapshot, &session.user)?.filter(|user| user.enabled) else {
+        return Ok(None);
+    };
+    Ok(Some(LiveSession { id: presented.id, session, user }))
+}
+
+/// Notes that a session was used, when the last note is old enough.
+pub fn touch(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Result<(), StoreError> {
+    if !session.is_due_for_touch(now) {
+        return Ok(());
+    }
+    SESSIONS.put(tx, &id, &Session { last_used_at: now, ..session.clone() })
+}
+
+/// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
+/// `sid`, stays, its cookie changes. The session of another user ends.
+pub fn start(
+    tx: &mut dyn Tx,
+    previous: Option<&LiveSession>,
+    fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),
+    user: Uuid,
+    factor: Factor,
+    now: Timestamp,
+) -> Result<(Uuid, Session), StoreError> {
+    let (fresh_id, fresh_digest, renewed_digest) = fresh;
+    let (id, digest, created_at) = match previous {
+        Some(previous) if previous.session.user == user => (previous.id, renewed_digest, now),
+        Some(previous) => {
+            end(tx, previous.id, &previous.session, now)?;
+            (fresh_id, fresh_digest, now)
+        }
+        None => (fresh_id, fresh_digest, now),
+    };
+    let session = Session { digest, user, auth_time: now, factor, created_at, last_used_at: now };
+    SESSIONS.put(tx, &id, &session)?;
+    SESSIONS_BY_USER.put(tx, &(user, id), &())?;
+    Ok((id, session))
+}
+
+/// Ends a session and the refresh families bound to it.
+pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Result<(), StoreError> {
+    SESSIONS.remove(tx, &id)?;
+    SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
+    end_families(tx, id, now)
+}
+
+/// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired
+/// long before.
+pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
+        end_family(tx, id, now)?;
+    }
+    Ok(())
+}
+
+/// Ends one refresh family, if it still exists.
+pub fn end_family(tx: &mut dyn Tx, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    if let Some(mut family) = FAMILIES.get(&*tx, &id)?.filter(|family| family.revoked_at.is_none()) {
+        family.revoke(now);
+        FAMILIES.put(tx, &id, &family)?;
+    }
+    Ok(())
+}

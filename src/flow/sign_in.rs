@@ -1,0 +1,163 @@
+//! A user signs in with a stored password.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::authorization::{self, Browser, DrawnCode, Onward, Underway};
+use super::sessions::{self, LiveSession};
+use super::{Core, Failure};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::identity::password::PasswordHash;
+use crate::identity::{Factor, LoginName, User};
+use crate::oauth::authorize::Progress;
+use crate::secret::{Secret, SessionCookie};
+use crate::store::backend::Tx;
+use crate::store::tables::{LOGIN_TRANSACTIONS, USERS, USERS_BY_LOGIN_NAME};
+
+/// What came of trying.
+#[derive(Debug)]
+pub enum SignIn {
+    /// The user is signed in.
+    Done(Onward),
+    /// Wrong password, unknown user, disabled user: nobody is told which.
+    Refused,
+    /// The transaction ended meanwhile.
+    Expired,
+}
+
+/// What a user types.
+pub struct Typed {
+    /// The account identifier or e-mail address.
+    pub username: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+/// Checks a password and, when it is right, takes the next step towards the client.
+///
+/// The password is checked outside of the transaction and on its own threads; an unknown name costs as much
+/// time as a known one. The transaction checks once more that the user's record is still the one that
+/// was checked.
+pub async fn sign_in(
+    core: &Core,
+    browser: &Browser,
+    underway: Underway,
+    typed: Typed,
+    now: Timestamp,
+) -> Result<SignIn, Failure> {
+    let name = LoginName::new(&typed.username);
+    let user = core.store.read(|snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
+        Some(uuid) => USERS.get(snapshot, &uuid),
+        None => Ok(None),
+    })?;
+    let usable = user.as_ref().filter(|user| user.enabled).and_then(|user| user.password.clone());
+    let again = Zeroizing::new(typed.password.as_str().to_owned());
+    let verdict = core.passwords.verify(usable.clone(), typed.password).await?;
+    let client_id = &underway.client.client_id;
+    let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
+        audit::record(&Event::SignInFailed { user: user.map(|user| user.uuid), client_id });
+        return Ok(SignIn::Refused);
+    };
+    let rehashed = if verdict.rehash_needed {
+        core.passwords.hash(again, core.random.bytes()).await.ok()
+    } else {
+        None
+    };
+    let factor = Factor::Password;
+    let event = (user.uuid, factor.authority().to_owned(), client_id.clone());
+    let started = start_session(core, browser, underway, user, (checked, rehashed), factor, now).await?;
+    let Some((onward, session)) = started else { return Ok(SignIn::Expired) };
+    let (user, authority, client_id) = event;
+    audit::record(&Event::SignedIn { user, session, authority: &authority, client_id: &client_id });
+    Ok(SignIn::Done(onward))
+}
+
+async fn start_session(
+    core: &Core,
+    browser: &Browser,
+    underway: Underway,
+    user: &User,
+    (checked, rehashed): (PasswordHash, Option<PasswordHash>),
+    factor: Factor,
+    now: Timestamp,
+) -> Result<Option<(Onward, Uuid)>, Failure> {
+    let Underway { id, client, session: previous, .. } = underway;
+    let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
+    let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
+    let renewed_id = previous.as_ref().map_or(fresh_id, |live| live.id);
+    let renewed = Secret::<SessionCookie>::mint(renewed_id.as_bytes(), &core.random);
+    let digests = (fresh_id, fresh.digest(), renewed.digest());
+    let code = DrawnCode::draw(core);
+    let slot = code.slot();
+    let policy = Arc::clone(&core.policy);
+    let browser = browser.clone();
+    let uuid = user.uuid;
+    let outcome = core
+        .store
+        .write("sign_in", move |tx| {
+            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else { return Ok(None) };
+            if authorization::check(&transaction, &browser, now).is_err() {
+                return Ok(None);
+            }
+            let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else { return Ok(None) };
+            if user.password.as_ref() != Some(&checked) {
+                return Ok(None);
+            }
+            if let Some(hash) = &rehashed {
+                user.password = Some(hash.clone());
+                USERS.put(tx, &uuid, &user)?;
+            }
+            let (session_id, session) =
+                sessions::start(tx, previous.as_ref(), digests, uuid, factor.clone(), now)?;
+            let live = LiveSession { id: session_id, session, user };
+            transaction.settled_session = Some(session_id);
+            let progress = transaction.progress();
+            let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
+            let taken = authorization::take(tx, step, (id, &transaction), slot, &policy, now)?;
+            Ok(Some((taken, transaction.request, session_id)))
+        })
+        .await?;
+    let Some((taken, request, session_id)) = outcome else { return Ok(None) };
+    let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
+    let cookie = if session_id == fresh_id { fresh } else { renewed };
+    Ok(Some((Onward { next, binding: None, session: Some(cookie) }, session_id)))
+}
+
+/// The user goes on with the account that is signed in (`prompt=select_account`). Never in place of a
+/// demanded password: `prompt=login` and `max_age` are checked first.
+pub async fn continue_as(
+    core: &Core,
+    browser: &Browser,
+    underway: Underway,
+    now: Timestamp,
+) -> Result<SignIn, Failure> {
+    let Some(chosen) = underway.session.as_ref().map(|live| live.id).filter(|_| may_continue(&underway, now)) else {
+        return Ok(SignIn::Refused);
+    };
+    let consented = underway.transaction.consented;
+    let progress = move |_: &mut dyn Tx, live: &LiveSession| {
+        Ok(Progress { settled_session: Some(live.id), consented })
+    };
+    let settled =
+        authorization::settle(core, browser, (underway.id, underway.client), now, progress, Some(chosen)).await?;
+    Ok(match settled {
+        Ok(next) => SignIn::Done(Onward::to(next)),
+        Err(_) => SignIn::Expired,
+    })
+}
+
+/// Whether the sign-in page may offer to go on with the account that is signed in.
+pub fn may_continue(underway: &Underway, now: Timestamp) -> bool {
+    let request = &underway.transaction.request;
+    underway.session.as_ref().is_some_and(|live| {
+        request.prompt.select_account
+            && !request.prompt.login
+            && request.max_age.is_none_or(|age| {
+                now.since(live.session.auth_time) <= Duration::from_secs(age)
+            })
+    })
+}

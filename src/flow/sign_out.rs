@@ -1,0 +1,78 @@
+//! A user signs out: OpenID Connect RP-Initiated Logout 1.0.
+
+use uuid::Uuid;
+
+use super::authorization::Browser;
+use super::sessions::{self, LiveSession};
+use super::{Answer, Core, Failure};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::oauth::openid::logout::{self, LogoutRequest};
+use crate::oauth::parameters::Parameters;
+use crate::store::tables::SESSIONS;
+
+/// What a request to sign out leads to.
+#[derive(Debug)]
+pub enum SignOut {
+    /// The session is over; the browser goes to the client, or to the page that says so.
+    Done(Option<String>),
+    /// The user is asked first. Nobody may be signed in at all.
+    Ask,
+}
+
+/// Reads a request to sign out and, where an ID token proves who sent it, carries it out.
+pub async fn begin_sign_out(
+    core: &Core,
+    parameters: &Parameters,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<Answer<SignOut>, Failure> {
+    let catalog = core.catalog();
+    let hint = parameters
+        .get("id_token_hint")
+        .and_then(|token| super::begin_authorization::read_hint(&catalog, &core.policy.issuer, token));
+    let client = hint.as_ref().and_then(|hint| catalog.client(&hint.aud)).filter(|client| client.enabled);
+    let request = match logout::parse(parameters, hint.as_ref(), client.map(|client| &**client)) {
+        Ok(request) => request,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let LogoutRequest::Hinted { user, session: hinted, return_to } = request else {
+        return Ok(Ok(SignOut::Ask));
+    };
+    let current = find(core, browser, now)?;
+    if current.as_ref().is_some_and(|live| live.user.uuid != user) {
+        // the browser has changed hands since: whoever is signed in now decides
+        return Ok(Ok(SignOut::Ask));
+    }
+    let session = hinted.or(current.as_ref().map(|live| live.id));
+    for id in session.into_iter().chain(current.map(|live| live.id).filter(|id| Some(*id) != session)) {
+        end(core, id, user, now).await?;
+    }
+    Ok(Ok(SignOut::Done(return_to)))
+}
+
+/// The user said yes on the confirmation page: the session of this browser ends.
+pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
+    if let Some(live) = find(core, browser, now)? {
+        end(core, live.id, live.user.uuid, now).await?;
+    }
+    Ok(())
+}
+
+/// Who is signed in in this browser.
+pub fn find(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
+    let lifetimes = core.policy.lifetimes.session;
+    Ok(core.store.read(|snapshot| sessions::find(snapshot, browser.session.as_ref(), lifetimes, now))?)
+}
+
+async fn end(core: &Core, id: Uuid, user: Uuid, now: Timestamp) -> Result<(), Failure> {
+    core.store
+        .write("sign_out", move |tx| match SESSIONS.get(&*tx, &id)? {
+            Some(session) if session.user == user => sessions::end(tx, id, &session, now),
+            Some(_) => Ok(()),
+            None => sessions::end_families(tx, id, now),
+        })
+        .await?;
+    audit::record(&Event::SignedOut { user, session: id });
+    Ok(())
+}

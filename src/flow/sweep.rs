@@ -1,0 +1,161 @@
+//! What has expired is removed, a bounded number of rows at a time.
+//!
+//! Identifiers are time-ordered, so what may be removed lies at the old end of each table. A row there
+//! that still lives (a family that is refreshed, a session that was renewed) is passed over; the next
+//! round goes on behind it and begins anew at the end.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Core, Failure};
+use crate::clock::Timestamp;
+use crate::oauth::access_token::hour_of;
+use crate::oauth::policy::Policy;
+use crate::store::StoreError;
+use crate::store::backend::Tx;
+use crate::store::table::{Record, Table};
+use crate::store::tables::{
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
+};
+
+/// The most rows of one table that one round looks at.
+const ROUND: usize = 500;
+
+/// A redeemed code is kept this long after it expired, so that its replay is recognised and revokes.
+const CODE_MEMORY: Duration = Duration::from_hours(24);
+
+/// Where the next round begins, in the tables whose old rows may still live.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    families: Option<Uuid>,
+    sessions: Option<Uuid>,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Rows removed.
+    pub removed: usize,
+    /// Whether some table may have more to look at.
+    pub more: bool,
+}
+
+/// Sweeps one round. The cursor is only in memory: after a restart the first round begins at the old end.
+pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
+    let policy = core.policy.clone();
+    let begin = *cursor;
+    let (swept, next) = core
+        .store
+        .write("sweep", move |tx| {
+            let mut swept = Swept::default();
+            let codes = policy.lifetimes.code + CODE_MEMORY;
+            drop_older(tx, LOGIN_TRANSACTIONS, now - policy.lifetimes.login_transaction, &mut swept)?;
+            drop_older(tx, CODES, now - codes, &mut swept)?;
+            drop_markers(tx, now, &mut swept)?;
+            let next = Cursor {
+                families: families(tx, begin.families, &policy, now, &mut swept)?,
+                sessions: sessions(tx, begin.sessions, &policy, now, &mut swept)?,
+            };
+            Ok((swept, next))
+        })
+        .await?;
+    *cursor = next;
+    Ok(swept)
+}
+
+/// The smallest time-ordered identifier made at `moment`.
+fn first_id_at(moment: Timestamp) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(moment.seconds().saturating_mul(1000), &[0; 10]).into_uuid()
+}
+
+fn drop_older<R: Record>(
+    tx: &mut dyn Tx,
+    table: Table<Uuid, R>,
+    before: Timestamp,
+    swept: &mut Swept,
+) -> Result<(), StoreError> {
+    let old = table.scan(&*tx, ..first_id_at(before), ROUND)?;
+    swept.more |= old.len() == ROUND;
+    for (id, _) in old {
+        table.remove(tx, &id)?;
+        swept.removed += 1;
+    }
+    Ok(())
+}
+
+fn drop_markers(tx: &mut dyn Tx, now: Timestamp, swept: &mut Swept) -> Result<(), StoreError> {
+    let old = REVOKED_TOKENS.scan(&*tx, ..(hour_of(now), Uuid::nil()), ROUND)?;
+    swept.more |= old.len() == ROUND;
+    for (key, ()) in old {
+        REVOKED_TOKENS.remove(tx, &key)?;
+        swept.removed += 1;
+    }
+    Ok(())
+}
+
+/// Some rows of a table, and where to go on after them.
+type Page<R> = (Vec<(Uuid, R)>, Option<Uuid>);
+
+/// The rows of a table that are old enough to be looked at, from `begin` on, and where to go on.
+fn candidates<R: Record>(
+    tx: &dyn Tx,
+    table: Table<Uuid, R>,
+    begin: Option<Uuid>,
+    before: Timestamp,
+    swept: &mut Swept,
+) -> Result<Page<R>, StoreError> {
+    let end = first_id_at(before);
+    let from = match begin {
+        Some(id) if id < end => Bound::Excluded(id),
+        _ => Bound::Unbounded,
+    };
+    let rows = table.scan(tx, (from, Bound::Excluded(end)), ROUND)?;
+    let is_full = rows.len() == ROUND;
+    swept.more |= is_full;
+    let next = if is_full { rows.last().map(|(id, _)| *id) } else { None };
+    Ok((rows, next))
+}
+
+/// A revoked family is kept until its access tokens have expired too, so that they stay revoked.
+fn families(
+    tx: &mut dyn Tx,
+    begin: Option<Uuid>,
+    policy: &Policy,
+    now: Timestamp,
+    swept: &mut Swept,
+) -> Result<Option<Uuid>, StoreError> {
+    let lifetimes = &policy.lifetimes;
+    let (rows, next) = candidates(&*tx, FAMILIES, begin, now - lifetimes.access_token, swept)?;
+    for (id, family) in rows {
+        let ends = family.revoked_at.map_or(family.expires_at, |at| at.min(family.expires_at));
+        if now >= ends + lifetimes.access_token {
+            FAMILIES.remove(tx, &id)?;
+            FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;
+            FAMILIES_BY_OWNER.remove(tx, &(family.authorization.session, id))?;
+            swept.removed += 1;
+        }
+    }
+    Ok(next)
+}
+
+fn sessions(
+    tx: &mut dyn Tx,
+    begin: Option<Uuid>,
+    policy: &Policy,
+    now: Timestamp,
+    swept: &mut Swept,
+) -> Result<Option<Uuid>, StoreError> {
+    let lifetimes = policy.lifetimes.session;
+    let shortest = lifetimes.idle.min(lifetimes.absolute);
+    let (rows, next) = candidates(&*tx, SESSIONS, begin, now - shortest, swept)?;
+    for (id, session) in rows {
+        if !session.is_live(lifetimes, now) {
+            SESSIONS.remove(tx, &id)?;
+            SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
+            swept.removed += 1;
+        }
+    }
+    Ok(next)
+}
