@@ -1,0 +1,2 @@
+const form = document.querySelector("form");
+if (form) HTMLFormElement.prototype.submit.call(form);

@@ -1,0 +1,154 @@
+//! The files that pages load, inside the executable and named by what is in them.
+//!
+//! A name that changes with the content may be cached for ever.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use ring::digest;
+
+use super::theme::Tokens;
+
+/// The path that assets are served under, below the issuer's.
+pub const PREFIX: &str = "/assets/";
+
+/// A file that a page may load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// The stylesheet, with the tokens of the theme before it.
+    Style,
+    /// Sends a page's one form as soon as it has been read.
+    Submit,
+    /// The icon in a browser's tab.
+    Favicon,
+    /// The mark beside the product's name.
+    Logo,
+}
+
+/// What is served for an asset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asset {
+    /// The file's content.
+    pub bytes: &'static [u8],
+    /// Its media type, for `Content-Type`.
+    pub content_type: &'static str,
+}
+
+struct Entry {
+    file: File,
+    url: String,
+    bytes: Vec<u8>,
+    content_type: &'static str,
+}
+
+static ENTRIES: LazyLock<[Entry; 4]> = LazyLock::new(|| {
+    let mut style = Tokens::BUILT_IN.css().into_bytes();
+    style.extend_from_slice(include_bytes!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/assets/style.css"
+    )));
+    [
+        Entry::new(File::Style, "style", "css", "text/css; charset=utf-8", style),
+        Entry::new(
+            File::Submit,
+            "submit",
+            "js",
+            "text/javascript; charset=utf-8",
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js")).to_vec(),
+        ),
+        Entry::new(
+            File::Favicon,
+            "favicon",
+            "svg",
+            "image/svg+xml",
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/favicon.svg")).to_vec(),
+        ),
+        Entry::new(
+            File::Logo,
+            "logo",
+            "svg",
+            "image/svg+xml",
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/logo.svg")).to_vec(),
+        ),
+    ]
+});
+
+impl Entry {
+    fn new(file: File, stem: &str, extension: &str, content_type: &'static str, bytes: Vec<u8>) -> Self {
+        let digest = digest::digest(&digest::SHA256, &bytes);
+        let hash = digest
+            .as_ref()
+            .iter()
+            .take(6)
+            .fold(String::new(), |mut hash, byte| {
+                let _ = write!(hash, "{byte:02x}");
+                hash
+            });
+        Self {
+            file,
+            url: format!("{PREFIX}{stem}.{hash}.{extension}"),
+            bytes,
+            content_type,
+        }
+    }
+}
+
+/// The path of a file, below the issuer's: `/assets/<stem>.<12 hexadecimal digits>.<extension>`.
+pub fn url(file: File) -> &'static str {
+    ENTRIES
+        .iter()
+        .find(|entry| entry.file == file)
+        .map_or("", |entry| &entry.url)
+}
+
+/// Finds an asset by the name behind [`PREFIX`].
+pub fn find(name: &str) -> Option<Asset> {
+    ENTRIES
+        .iter()
+        .find(|entry| entry.url.strip_prefix(PREFIX) == Some(name))
+        .map(|entry| Asset {
+            bytes: &entry.bytes,
+            content_type: entry.content_type,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_found_by_its_name_and_no_other_name() {
+        for file in [File::Style, File::Submit, File::Favicon, File::Logo] {
+            let name = url(file).strip_prefix(PREFIX).unwrap();
+            let asset = find(name).unwrap();
+            assert!(!asset.bytes.is_empty());
+            let hash = name.split('.').nth(1).unwrap();
+            assert!(
+                hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{name}"
+            );
+            assert_eq!(find(&name.replace(hash, "000000000000")), None);
+        }
+        for name in ["", "style.css", "../Cargo.toml", "/"] {
+            assert_eq!(find(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_stylesheet_begins_with_the_tokens_and_loads_nothing() {
+        let asset = find(url(File::Style).strip_prefix(PREFIX).unwrap()).unwrap();
+        let style = std::str::from_utf8(asset.bytes).unwrap();
+        assert!(style.starts_with(":root{"));
+        assert!(!style.contains("url(") && !style.contains("@import") && !style.contains("//"));
+    }
+
+    #[test]
+    fn images_hold_no_script_and_refer_to_nothing() {
+        for file in [File::Favicon, File::Logo] {
+            let asset = find(url(file).strip_prefix(PREFIX).unwrap()).unwrap();
+            let image = std::str::from_utf8(asset.bytes).unwrap();
+            assert!(image.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+            assert!(!image.contains("<script") && !image.contains("href") && !image.contains("<style"));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The page for a request that cannot be answered and must not be sent back.
+
+use maud::{Markup, html};
+
+use super::{Page, Text};
+
+/// Tells a person what was wrong with the request that brought them here (RFC 6749 section 4.1.2.1).
+#[derive(Clone, Debug)]
+pub struct ErrorPage {
+    /// What kind of fault it is.
+    pub heading: Heading,
+    /// What exactly is wrong, in English, for whoever made the application.
+    pub message: String,
+    /// Finds the request in the log.
+    pub request_id: String,
+}
+
+/// What an error page says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heading {
+    /// The request is at fault: "Request error".
+    Request,
+    /// There is no such page.
+    NotFound,
+    /// Too many requests, or too much to do.
+    Busy,
+    /// The service is at fault.
+    Server,
+}
+
+impl Heading {
+    /// Every heading, for tests and previews.
+    pub const ALL: [Self; 4] = [Self::Request, Self::NotFound, Self::Busy, Self::Server];
+
+    fn text(self, text: &'static Text) -> &'static str {
+        match self {
+            Self::Request => text.error_request,
+            Self::NotFound => text.error_not_found,
+            Self::Busy => text.error_busy,
+            Self::Server => text.error_server,
+        }
+    }
+}
+
+impl ErrorPage {
+    /// The page under each heading.
+    pub fn samples() -> Vec<Self> {
+        Heading::ALL
+            .map(|heading| Self {
+                heading,
+                message: "redirect_uri is not registered for this client".to_owned(),
+                request_id: "0199f3a2-7c41-7d8e-9b60-2f1c5a7e3d94".to_owned(),
+            })
+            .to_vec()
+    }
+}
+
+impl Page for ErrorPage {
+    const NAME: &'static str = "error";
+
+    fn title(&self, text: &'static Text) -> String {
+        self.heading.text(text).to_owned()
+    }
+
+    fn body(&self, text: &'static Text) -> Markup {
+        html! {
+            h1 { (self.heading.text(text)) }
+            @if !self.message.is_empty() {
+                p.problem lang="en" dir="ltr" { (self.message) }
+            }
+            p.note { (text.error_advice) }
+            dl.facts {
+                dt { (text.request_id) }
+                dd { code dir="ltr" { (self.request_id) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The page after a sign-out that leads nowhere else.
+
+use maud::{Markup, html};
+
+use super::{Page, Text};
+
+/// Says that the session has ended (OpenID Connect RP-Initiated Logout 1.0 section 2).
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedOut {}
+
+impl Page for LoggedOut {
+    const NAME: &'static str = "logged-out";
+
+    fn title(&self, text: &'static Text) -> String {
+        text.logged_out_title.to_owned()
+    }
+
+    fn body(&self, text: &'static Text) -> Markup {
+        html! {
+            h1 { (text.logged_out_title) }
+            p.lead { (text.logged_out_lead) }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The question before a sign-out.
+
+use maud::{Markup, html};
+
+use super::form::{hidden, sentence};
+use super::{Page, Text};
+
+/// Asks whether the user wants to sign out, where no application could prove it (OpenID Connect RP-Initiated
+/// Logout 1.0 section 2).
+#[derive(Clone, Debug)]
+pub struct LogoutConfirm {
+    /// Where the form is posted.
+    pub action: String,
+    /// Proves that the form came from this page.
+    pub csrf: String,
+    /// Who is signed in, if that is known.
+    pub user: Option<String>,
+}
+
+impl LogoutConfirm {
+    /// The page with and without a user.
+    pub fn samples() -> Vec<Self> {
+        let known = Self {
+            action: "/logout".to_owned(),
+            csrf: "b1x0Jm5vYQ".to_owned(),
+            user: Some("alice@example.com".to_owned()),
+        };
+        let unknown = Self {
+            user: None,
+            ..known.clone()
+        };
+        vec![known, unknown]
+    }
+}
+
+impl Page for LogoutConfirm {
+    const NAME: &'static str = "logout";
+
+    fn title(&self, text: &'static Text) -> String {
+        text.logout_title.to_owned()
+    }
+
+    fn body(&self, text: &'static Text) -> Markup {
+        html! {
+            h1 { (text.logout_title) }
+            @if let Some(user) = &self.user {
+                p.lead { (sentence(text.logout_user, user)) }
+            }
+            p.note { (text.logout_lead) }
+            form.stack method="post" action=(self.action) {
+                (hidden("csrf", &self.csrf))
+                button.button type="submit" name="decision" value="logout" { (text.sign_out) }
+            }
+        }
+    }
+}

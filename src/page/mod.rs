@@ -1,0 +1,59 @@
+//! What people see: one struct for each page, one layout around them, and the assets they load.
+//!
+//! Every field is decided before a page is drawn. The pages work without scripts, from 320 pixels of width,
+//! in light and dark, from left to right and from right to left.
+
+pub mod asset;
+pub mod consent;
+pub mod error;
+pub mod form;
+pub mod form_post;
+pub mod home;
+pub mod layout;
+pub mod locale;
+pub mod logged_out;
+pub mod login;
+pub mod logout;
+pub mod text;
+pub mod theme;
+
+#[cfg(test)]
+mod tests;
+
+use maud::Markup;
+
+pub use consent::{Consent, ScopeLine};
+pub use error::{ErrorPage, Heading};
+pub use form_post::FormPost;
+pub use home::{DevToken, DevTokens, Home};
+pub use locale::Locale;
+pub use logged_out::LoggedOut;
+pub use login::{Login, LoginProblem};
+pub use logout::LogoutConfirm;
+pub use text::Text;
+pub use theme::Theme;
+
+/// A page, ready to be drawn.
+pub trait Page {
+    /// Names the page in the stylesheet: its `main` element has the class `page-` and this.
+    const NAME: &'static str;
+
+    /// What the browser shows as the page's title, before the product's name.
+    fn title(&self, text: &'static Text) -> String;
+
+    /// What stands inside the page's `main` element.
+    fn body(&self, text: &'static Text) -> Markup;
+
+    /// The script that the page loads, if it needs one.
+    fn script(&self) -> Option<asset::File> {
+        None
+    }
+
+    /// The whole document.
+    fn render(&self, theme: &Theme, locale: Locale) -> String
+    where
+        Self: Sized,
+    {
+        layout::document(self, theme, locale)
+    }
+}

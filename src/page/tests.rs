@@ -1,0 +1,436 @@
+//! What must hold of every page, in every state and language.
+
+use super::*;
+
+const HOSTILE: &str = "\"><script>alert(1)</script>'&\u{202e}";
+const VOID: [&str; 6] = ["meta", "link", "img", "input", "br", "hr"];
+
+/// Every page in every state, by name.
+fn pages(theme: &Theme, locale: Locale) -> Vec<(&'static str, String)> {
+    fn draw<P: Page>(page: &P, theme: &Theme, locale: Locale) -> (&'static str, String) {
+        (P::NAME, page.render(theme, locale))
+    }
+    let mut drawn = Vec::new();
+    drawn.extend(Login::samples().iter().map(|page| draw(page, theme, locale)));
+    drawn.push(draw(&Consent::sample(), theme, locale));
+    drawn.extend(
+        LogoutConfirm::samples()
+            .iter()
+            .map(|page| draw(page, theme, locale)),
+    );
+    drawn.push(draw(&LoggedOut {}, theme, locale));
+    drawn.extend(ErrorPage::samples().iter().map(|page| draw(page, theme, locale)));
+    drawn.push(draw(&FormPost::sample(), theme, locale));
+    drawn.push(draw(&Home::sample(), theme, locale));
+    drawn.push(draw(&DevTokens::sample(), theme, locale));
+    drawn
+}
+
+fn everywhere(check: impl Fn(&str, Locale, &str)) {
+    for locale in Locale::SUPPORTED {
+        for (name, html) in pages(&Theme::built_in("/id"), locale) {
+            check(name, locale, &html);
+        }
+    }
+}
+
+/// A start tag with its attributes, or an end tag.
+struct Tag {
+    name: String,
+    closing: bool,
+    attributes: Vec<(String, String)>,
+}
+
+impl Tag {
+    fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// Reads the strict subset of HTML that the pages are written in, and refuses everything else.
+fn tags(html: &str) -> Vec<Tag> {
+    let mut rest = html.strip_prefix("<!DOCTYPE html>").expect("a document type");
+    let mut tags = Vec::new();
+    while let Some(at) = rest.find('<') {
+        assert!(!rest[..at].contains('>'), "a stray > in {:?}", &rest[..at]);
+        rest = &rest[at + 1..];
+        let closing = rest.starts_with('/');
+        rest = rest.trim_start_matches('/');
+        let end = rest.find([' ', '>']).expect("the end of a tag's name");
+        let name = rest[..end].to_owned();
+        assert!(
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        );
+        rest = &rest[end..];
+        let mut attributes = Vec::new();
+        while let Some(more) = rest.strip_prefix(' ') {
+            let end = more
+                .find(['=', ' ', '>'])
+                .expect("the end of an attribute's name");
+            let attribute = more[..end].to_owned();
+            rest = &more[end..];
+            let mut value = String::new();
+            if let Some(quoted) = rest.strip_prefix("=\"") {
+                let end = quoted.find('"').expect("a closing quote");
+                quoted[..end].clone_into(&mut value);
+                rest = &quoted[end + 1..];
+            }
+            assert!(
+                !attributes.iter().any(|(name, _)| *name == attribute),
+                "{attribute} twice"
+            );
+            attributes.push((attribute, value));
+        }
+        rest = rest.strip_prefix('>').expect("the end of a tag");
+        tags.push(Tag {
+            name,
+            closing,
+            attributes,
+        });
+    }
+    assert!(!rest.contains('>'));
+    tags
+}
+
+fn has(html: &str, name: &str, attributes: &[(&str, &str)]) -> bool {
+    tags(html).iter().any(|tag| {
+        !tag.closing
+            && tag.name == name
+            && attributes
+                .iter()
+                .all(|(name, value)| tag.attribute(name) == Some(value))
+    })
+}
+
+#[test]
+fn every_page_is_well_formed() {
+    everywhere(|page, locale, html| {
+        let mut open = Vec::new();
+        let mut ids = Vec::new();
+        for tag in tags(html) {
+            if let Some(id) = tag.attribute("id") {
+                assert!(!ids.contains(&id.to_owned()), "{page}: the id {id} twice");
+                ids.push(id.to_owned());
+            }
+            if tag.closing {
+                assert_eq!(open.pop().as_ref(), Some(&tag.name), "{page} {locale:?}");
+            } else if !VOID.contains(&tag.name.as_str()) {
+                open.push(tag.name);
+            }
+        }
+        assert!(open.is_empty(), "{page} {locale:?}: {open:?} left open");
+        for reference in tags(html).iter().flat_map(|tag| {
+            ["for", "aria-describedby"]
+                .into_iter()
+                .filter_map(|name| tag.attribute(name).map(str::to_owned))
+                .collect::<Vec<_>>()
+        }) {
+            assert!(ids.contains(&reference), "{page}: nothing has the id {reference}");
+        }
+    });
+}
+
+#[test]
+fn every_page_has_one_heading_a_language_and_a_direction() {
+    everywhere(|page, locale, html| {
+        assert_eq!(html.matches("<h1>").count(), 1, "{page}");
+        assert_eq!(html.matches("<main ").count(), 1, "{page}");
+        assert!(
+            has(
+                html,
+                "html",
+                &[("lang", locale.tag()), ("dir", locale.direction())]
+            ),
+            "{page} {locale:?}"
+        );
+    });
+}
+
+#[test]
+fn a_policy_of_self_is_enough_for_every_page() {
+    everywhere(|page, locale, html| {
+        for tag in tags(html) {
+            assert_ne!(tag.name, "style", "{page}");
+            for (name, value) in &tag.attributes {
+                assert!(
+                    name != "style" && !name.starts_with("on"),
+                    "{page} {locale:?}: {name}"
+                );
+                if matches!(name.as_str(), "src" | "href") {
+                    assert!(
+                        value.starts_with('/') && !value.starts_with("//"),
+                        "{page}: {value}"
+                    );
+                }
+                if matches!(tag.name.as_str(), "script" | "link" | "img")
+                    && matches!(name.as_str(), "src" | "href")
+                {
+                    let asset = value
+                        .strip_prefix("/id")
+                        .unwrap()
+                        .strip_prefix(asset::PREFIX)
+                        .unwrap();
+                    assert!(asset::find(asset).is_some(), "{page}: {value}");
+                }
+            }
+        }
+        let scripts = html.matches("<script").count();
+        assert_eq!(scripts, usize::from(page == FormPost::NAME), "{page}");
+        assert_eq!(html.matches("\" defer></script>").count(), scripts, "{page}");
+    });
+}
+
+#[test]
+fn every_page_with_its_style_is_smaller_than_20_kb() {
+    let style = asset::find(
+        asset::url(asset::File::Style)
+            .strip_prefix(asset::PREFIX)
+            .unwrap(),
+    )
+    .unwrap();
+    everywhere(|page, locale, html| {
+        let total = html.len() + style.bytes.len();
+        assert!(total < 20_000, "{page} {locale:?}: {total} bytes");
+    });
+}
+
+#[test]
+fn hostile_values_stay_text_on_every_page() {
+    let evil = || HOSTILE.to_owned();
+    let theme = Theme {
+        product_name: evil(),
+        base_path: evil(),
+    };
+    let login = Login {
+        action: evil(),
+        transaction: evil(),
+        csrf: evil(),
+        username: evil(),
+        problem: Some(LoginProblem::Credentials),
+        client_name: evil(),
+        continue_as: Some(evil()),
+    };
+    let consent = Consent {
+        action: evil(),
+        transaction: evil(),
+        csrf: evil(),
+        client_name: evil(),
+        user: evil(),
+        scopes: vec![
+            ScopeLine {
+                name: evil(),
+                description: String::new(),
+            },
+            ScopeLine {
+                name: evil(),
+                description: evil(),
+            },
+        ],
+    };
+    let token = DevToken {
+        title: evil(),
+        raw: evil(),
+        header: evil(),
+        payload: evil(),
+    };
+    for locale in Locale::SUPPORTED {
+        let drawn = [
+            login.render(&theme, locale),
+            consent.render(&theme, locale),
+            LogoutConfirm {
+                action: evil(),
+                csrf: evil(),
+                user: Some(evil()),
+            }
+            .render(&theme, locale),
+            ErrorPage {
+                heading: Heading::Request,
+                message: evil(),
+                request_id: evil(),
+            }
+            .render(&theme, locale),
+            FormPost {
+                action: evil(),
+                fields: vec![(evil(), evil())],
+            }
+            .render(&theme, locale),
+            Home {
+                sign_in_href: evil(),
+                user: evil(),
+                endpoints: vec![(evil(), evil())],
+            }
+            .render(&theme, locale),
+            DevTokens {
+                tokens: vec![token.clone()],
+                response_json: evil(),
+                sign_out_href: evil(),
+            }
+            .render(&theme, locale),
+        ];
+        for html in drawn {
+            assert!(!html.contains("<script>"), "{html}");
+            let scripts = tags(&html)
+                .iter()
+                .filter(|tag| tag.name == "script" && !tag.closing)
+                .count();
+            assert!(scripts <= 1, "{html}");
+        }
+    }
+}
+
+#[test]
+fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
+    everywhere(|page, _, html| {
+        if page == Login::NAME {
+            assert!(has(
+                html,
+                "input",
+                &[
+                    ("id", "username"),
+                    ("name", "username"),
+                    ("autocomplete", "username")
+                ]
+            ));
+            assert!(has(html, "input", &[("id", "password"), ("type", "password")]));
+            assert!(has(
+                html,
+                "input",
+                &[
+                    ("type", "hidden"),
+                    ("name", "transaction"),
+                    ("value", "4lQ0bI2xQ9mN")
+                ]
+            ));
+            assert!(has(
+                html,
+                "input",
+                &[("type", "hidden"), ("name", "csrf"), ("value", "b1x0Jm5vYQ")]
+            ));
+            assert!(!html.contains("readonly") && !html.contains("disabled"));
+            assert_eq!(html.matches("type=\"submit\"").count(), 1);
+        }
+    });
+    let html = Login::sample().render(&Theme::default(), Locale::En);
+    assert!(html.contains("<title>Sign in · idsvc</title>") && html.contains("<h1>Sign in</h1>"));
+}
+
+#[test]
+fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
+    for problem in LoginProblem::ALL {
+        let page = Login {
+            problem: Some(problem),
+            username: "alice".to_owned(),
+            ..Login::sample()
+        };
+        let html = page.render(&Theme::default(), Locale::En);
+        assert!(has(&html, "p", &[("id", "problem"), ("role", "alert")]));
+        assert_eq!(html.matches("aria-describedby=\"problem\"").count(), 2);
+        assert_eq!(
+            html.contains("aria-invalid"),
+            problem == LoginProblem::Credentials
+        );
+        assert!(has(&html, "input", &[("id", "username"), ("value", "alice")]));
+        assert!(has(&html, "input", &[("id", "password"), ("autofocus", "")]));
+    }
+    let first = Login::sample().render(&Theme::default(), Locale::En);
+    assert!(!first.contains("role=\"alert\"") && !first.contains("aria-describedby"));
+    assert!(has(&first, "input", &[("id", "username"), ("autofocus", "")]));
+}
+
+#[test]
+fn a_present_session_can_be_continued_from_a_form_of_its_own() {
+    let page = Login {
+        continue_as: Some("alice".to_owned()),
+        ..Login::sample()
+    };
+    let html = page.render(&Theme::default(), Locale::En);
+    assert_eq!(html.matches("<form").count(), 2);
+    assert_eq!(html.matches("name=\"csrf\"").count(), 2);
+    assert!(has(
+        &html,
+        "button",
+        &[("name", "decision"), ("value", "continue")]
+    ));
+    assert!(html.find("value=\"continue\"") < html.find("id=\"username\""));
+    assert!(!html.contains("autofocus"));
+}
+
+#[test]
+fn decisions_are_buttons_with_values() {
+    let consent = Consent::sample().render(&Theme::default(), Locale::En);
+    for value in ["allow", "deny"] {
+        assert!(has(
+            &consent,
+            "button",
+            &[("type", "submit"), ("name", "decision"), ("value", value)]
+        ));
+    }
+    assert!(
+        consent.contains("See your email address") && consent.contains("Write and share notes in your name")
+    );
+    for page in LogoutConfirm::samples() {
+        let html = page.render(&Theme::default(), Locale::En);
+        assert!(has(
+            &html,
+            "button",
+            &[("type", "submit"), ("name", "decision"), ("value", "logout")]
+        ));
+    }
+}
+
+#[test]
+fn a_form_post_sends_its_fields_and_nothing_else() {
+    let html = FormPost::sample().render(&Theme::default(), Locale::En);
+    let form = &html[html.find("<form").unwrap()..html.find("</form>").unwrap()];
+    assert_eq!(form.matches(" name=").count(), 3);
+    assert_eq!(form.matches("type=\"hidden\"").count(), 3);
+    assert!(form.ends_with("<button class=\"button\" type=\"submit\">Continue</button>"));
+    assert!(has(
+        &html,
+        "form",
+        &[("method", "post"), ("action", "https://app.example/cb")]
+    ));
+}
+
+#[test]
+fn the_words_that_the_certification_looks_for_are_there() {
+    let theme = Theme::default();
+    assert!(
+        ErrorPage::samples()[0]
+            .render(&theme, Locale::En)
+            .contains("<h1>Request error</h1>")
+    );
+    assert!(
+        LoggedOut {}
+            .render(&theme, Locale::En)
+            .contains("<h1>You are signed out</h1>")
+    );
+}
+
+#[test]
+fn the_texts_of_every_language_have_names_in_the_same_places() {
+    for locale in Locale::SUPPORTED {
+        let text = locale.text();
+        let named = [
+            text.sign_in_to,
+            text.continue_as,
+            text.consent_lead,
+            text.consent_user,
+            text.logout_user,
+            text.home_user,
+        ];
+        assert!(
+            named.iter().all(|text| text.matches("{}").count() == 1),
+            "{locale:?}"
+        );
+        let all = format!("{text:?}");
+        assert_eq!(all.matches("{}").count(), named.len(), "{locale:?}");
+        assert!(!all.contains("\"\""), "{locale:?}");
+    }
+}
