@@ -1,0 +1,194 @@
+//! What a connection is doing, and for how long it may go on doing it.
+//!
+//! hyper has one timer for an HTTP/1 connection, and it runs from the moment the connection waits for a
+//! request. So a quiet connection and a header that trickles in would get the same time. Here the two are
+//! told apart, and an HTTP/2 connection without requests is ended by the same rule.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The header of a request is on its way.
+    Reading,
+    /// That many requests are being answered.
+    Serving(usize),
+    /// Nothing is under way.
+    Idle,
+}
+
+/// The phase of one connection, changed by whoever sees it change.
+#[derive(Clone, Debug)]
+pub struct Activity(watch::Sender<Phase>);
+
+impl Activity {
+    /// A connection that owes its first request.
+    pub fn new() -> Self {
+        Self(watch::Sender::new(Phase::Reading))
+    }
+
+    /// A request is being answered for as long as the returned value lives.
+    pub fn serving(&self) -> Serving {
+        self.0.send_modify(|phase| {
+            *phase = match *phase {
+                Phase::Serving(count) => Phase::Serving(count.saturating_add(1)),
+                Phase::Reading | Phase::Idle => Phase::Serving(1),
+            };
+        });
+        Serving(self.clone())
+    }
+
+    fn byte_read(&self) {
+        self.0.send_if_modified(|phase| {
+            let begins = *phase == Phase::Idle;
+            if begins {
+                *phase = Phase::Reading;
+            }
+            begins
+        });
+    }
+
+    fn served(&self) {
+        self.0.send_modify(|phase| {
+            *phase = match *phase {
+                Phase::Serving(count) if count > 1 => Phase::Serving(count.saturating_sub(1)),
+                Phase::Serving(_) | Phase::Reading | Phase::Idle => Phase::Idle,
+            };
+        });
+    }
+
+    /// Waits until one phase has gone on for too long, and says which. While a request is being answered
+    /// nothing is too long here: the request has a limit of its own.
+    pub async fn overdue(&self, reading: Duration, idle: Duration) -> Phase {
+        let mut changes = self.0.subscribe();
+        loop {
+            let phase = *changes.borrow_and_update();
+            let limit = match phase {
+                Phase::Reading => reading,
+                Phase::Idle => idle,
+                Phase::Serving(_) => Duration::MAX,
+            };
+            // `self` holds a sender, so the channel cannot end while this runs.
+            if tokio::time::timeout(limit, changes.changed()).await.is_err() {
+                return phase;
+            }
+        }
+    }
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub struct Serving(Activity);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.served();
+    }
+}
+
+/// A stream that tells an [`Activity`] when the first byte of a request comes in. For HTTP/1: on HTTP/2
+/// bytes come in that belong to no request.
+#[derive(Debug)]
+pub struct Watched<IO> {
+    inner: IO,
+    activity: Activity,
+}
+
+impl<IO> Watched<IO> {
+    /// Watches `inner`.
+    pub fn new(inner: IO, activity: Activity) -> Self {
+        Self { inner, activity }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.byte_read();
+        }
+        polled
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(10);
+    const LONG: Duration = Duration::from_hours(1);
+
+    #[tokio::test]
+    async fn a_new_connection_owes_a_request() {
+        assert_eq!(Activity::new().overdue(SHORT, LONG).await, Phase::Reading);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_idle_after_its_last_answer_and_reading_after_the_next_byte() {
+        let activity = Activity::new();
+        let (one, two) = (activity.serving(), activity.serving());
+        drop(one);
+        assert_eq!(*activity.0.borrow(), Phase::Serving(1));
+        activity.byte_read();
+        assert_eq!(*activity.0.borrow(), Phase::Serving(1));
+        drop(two);
+        assert_eq!(activity.overdue(LONG, SHORT).await, Phase::Idle);
+        activity.byte_read();
+        assert_eq!(activity.overdue(SHORT, LONG).await, Phase::Reading);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_being_answered_is_never_overdue() {
+        let activity = Activity::new();
+        let _serving = activity.serving();
+        let overdue = activity.overdue(Duration::ZERO, Duration::ZERO);
+        assert!(tokio::time::timeout(SHORT, overdue).await.is_err());
+    }
+}

@@ -1,0 +1,403 @@
+//! Certificates on disk: read from the operator's files, or made here for development.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use time::{Date, Month, OffsetDateTime, Time};
+
+use super::tls::TlsError;
+
+const DAY: u64 = 24 * 60 * 60;
+/// Browsers accept at most 398 days.
+const SELF_SIGNED_LIFETIME: u64 = 365 * DAY;
+/// A self-signed certificate with less time left than this is replaced.
+const SELF_SIGNED_REMAINDER: u64 = 30 * DAY;
+/// An operator's certificate with less time left than this is worth a line in the log.
+const EXPIRY_WARNING: u64 = 7 * DAY;
+
+/// A certificate chain and the private key of its first certificate.
+pub struct Pair {
+    /// The server's own certificate, then those that lead to the root.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key.
+    pub private_key: PrivateKeyDer<'static>,
+    /// Where the chain was read.
+    pub certificate_file: PathBuf,
+    /// Where the key was read.
+    pub key_file: PathBuf,
+}
+
+impl Pair {
+    /// Reads both from PEM files. Whether they belong together is not known afterwards.
+    pub fn read(certificate_file: &Path, key_file: &Path) -> Result<Self, TlsError> {
+        let certificates = read(certificate_file)?;
+        let chain = CertificateDer::pem_slice_iter(&certificates)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| TlsError::NotPem(certificate_file.to_owned()))?;
+        if chain.is_empty() {
+            return Err(TlsError::NoCertificate(certificate_file.to_owned()));
+        }
+        let key = read(key_file)?;
+        let private_key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| match error {
+            pem::Error::NoItemsFound if is_encrypted(&key) => TlsError::EncryptedKey(key_file.to_owned()),
+            pem::Error::NoItemsFound => TlsError::NoKey(key_file.to_owned()),
+            _ => TlsError::NotPem(key_file.to_owned()),
+        })?;
+        Ok(Self {
+            chain,
+            private_key,
+            certificate_file: certificate_file.to_owned(),
+            key_file: key_file.to_owned(),
+        })
+    }
+
+    /// A number that changes when the chain or the key does.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for certificate in &self.chain {
+            certificate.as_ref().hash(&mut hasher);
+        }
+        self.private_key.secret_der().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// When the server's own certificate is valid, if that can be read.
+    pub fn validity(&self) -> Option<Validity> {
+        Validity::of(self.chain.first()?)
+    }
+
+    /// Logs it when peers will not accept the certificate, or soon will not.
+    pub fn warn_of_expiry(&self, now_unix_seconds: u64) {
+        let file = self.certificate_file.display();
+        match self.validity() {
+            None => tracing::warn!(%file, "the certificate's period of validity cannot be read"),
+            Some(validity) if validity.not_after < now_unix_seconds => {
+                tracing::warn!(%file, "the certificate has expired");
+            }
+            Some(validity) if validity.not_before > now_unix_seconds => {
+                tracing::warn!(%file, "the certificate is not valid yet");
+            }
+            Some(validity) if validity.not_after - now_unix_seconds < EXPIRY_WARNING => {
+                let hours = (validity.not_after - now_unix_seconds) / 3600;
+                tracing::warn!(%file, hours, "the certificate is about to expire");
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(file).map_err(|source| TlsError::Unreadable {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+fn is_encrypted(pem: &[u8]) -> bool {
+    String::from_utf8_lossy(pem).contains("ENCRYPTED")
+}
+
+/// When a certificate is valid, in seconds since the epoch, both ends included (RFC 5280 section 4.1.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The first second.
+    pub not_before: u64,
+    /// The last second.
+    pub not_after: u64,
+}
+
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+impl Validity {
+    /// Reads it from a DER certificate; nothing else of the certificate is looked at.
+    pub fn of(certificate: &[u8]) -> Option<Self> {
+        let (certificate, _) = element(certificate, SEQUENCE)?;
+        let (to_be_signed, _) = element(certificate, SEQUENCE)?;
+        let after_version = element(to_be_signed, VERSION).map_or(to_be_signed, |(_, rest)| rest);
+        let (_serial_number, rest) = element(after_version, INTEGER)?;
+        let (_signature, rest) = element(rest, SEQUENCE)?;
+        let (_issuer, rest) = element(rest, SEQUENCE)?;
+        let (validity, _) = element(rest, SEQUENCE)?;
+        let (not_before, rest) = moment(validity)?;
+        let (not_after, _) = moment(rest)?;
+        Some(Self {
+            not_before,
+            not_after,
+        })
+    }
+}
+
+/// The contents of the DER element that `input` begins with, and what follows it.
+fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&found, input) = input.split_first()?;
+    let (&first, input) = input.split_first()?;
+    if found != tag {
+        return None;
+    }
+    if first < 0x80 {
+        return input.split_at_checked(usize::from(first));
+    }
+    let (length, input) = input.split_at_checked(usize::from(first & 0x7f))?;
+    if length.len() > 4 {
+        return None;
+    }
+    let length = length
+        .iter()
+        .fold(0_usize, |length, byte| length << 8 | usize::from(*byte));
+    input.split_at_checked(length)
+}
+
+/// The time that `input` begins with, in seconds since the epoch, and what follows it.
+fn moment(input: &[u8]) -> Option<(u64, &[u8])> {
+    let (year_digits, (text, rest)) = match element(input, UTC_TIME) {
+        Some(found) => (2, found),
+        None => (4, element(input, GENERALIZED_TIME)?),
+    };
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    if text.len() != year_digits + 10 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (year, others) = text.split_at_checked(year_digits)?;
+    let year: i32 = year.parse().ok()?;
+    let year = match year_digits {
+        2 if year < 50 => 2000 + year,
+        2 => 1900 + year,
+        _ => year,
+    };
+    let two = |at: usize| others.get(at..at + 2)?.parse::<u8>().ok();
+    let date = Date::from_calendar_date(year, Month::try_from(two(0)?).ok()?, two(2)?).ok()?;
+    let time = Time::from_hms(two(4)?, two(6)?, two(8)?).ok()?;
+    let seconds = OffsetDateTime::new_utc(date, time).unix_timestamp();
+    Some((u64::try_from(seconds).unwrap_or(0), rest))
+}
+
+/// The names that a self-signed certificate always has.
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// The self-signed certificate in `directory/certs`, made anew when it does not fit.
+pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) -> Result<Pair, TlsError> {
+    let directory = directory.join("certs");
+    let certificate_file = directory.join("self-signed.pem");
+    let key_file = directory.join("self-signed.key");
+    let mut all_names: Vec<String> = LOCAL_NAMES.map(str::to_owned).to_vec();
+    for name in names {
+        if !all_names.contains(name) {
+            all_names.push(name.clone());
+        }
+    }
+    let heading = format!("self-signed, for development: {}\n", all_names.join(" "));
+    if let Ok(pair) = Pair::read(&certificate_file, &key_file)
+        && fs::read(&certificate_file).is_ok_and(|pem| pem.starts_with(heading.as_bytes()))
+        && pair
+            .validity()
+            .is_some_and(|validity| is_fresh(validity, now_unix_seconds))
+        && belong_together(&pair)
+    {
+        return Ok(pair);
+    }
+    let (certificate, key) = make(all_names, now_unix_seconds)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .map_err(|source| TlsError::Unwritable {
+            file: directory.clone(),
+            source,
+        })?;
+    write(&key_file, key.as_bytes(), 0o600)?;
+    write(&certificate_file, (heading + &certificate).as_bytes(), 0o644)?;
+    tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
+    Pair::read(&certificate_file, &key_file)
+}
+
+fn is_fresh(validity: Validity, now_unix_seconds: u64) -> bool {
+    validity.not_before <= now_unix_seconds
+        && validity.not_after > now_unix_seconds.saturating_add(SELF_SIGNED_REMAINDER)
+}
+
+fn belong_together(pair: &Pair) -> bool {
+    let provider = rustls::crypto::ring::default_provider();
+    rustls::sign::CertifiedKey::from_der(pair.chain.clone(), pair.private_key.clone_key(), &provider).is_ok()
+}
+
+/// A certificate and its key, both as PEM.
+fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<(String, String), TlsError> {
+    let unmakeable = |error: rcgen::Error| TlsError::Unmakeable(error.to_string());
+    let moment = |seconds: u64| {
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        OffsetDateTime::from_unix_timestamp(seconds)
+            .map_err(|_| TlsError::Unmakeable("the clock is out of range".to_owned()))
+    };
+    let mut params = CertificateParams::new(names).map_err(unmakeable)?;
+    params.not_before = moment(now_unix_seconds.saturating_sub(DAY))?;
+    params.not_after = moment(now_unix_seconds.saturating_add(SELF_SIGNED_LIFETIME - DAY))?;
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "idsvc self-signed");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().map_err(unmakeable)?;
+    let certificate = params.self_signed(&key).map_err(unmakeable)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+/// Writes beside `file` and renames, so that nobody reads half of it.
+fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
+    let beside = file.with_extension("new");
+    let write = || -> io::Result<()> {
+        if let Err(error) = fs::remove_file(&beside)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let mut open = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&beside)?;
+        open.write_all(bytes)?;
+        open.sync_all()?;
+        fs::rename(&beside, file)
+    };
+    write().map_err(|source| TlsError::Unwritable {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::tests::Directory;
+    use super::super::tls::Acceptor;
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn files(directory: &Directory) -> (PathBuf, PathBuf) {
+        let certs = directory.0.join("certs");
+        (certs.join("self-signed.pem"), certs.join("self-signed.key"))
+    }
+
+    #[test]
+    fn validity_is_read_from_the_certificate() {
+        let directory = Directory::new();
+        let validity = self_signed(&directory.0, &[], NOW).unwrap().validity().unwrap();
+        assert_eq!(
+            validity,
+            Validity {
+                not_before: NOW - DAY,
+                not_after: NOW + 364 * DAY
+            }
+        );
+    }
+
+    #[test]
+    fn both_ways_to_write_a_time_are_read() {
+        assert_eq!(moment(b"\x17\x0d700101000001Z-").unwrap(), (1, &b"-"[..]));
+        assert_eq!(moment(b"\x17\x0d491231235959Z").unwrap().0, 2_524_607_999);
+        assert_eq!(moment(b"\x18\x0f20500101000000Z").unwrap().0, 2_524_608_000);
+        assert_eq!(moment(b"\x17\x0d500101000000Z").unwrap().0, 0);
+        for wrong in [
+            "\x17\x0d701301000001Z",
+            "\x17\x0b7001010000Z",
+            "\x18\x0d700101000001Z",
+            "\x17\x0d70010100000+Z",
+        ] {
+            assert_eq!(moment(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_off_certificate_has_no_validity() {
+        let directory = Directory::new();
+        let pair = self_signed(&directory.0, &[], NOW).unwrap();
+        let der = pair.chain[0].as_ref();
+        for length in 0..der.len() {
+            assert_eq!(Validity::of(&der[..length]), None);
+        }
+        assert_eq!(element(b"\x30\x84\xff\xff\xff\xff", SEQUENCE), None);
+        assert_eq!(element(b"\x30\x85\0\0\0\0\x01a", SEQUENCE), None);
+    }
+
+    #[test]
+    fn a_self_signed_certificate_is_kept_until_it_no_longer_fits() {
+        let directory = Directory::new();
+        let (certificate_file, key_file) = files(&directory);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let made = |names: &[String], now| self_signed(&directory.0, names, now).unwrap().fingerprint();
+
+        let first = made(&[], NOW);
+        assert_eq!(made(&names(&["localhost"]), NOW + 300 * DAY), first);
+        let permissions = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(permissions(&key_file), 0o600);
+        assert_eq!(permissions(&directory.0.join("certs")), 0o700);
+
+        let renamed = made(&names(&["id.test"]), NOW);
+        assert_ne!(renamed, first);
+        let renewed = made(&names(&["id.test"]), NOW + 340 * DAY);
+        assert_ne!(renewed, renamed);
+        fs::write(&key_file, "").unwrap();
+        assert_ne!(made(&names(&["id.test"]), NOW + 340 * DAY), renewed);
+        fs::remove_file(&certificate_file).unwrap();
+        made(&names(&["id.test"]), NOW + 340 * DAY);
+        assert!(matches!(
+            self_signed(&directory.0, &names(&["not\u{e9}"]), NOW),
+            Err(TlsError::Unmakeable(_))
+        ));
+    }
+
+    #[test]
+    fn every_fault_of_the_files_is_named() {
+        let (one, other) = (Directory::new(), Directory::new());
+        self_signed(&one.0, &[], NOW).unwrap();
+        self_signed(&other.0, &[], NOW).unwrap();
+        let (certificate, key) = files(&one);
+        let fault = |certificate: &Path, key: &Path| Acceptor::from_files(certificate, key, NOW).unwrap_err();
+
+        assert!(matches!(
+            fault(&one.0.join("none"), &key),
+            TlsError::Unreadable { .. }
+        ));
+        assert!(matches!(fault(&key, &key), TlsError::NoCertificate(_)));
+        assert!(matches!(fault(&certificate, &certificate), TlsError::NoKey(_)));
+        assert!(matches!(
+            fault(&certificate, &files(&other).1),
+            TlsError::KeyMismatch { .. }
+        ));
+
+        let damaged = one.0.join("damaged");
+        fs::write(&damaged, "-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
+        assert!(matches!(fault(&certificate, &damaged), TlsError::NotPem(_)));
+        fs::write(
+            &damaged,
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        )
+        .unwrap();
+        assert!(matches!(fault(&certificate, &damaged), TlsError::EncryptedKey(_)));
+        fs::write(
+            &damaged,
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        )
+        .unwrap();
+        assert!(matches!(
+            fault(&damaged, &key),
+            TlsError::Refused { .. } | TlsError::KeyMismatch { .. }
+        ));
+        assert!(Acceptor::from_files(&certificate, &key, NOW + 10_000 * DAY).is_ok());
+    }
+}

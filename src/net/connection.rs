@@ -1,0 +1,244 @@
+//! One connection: the TLS handshake, the choice of the HTTP version, the requests, the end.
+
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::activity::{Activity, Phase, Watched};
+use super::drain::Draining;
+use super::tls::{Acceptor, HTTP_2};
+use super::{Limits, Peer};
+
+/// How long a connection may take to say goodbye once nothing is under way on it.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// The least that hyper takes for an HTTP/1 buffer.
+const SMALLEST_BUFFER: usize = 8192;
+
+/// A request's body is at most 64 KiB, so one stream needs no larger window, and a few of them share one
+/// connection's (RFC 9113 section 6.9.2).
+const STREAM_WINDOW: u32 = 65_535;
+const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Streams that a peer may open and reset before they are looked at; more end the connection.
+const MAX_RESET_STREAMS: usize = 20;
+/// Streams that a peer may make us reset; more end the connection.
+const MAX_LOCAL_RESETS: usize = 256;
+
+/// Serves one connection to its end. A peer's faults end the connection and nothing else.
+pub async fn serve<S, F>(
+    stream: TcpStream,
+    peer: Peer,
+    tls: Option<Acceptor>,
+    service: S,
+    limits: &Limits,
+    mut draining: Draining,
+) where
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(peer = %peer.addr, %error, "connection lost before its first byte");
+        return;
+    }
+    let Some(acceptor) = tls else {
+        return http_1(stream, peer, service, limits, draining).await;
+    };
+    let handshake = tokio::time::timeout(limits.handshake_timeout, acceptor.accept(stream));
+    let stream = tokio::select! {
+        handshake = handshake => match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(peer = %peer.addr, %error, "no TLS handshake");
+                return;
+            }
+            Err(_) => {
+                tracing::debug!(peer = %peer.addr, "no TLS handshake in time");
+                return;
+            }
+        },
+        () = draining.begun() => return,
+    };
+    if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
+        http_2(stream, peer, service, limits, draining).await;
+    } else {
+        http_1(stream, peer, service, limits, draining).await;
+    }
+}
+
+async fn http_1<S, F, IO>(stream: IO, peer: Peer, service: S, limits: &Limits, draining: Draining)
+where
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Activity::new();
+    let header = usize::from(limits.max_header_bytes);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle_timeout.max(limits.header_timeout))
+        .max_header_size(header)
+        .max_buf_size(header.saturating_mul(2).max(SMALLEST_BUFFER))
+        .serve_connection(
+            TokioIo::new(Watched::new(stream, activity.clone())),
+            guarded(service, peer, activity.clone(), limits.request_timeout),
+        );
+    drive(connection, peer, &activity, limits, draining).await;
+}
+
+async fn http_2<S, F, IO>(stream: IO, peer: Peer, service: S, limits: &Limits, draining: Draining)
+where
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Activity::new();
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::from(limits.max_header_bytes))
+        .max_concurrent_streams(limits.max_concurrent_streams)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_LOCAL_RESETS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(limits.idle_timeout / 2)
+        .keep_alive_timeout(limits.header_timeout)
+        .serve_connection(
+            TokioIo::new(stream),
+            guarded(service, peer, activity.clone(), limits.request_timeout),
+        );
+    drive(connection, peer, &activity, limits, draining).await;
+}
+
+/// A connection that can be asked to end when what it has begun is done.
+trait Graceful: Future<Output = hyper::Result<()>> {
+    /// HTTP/1: no further request. HTTP/2: GOAWAY (RFC 9113 section 6.8).
+    fn finish(self: Pin<&mut Self>);
+}
+
+impl<IO, S> Graceful for http1::Connection<IO, S>
+where
+    IO: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+{
+    fn finish(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<IO, S> Graceful for http2::Connection<IO, S, TokioExecutor>
+where
+    IO: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    fn finish(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+async fn drive<C: Graceful>(
+    connection: C,
+    peer: Peer,
+    activity: &Activity,
+    limits: &Limits,
+    mut draining: Draining,
+) {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        end = connection.as_mut() => return ended(peer, end),
+        phase = activity.overdue(limits.header_timeout, limits.idle_timeout) => {
+            if phase == Phase::Reading {
+                tracing::debug!(peer = %peer.addr, "no request in time");
+                return;
+            }
+        }
+        () = draining.begun() => {}
+    }
+    connection.as_mut().finish();
+    tokio::select! {
+        end = connection.as_mut() => ended(peer, end),
+        _ = activity.overdue(
+            LINGER.min(limits.header_timeout),
+            LINGER.min(limits.idle_timeout),
+        ) => tracing::debug!(peer = %peer.addr, "connection cut, the peer does not end it"),
+    }
+}
+
+fn ended(peer: Peer, end: hyper::Result<()>) {
+    if let Err(error) = end {
+        tracing::debug!(peer = %peer.addr, %error, "connection ended by a fault");
+    }
+}
+
+/// Calls `service` so that neither a panic nor a request without end gets past the one request.
+fn guarded<S, F>(
+    service: S,
+    peer: Peer,
+    activity: Activity,
+    limit: Duration,
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response<Full<Bytes>>,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send + 'static,
+>
+where
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    service_fn(move |request| {
+        let serving = activity.serving();
+        let service = service.clone();
+        async move {
+            let _serving = serving;
+            let answer = caught(async move { service(request, peer).await });
+            Ok(match tokio::time::timeout(limit, answer).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(Panicked)) => {
+                    tracing::error!(peer = %peer.addr, "a request ended in a panic");
+                    bare(StatusCode::INTERNAL_SERVER_ERROR)
+                }
+                Err(_) => {
+                    tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
+                    bare(StatusCode::SERVICE_UNAVAILABLE)
+                }
+            })
+        }
+    })
+}
+
+struct Panicked;
+
+async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
+    let mut future = Box::pin(future);
+    // What the future was working on is dropped with it, so nobody sees it half done.
+    std::future::poll_fn(move |context| {
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(_) => Poll::Ready(Err(Panicked)),
+        }
+    })
+    .await
+}
+
+fn bare(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}

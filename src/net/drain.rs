@@ -1,0 +1,73 @@
+//! Stopping: every connection is told once, finishes what it has begun, and is given a bounded time for it.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The end that says "stop". Dropping it says so too.
+#[derive(Debug)]
+pub struct Drain(watch::Sender<bool>);
+
+/// The end that hears it; one for each connection.
+#[derive(Clone, Debug)]
+pub struct Draining(watch::Receiver<bool>);
+
+/// The two ends.
+pub fn channel() -> (Drain, Draining) {
+    let (sender, receiver) = watch::channel(false);
+    (Drain(sender), Draining(receiver))
+}
+
+impl Drain {
+    /// Tells every connection to finish.
+    pub fn begin(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Draining {
+    /// Waits until [`Drain::begin`] is called; at once when it has been.
+    pub async fn begun(&mut self) {
+        // An error means that the other end is gone, which says the same thing.
+        let _ = self.0.wait_for(|begun| *begun).await;
+    }
+}
+
+/// Waits for the connections to end, and cuts those that have not within `limit`. How many were cut.
+pub async fn finish(mut connections: JoinSet<()>, limit: Duration) -> usize {
+    let ended = async { while connections.join_next().await.is_some() {} };
+    let all_ended = tokio::time::timeout(limit, ended).await.is_ok();
+    let cut = if all_ended { 0 } else { connections.len() };
+    if cut > 0 {
+        tracing::warn!(
+            connections = cut,
+            "connections cut, the time to finish them is over"
+        );
+    }
+    connections.shutdown().await;
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_never_ends_is_cut() {
+        let mut connections = JoinSet::new();
+        connections.spawn(std::future::pending());
+        connections.spawn(std::future::ready(()));
+        assert_eq!(finish(connections, Duration::from_millis(20)).await, 1);
+    }
+
+    #[tokio::test]
+    async fn who_listens_late_hears_it_still() {
+        let (drain, mut draining) = channel();
+        drain.begin();
+        draining.begun().await;
+        let (drain, mut draining) = channel();
+        drop(drain);
+        draining.begun().await;
+    }
+}

@@ -1,0 +1,327 @@
+//! The listening sockets: who gets in, how many at a time, and how it all ends.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use ipnet::IpNet;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::tls::Acceptor;
+use super::{Limits, Peer, connection, drain};
+
+/// How long to wait when no connection can be accepted, as when the process is out of file descriptors.
+const BACK_OFF: Duration = Duration::from_millis(75);
+/// How many waits pass between two log lines about it.
+const WAITS_PER_LINE: u64 = 100;
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Nothing to listen on.
+    #[error("no address to listen on")]
+    NoAddress,
+    /// Somebody else listens there.
+    #[error("cannot listen on {0}: the address is in use, perhaps by another instance of this service")]
+    InUse(SocketAddr),
+    /// The operating system does not let this user listen there.
+    #[error("cannot listen on {0}: permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)")]
+    Denied(SocketAddr),
+    /// Any other reason.
+    #[error("cannot listen on {0}: {1}")]
+    Other(SocketAddr, #[source] io::Error),
+}
+
+/// Bound sockets that have not begun to accept.
+#[derive(Debug)]
+pub struct Listener {
+    sockets: Vec<TcpListener>,
+    limits: Limits,
+}
+
+impl Listener {
+    /// Binds all of `addresses`, or none.
+    pub async fn bind(addresses: &[SocketAddr], limits: Limits) -> Result<Self, BindError> {
+        let mut sockets = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let socket = TcpListener::bind(address)
+                .await
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::AddrInUse => BindError::InUse(*address),
+                    io::ErrorKind::PermissionDenied => BindError::Denied(*address),
+                    _ => BindError::Other(*address, error),
+                })?;
+            sockets.push(socket);
+        }
+        if sockets.is_empty() {
+            return Err(BindError::NoAddress);
+        }
+        Ok(Self { sockets, limits })
+    }
+
+    /// Where it listens, with the real port where port 0 was asked for.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.sockets
+            .iter()
+            .filter_map(|socket| socket.local_addr().ok())
+            .collect()
+    }
+
+    /// Accepts connections and serves them until `shutdown` is ready, then finishes what has begun within
+    /// [`Limits::drain_timeout`]. Without `tls` every connection is plain HTTP/1.1; with it HTTP/2 is
+    /// spoken when the peer asks for it (RFC 7301).
+    pub async fn serve<S, F>(
+        self,
+        tls: Option<Acceptor>,
+        service: S,
+        shutdown: impl Future<Output = ()> + Send,
+    ) where
+        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        let (drain, draining) = drain::channel();
+        let limits = Arc::new(self.limits);
+        let addresses = Arc::new(Addresses::new(&limits));
+        let mut arrivals = Arrivals::new(self.sockets, limits.max_connections);
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(end) = connections.join_next() => {
+                    if let Err(error) = end {
+                        tracing::error!(%error, "a connection ended in a panic");
+                    }
+                }
+                (permit, stream, from) = arrivals.next() => {
+                    let peer = Peer { addr: SocketAddr::new(from.ip().to_canonical(), from.port()), tls: tls.is_some() };
+                    let Some(seat) = Addresses::seat(&addresses, peer.addr.ip()) else {
+                        tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
+                        continue;
+                    };
+                    let (tls, service, draining) = (tls.clone(), service.clone(), draining.clone());
+                    let limits = Arc::clone(&limits);
+                    connections.spawn(async move {
+                        connection::serve(stream, peer, tls, service, &limits, draining).await;
+                        drop((seat, permit));
+                    });
+                }
+            }
+        }
+        drop(arrivals);
+        drain.begin();
+        drain::finish(connections, limits.drain_timeout).await;
+    }
+}
+
+/// Connections as they come in, from all sockets in turn.
+struct Arrivals {
+    sockets: Vec<TcpListener>,
+    turn: usize,
+    permits: Arc<Semaphore>,
+    failures: u64,
+}
+
+impl Arrivals {
+    fn new(sockets: Vec<TcpListener>, max_connections: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        Self {
+            sockets,
+            turn: 0,
+            permits,
+            failures: 0,
+        }
+    }
+
+    /// The next connection, once there is room for it. Nothing is lost when this is dropped half-way.
+    async fn next(&mut self) -> (OwnedSemaphorePermit, TcpStream, SocketAddr) {
+        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+            return std::future::pending().await;
+        };
+        loop {
+            match self.accept().await {
+                Ok((stream, from)) => {
+                    self.failures = 0;
+                    return (permit, stream, from);
+                }
+                Err(error) if concerns_one_connection(&error) => {}
+                Err(error) => {
+                    if self.failures.is_multiple_of(WAITS_PER_LINE) {
+                        tracing::error!(%error, "cannot accept connections, trying on");
+                    }
+                    self.failures = self.failures.saturating_add(1);
+                    tokio::time::sleep(BACK_OFF).await;
+                }
+            }
+        }
+    }
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        std::future::poll_fn(|context| {
+            self.turn = self.turn.wrapping_add(1);
+            let first = self.turn.checked_rem(self.sockets.len()).unwrap_or(0);
+            for socket in self.sockets.iter().cycle().skip(first).take(self.sockets.len()) {
+                if let Poll::Ready(accepted) = socket.poll_accept(context) {
+                    return Poll::Ready(accepted);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Whether `accept` failed because of the one connection it was about to return (`accept(2)`).
+fn concerns_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// How many connections each address has open. An address without any takes no memory.
+#[derive(Debug)]
+struct Addresses {
+    open: Mutex<HashMap<IpAddr, usize>>,
+    limit: usize,
+    uncounted: Vec<IpNet>,
+}
+
+/// One counted connection; given back when dropped.
+#[derive(Debug)]
+struct Seat {
+    addresses: Arc<Addresses>,
+    network: Option<IpAddr>,
+}
+
+impl Addresses {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            open: Mutex::default(),
+            limit: limits.max_connections_per_address,
+            uncounted: limits.uncounted.clone(),
+        }
+    }
+
+    /// A seat for one more connection from `address`, if it may have one.
+    fn seat(this: &Arc<Self>, address: IpAddr) -> Option<Seat> {
+        if this.uncounted.iter().any(|network| network.contains(&address)) {
+            return Some(Seat {
+                addresses: Arc::clone(this),
+                network: None,
+            });
+        }
+        let network = network_of(address);
+        let mut open = this.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.get(&network).copied().unwrap_or(0);
+        if count >= this.limit {
+            return None;
+        }
+        open.insert(network, count.saturating_add(1));
+        Some(Seat {
+            addresses: Arc::clone(this),
+            network: Some(network),
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Some(network) = self.network else { return };
+        let mut open = self.addresses.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get_mut(&network) {
+            Some(count) if *count > 1 => *count = count.saturating_sub(1),
+            _ => {
+                open.remove(&network);
+            }
+        }
+    }
+}
+
+/// What counts as one address: an IPv4 address, or the /64 that one IPv6 subscriber has to itself.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(limit: usize, uncounted: &[&str]) -> Arc<Addresses> {
+        Arc::new(Addresses::new(&Limits {
+            max_connections_per_address: limit,
+            uncounted: uncounted.iter().map(|network| network.parse().unwrap()).collect(),
+            ..Limits::default()
+        }))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_ipv6_subscriber_is_one_address() {
+        let addresses = addresses(1, &[]);
+        let seat = Addresses::seat(&addresses, ip("2001:db8:1:2::1"));
+        assert!(seat.is_some());
+        assert!(Addresses::seat(&addresses, ip("2001:db8:1:2:ffff::9")).is_none());
+        assert!(Addresses::seat(&addresses, ip("2001:db8:1:3::1")).is_some());
+    }
+
+    #[test]
+    fn a_closed_connection_gives_its_seat_back_and_leaves_nothing_behind() {
+        let addresses = addresses(2, &[]);
+        let one = Addresses::seat(&addresses, ip("192.0.2.1")).unwrap();
+        let two = Addresses::seat(&addresses, ip("::ffff:192.0.2.1")).unwrap();
+        assert!(Addresses::seat(&addresses, ip("192.0.2.1")).is_none());
+        drop(one);
+        assert!(Addresses::seat(&addresses, ip("192.0.2.1")).is_some());
+        drop(two);
+        assert!(addresses.open.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_proxy_that_many_share_is_not_counted() {
+        let addresses = addresses(0, &["10.0.0.0/8"]);
+        let seat = Addresses::seat(&addresses, ip("10.1.2.3"));
+        assert!(seat.is_some());
+        assert!(addresses.open.lock().unwrap().is_empty());
+        assert!(Addresses::seat(&addresses, ip("11.1.2.3")).is_none());
+    }
+
+    #[test]
+    fn being_out_of_file_descriptors_is_no_fault_of_one_connection() {
+        const EMFILE: i32 = 24;
+        assert!(!concerns_one_connection(&io::Error::from_raw_os_error(EMFILE)));
+        assert!(concerns_one_connection(&io::ErrorKind::ConnectionAborted.into()));
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_said_to_be_so() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let first = Listener::bind(&[any], Limits::default()).await.unwrap();
+        let taken = first.local_addrs()[0];
+        let second = Listener::bind(&[any, taken], Limits::default()).await;
+        assert!(matches!(second, Err(BindError::InUse(address)) if address == taken));
+        assert!(matches!(
+            Listener::bind(&[], Limits::default()).await,
+            Err(BindError::NoAddress)
+        ));
+    }
+}

@@ -1,0 +1,73 @@
+//! Bytes in and out: sockets, TLS, HTTP framing, and the limits that no peer can talk its way around.
+//!
+//! This folder knows nothing of identity. It hands each request to a function and sends back what the
+//! function returns, and it sees to it that a peer which is silent, slow, greedy or rude costs a bounded
+//! amount of memory for a bounded time.
+
+pub mod activity;
+pub mod certificate;
+pub mod connection;
+pub mod drain;
+pub mod listener;
+pub mod notify;
+pub mod tls;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The address that the connection came from; an IPv4 address is never written as an IPv6 one.
+    pub addr: SocketAddr,
+    /// Whether this process itself ended the TLS that the request came through.
+    pub tls: bool,
+}
+
+/// What one peer, and all of them together, may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections in all. At the cap no more are accepted; they wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Open connections from one IPv4 address or one IPv6 /64. More are closed at once.
+    pub max_connections_per_address: usize,
+    /// Networks that [`Limits::max_connections_per_address`] does not count: proxies that many peers share.
+    pub uncounted: Vec<IpNet>,
+    /// From the accepted connection to the end of the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// From the first byte of a request (for the first request: from the start of the connection) to the
+    /// end of its header.
+    pub header_timeout: Duration,
+    /// Without a request under way.
+    pub idle_timeout: Duration,
+    /// From the end of a request's header to its answer; then 503.
+    pub request_timeout: Duration,
+    /// Request line and header together, in bytes.
+    pub max_header_bytes: u16,
+    /// Requests under way on one HTTP/2 connection.
+    pub max_concurrent_streams: u32,
+    /// From the call to stop to the end of the last connection.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 10_000,
+            max_connections_per_address: 256,
+            uncounted: Vec::new(),
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_mins(1),
+            request_timeout: Duration::from_secs(30),
+            max_header_bytes: 16 * 1024,
+            max_concurrent_streams: 128,
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}

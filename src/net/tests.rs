@@ -1,0 +1,534 @@
+//! The server's edge, driven over real sockets by peers that behave and peers that do not.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::listener::Listener;
+use super::tls::{Acceptor, HTTP_1_1, HTTP_2};
+use super::{Limits, Peer};
+
+const SHORT: Duration = Duration::from_millis(100);
+/// Longer than anything here takes; a test that reaches it has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+/// A directory of its own, removed in the end.
+pub(super) struct Directory(pub(super) PathBuf);
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::SeqCst);
+        let started = UnixTime::now().as_secs();
+        let name = format!("idsvc-net-{}-{started}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What `/slow` waits for, and how it says that it does.
+#[derive(Clone, Default)]
+struct Slow {
+    begun: Arc<Notify>,
+    go_on: Arc<Notify>,
+}
+
+struct Server {
+    address: SocketAddr,
+    slow: Slow,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(limits: Limits, tls: Option<Acceptor>) -> Self {
+        let listener = Listener::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], limits)
+            .await
+            .unwrap();
+        let address = listener.local_addrs()[0];
+        let slow = Slow::default();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let waiting = slow.clone();
+        let service = move |request: Request<Incoming>, peer: Peer| answer(request, peer, waiting.clone());
+        let task = tokio::spawn(listener.serve(tls, service, async {
+            let _ = stopped.await;
+        }));
+        Self {
+            address,
+            slow,
+            stop,
+            task,
+        }
+    }
+
+    async fn plain(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+async fn answer(request: Request<Incoming>, peer: Peer, slow: Slow) -> Response<Full<Bytes>> {
+    let text = match request.uri().path() {
+        "/panic" => panic!("a panic on purpose"),
+        "/never" => std::future::pending().await,
+        "/slow" => {
+            slow.begun.notify_one();
+            slow.go_on.notified().await;
+            "slow".to_owned()
+        }
+        _ => format!("tls={} from {}", peer.tls, peer.addr.ip()),
+    };
+    Response::new(Full::from(text))
+}
+
+async fn in_time<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.unwrap()
+}
+
+/// All that the server sends until it closes. A reset counts as closing.
+async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    let _ = in_time(stream.read_to_end(&mut bytes)).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Sends a request and reads one answer whose body ends with `end`.
+async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &[u8], end: &str) -> String {
+    stream.write_all(request).await.unwrap();
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        let mut buffer = [0; 1024];
+        let count = in_time(stream.read(&mut buffer)).await.unwrap();
+        assert_ne!(count, 0, "closed after {text:?}");
+        text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+    }
+    text
+}
+
+fn self_signed(directory: &Directory) -> (Acceptor, CertificateDer<'static>) {
+    let acceptor = Acceptor::self_signed(&directory.0, &[], UnixTime::now().as_secs()).unwrap();
+    (acceptor, certificate_in(&directory.0.join("certs")))
+}
+
+fn certificate_in(directory: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(directory.join("self-signed.pem")).unwrap()
+}
+
+async fn secured(
+    server: &Server,
+    certificate: &CertificateDer<'static>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let connector = TlsConnector::from(Arc::new(config));
+    let name = ServerName::try_from("localhost").unwrap();
+    in_time(connector.connect(name, server.plain().await)).await
+}
+
+#[tokio::test]
+async fn a_connection_carries_one_request_after_another() {
+    let server = Server::start(Limits::default(), None).await;
+    let mut peer = server.plain().await;
+    for _ in 0..3 {
+        let text = ask(&mut peer, GET, "from 127.0.0.1").await;
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        assert!(text.ends_with("tls=false from 127.0.0.1"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_never_sends_a_request_is_dropped() {
+    let limits = Limits {
+        header_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    assert_eq!(rest(&mut server.plain().await).await, "");
+}
+
+#[tokio::test]
+async fn a_header_that_trickles_in_is_not_waited_for_even_after_a_good_request() {
+    let limits = Limits {
+        header_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut peer = server.plain().await;
+    ask(&mut peer, GET, "from 127.0.0.1").await;
+    let (mut read, mut write) = peer.into_split();
+    let trickle = tokio::spawn(async move {
+        write.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
+        while write.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    });
+    assert_eq!(rest(&mut read).await, "");
+    in_time(trickle).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let limits = Limits {
+        idle_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut peer = server.plain().await;
+    ask(&mut peer, GET, "from 127.0.0.1").await;
+    assert_eq!(rest(&mut peer).await, "");
+}
+
+#[tokio::test]
+async fn a_header_over_the_limit_is_431() {
+    let server = Server::start(Limits::default(), None).await;
+    for over in [
+        format!(
+            "GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n",
+            "x".repeat(16 * 1024)
+        ),
+        format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(2_000)),
+        format!("GET /?{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(16 * 1024)),
+    ] {
+        let mut peer = server.plain().await;
+        let mut text = String::new();
+        let (mut read, mut write) = peer.split();
+        let send = async {
+            let _ = write.write_all(over.as_bytes()).await;
+        };
+        let ((), answer) = tokio::join!(send, rest(&mut read));
+        text.push_str(&answer);
+        assert!(text.starts_with("HTTP/1.1 431 "), "{text:?}");
+    }
+    let fits = format!(
+        "GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n",
+        "x".repeat(15 * 1024)
+    );
+    ask(&mut server.plain().await, fits.as_bytes(), "from 127.0.0.1").await;
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_and_the_next_request_is_served() {
+    let server = Server::start(Limits::default(), None).await;
+    let mut peer = server.plain().await;
+    let text = ask(&mut peer, b"GET /panic HTTP/1.1\r\nhost: a\r\n\r\n", "\r\n\r\n").await;
+    assert!(text.starts_with("HTTP/1.1 500 "), "{text}");
+    ask(&mut peer, GET, "from 127.0.0.1").await;
+    ask(&mut server.plain().await, GET, "from 127.0.0.1").await;
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_a_503() {
+    let limits = Limits {
+        request_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut peer = server.plain().await;
+    let text = ask(&mut peer, b"GET /never HTTP/1.1\r\nhost: a\r\n\r\n", "\r\n\r\n").await;
+    assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+}
+
+#[tokio::test]
+async fn one_address_gets_no_more_connections_than_its_share() {
+    let limits = Limits {
+        max_connections_per_address: 2,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut first = server.plain().await;
+    let mut second = server.plain().await;
+    ask(&mut first, GET, "from 127.0.0.1").await;
+    ask(&mut second, GET, "from 127.0.0.1").await;
+    assert_eq!(rest(&mut server.plain().await).await, "");
+    drop(first);
+    let again = async {
+        loop {
+            let mut peer = server.plain().await;
+            let _ = peer.write_all(GET).await;
+            if matches!(peer.read(&mut [0; 64]).await, Ok(count) if count > 0) {
+                return;
+            }
+        }
+    };
+    in_time(again).await;
+}
+
+#[tokio::test]
+async fn at_the_cap_a_connection_waits_for_another_to_end() {
+    let limits = Limits {
+        max_connections: 1,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut first = server.plain().await;
+    ask(&mut first, GET, "from 127.0.0.1").await;
+    let mut second = server.plain().await;
+    second.write_all(GET).await.unwrap();
+    assert!(tokio::time::timeout(SHORT, second.read_u8()).await.is_err());
+    drop(first);
+    assert_eq!(in_time(second.read_u8()).await.unwrap(), b'H');
+}
+
+#[tokio::test]
+async fn a_silent_tls_peer_is_dropped() {
+    let directory = Directory::new();
+    let (acceptor, certificate) = self_signed(&directory);
+    let limits = Limits {
+        handshake_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, Some(acceptor)).await;
+    assert_eq!(rest(&mut server.plain().await).await, "");
+    let mut plain_http = server.plain().await;
+    plain_http.write_all(GET).await.unwrap();
+    assert!(!rest(&mut plain_http).await.contains("HTTP/1.1"));
+    let mut peer = secured(&server, &certificate, &[]).await.unwrap();
+    let text = ask(&mut peer, GET, "from 127.0.0.1").await;
+    assert!(text.contains("tls=true"), "{text}");
+}
+
+#[tokio::test]
+async fn the_peer_chooses_the_http_version() {
+    let directory = Directory::new();
+    let (acceptor, certificate) = self_signed(&directory);
+    let server = Server::start(Limits::default(), Some(acceptor)).await;
+
+    let mut peer = secured(&server, &certificate, &[HTTP_1_1]).await.unwrap();
+    assert_eq!(peer.get_ref().1.alpn_protocol(), Some(HTTP_1_1));
+    ask(&mut peer, GET, "from 127.0.0.1").await;
+
+    let mut peer = secured(&server, &certificate, &[HTTP_2, HTTP_1_1]).await.unwrap();
+    assert_eq!(peer.get_ref().1.alpn_protocol(), Some(HTTP_2));
+    peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
+    assert_eq!(frame(&mut peer).await.0, SETTINGS);
+
+    assert!(secured(&server, &certificate, &[b"spdy/3"]).await.is_err());
+}
+
+const HEADERS: u8 = 1;
+const DATA: u8 = 0;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+/// The type and the payload of the next HTTP/2 frame (RFC 9113 section 4.1).
+async fn frame(peer: &mut (impl AsyncRead + Unpin)) -> (u8, Vec<u8>) {
+    let mut header = [0; 9];
+    in_time(peer.read_exact(&mut header)).await.unwrap();
+    let length = usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2]);
+    let mut payload = vec![0; length];
+    in_time(peer.read_exact(&mut payload)).await.unwrap();
+    (header[3], payload)
+}
+
+async fn frame_of(peer: &mut (impl AsyncRead + Unpin), kind: u8) -> Vec<u8> {
+    loop {
+        let (found, payload) = frame(peer).await;
+        if found == kind {
+            return payload;
+        }
+    }
+}
+
+/// An HTTP/2 connection that has sent its preface and `GET path` on stream 1.
+async fn http_2(server: &Server, certificate: &CertificateDer<'static>, path: &str) -> TlsStream<TcpStream> {
+    let mut peer = secured(server, certificate, &[HTTP_2]).await.unwrap();
+    // HPACK (RFC 7541 appendix A): GET, https, a literal path (name 4) and a literal authority (name 1).
+    let mut block = vec![0x82, 0x87, 0x04, u8::try_from(path.len()).unwrap()];
+    block.extend_from_slice(path.as_bytes());
+    block.extend_from_slice(b"\x01\x09localhost");
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    bytes.extend_from_slice(&[
+        0,
+        0,
+        u8::try_from(block.len()).unwrap(),
+        HEADERS,
+        0x05,
+        0,
+        0,
+        0,
+        1,
+    ]);
+    bytes.extend_from_slice(&block);
+    peer.write_all(&bytes).await.unwrap();
+    peer
+}
+
+#[tokio::test]
+async fn http_2_requests_are_answered_and_an_idle_connection_is_told_to_go_away() {
+    let directory = Directory::new();
+    let (acceptor, certificate) = self_signed(&directory);
+    let limits = Limits {
+        idle_timeout: Duration::from_millis(400),
+        ..Limits::default()
+    };
+    let server = Server::start(limits, Some(acceptor)).await;
+    let mut peer = http_2(&server, &certificate, "/").await;
+    assert_eq!(frame_of(&mut peer, DATA).await, b"tls=true from 127.0.0.1");
+    frame_of(&mut peer, GOAWAY).await;
+    rest(&mut peer).await;
+}
+
+#[tokio::test]
+async fn a_panic_on_http_2_ends_one_stream() {
+    let directory = Directory::new();
+    let (acceptor, certificate) = self_signed(&directory);
+    let server = Server::start(Limits::default(), Some(acceptor)).await;
+    let mut peer = http_2(&server, &certificate, "/panic").await;
+    let headers = frame_of(&mut peer, HEADERS).await;
+    // An indexed field (RFC 7541 section 6.1): entry 14 of the static table is `:status 500`.
+    assert_eq!(headers[0], 0x8e);
+}
+
+#[tokio::test]
+async fn stopping_finishes_the_request_under_way_and_takes_no_more() {
+    let server = Server::start(Limits::default(), None).await;
+    let mut busy = server.plain().await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
+    in_time(server.slow.begun.notified()).await;
+    let mut idle = server.plain().await;
+    ask(&mut idle, GET, "from 127.0.0.1").await;
+
+    server.stop.send(()).unwrap();
+    assert_eq!(rest(&mut idle).await, "");
+    assert!(TcpStream::connect(server.address).await.is_err());
+    assert!(!server.task.is_finished());
+    server.slow.go_on.notify_one();
+    let text = rest(&mut busy).await;
+    assert!(
+        text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("slow"),
+        "{text}"
+    );
+    in_time(server.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn stopping_finishes_an_http_2_request_under_way() {
+    let directory = Directory::new();
+    let (acceptor, certificate) = self_signed(&directory);
+    let limits = Limits {
+        idle_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, Some(acceptor)).await;
+    let mut peer = http_2(&server, &certificate, "/slow").await;
+    in_time(server.slow.begun.notified()).await;
+    server.stop.send(()).unwrap();
+    frame_of(&mut peer, GOAWAY).await;
+    server.slow.go_on.notify_one();
+    assert_eq!(frame_of(&mut peer, DATA).await, b"slow");
+    in_time(server.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn stopping_does_not_wait_for_a_handshake_or_for_a_request_without_end() {
+    let directory = Directory::new();
+    let (acceptor, certificate) = self_signed(&directory);
+    let limits = Limits {
+        drain_timeout: SHORT,
+        idle_timeout: SHORT * 5,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, Some(acceptor)).await;
+    let _silent = server.plain().await;
+    let _unfinished = secured(&server, &certificate, &[HTTP_2]).await.unwrap();
+    let mut endless = secured(&server, &certificate, &[HTTP_1_1]).await.unwrap();
+    endless
+        .write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
+    in_time(server.slow.begun.notified()).await;
+    server.stop.send(()).unwrap();
+    in_time(server.task).await.unwrap();
+    assert_eq!(rest(&mut endless).await, "");
+}
+
+#[tokio::test]
+async fn a_new_certificate_serves_the_next_connection() {
+    let (old, new) = (Directory::new(), Directory::new());
+    let now = UnixTime::now().as_secs();
+    let (_, old_certificate) = self_signed(&old);
+    let (_, new_certificate) = self_signed(&new);
+    let (certificate, key) = (
+        old.0.join("certs/self-signed.pem"),
+        old.0.join("certs/self-signed.key"),
+    );
+    let acceptor = Acceptor::from_files(&certificate, &key, now).unwrap();
+    let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
+    let mut before = secured(&server, &old_certificate, &[]).await.unwrap();
+    assert!(!acceptor.reload(now).unwrap());
+
+    std::fs::copy(new.0.join("certs/self-signed.pem"), &certificate).unwrap();
+    assert!(acceptor.reload(now).is_err());
+    secured(&server, &old_certificate, &[]).await.unwrap();
+
+    std::fs::copy(new.0.join("certs/self-signed.key"), &key).unwrap();
+    assert!(acceptor.reload(now).unwrap());
+    secured(&server, &new_certificate, &[]).await.unwrap();
+    assert!(secured(&server, &old_certificate, &[]).await.is_err());
+    ask(&mut before, GET, "from 127.0.0.1").await;
+}
+
+#[tokio::test]
+async fn a_watched_certificate_is_exchanged_without_being_asked() {
+    let (old, new) = (Directory::new(), Directory::new());
+    let (_, old_certificate) = self_signed(&old);
+    let (_, new_certificate) = self_signed(&new);
+    let (certificate, key) = (
+        old.0.join("certs/self-signed.pem"),
+        old.0.join("certs/self-signed.key"),
+    );
+    let acceptor = Acceptor::from_files(&certificate, &key, UnixTime::now().as_secs()).unwrap();
+    let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
+    let watch = tokio::spawn(acceptor.watch(Duration::from_millis(20), || UnixTime::now().as_secs()));
+    secured(&server, &old_certificate, &[]).await.unwrap();
+    for (from, to) in [
+        ("certs/self-signed.key", &key),
+        ("certs/self-signed.pem", &certificate),
+    ] {
+        let beside = old.0.join("beside");
+        std::fs::copy(new.0.join(from), &beside).unwrap();
+        std::fs::rename(beside, to).unwrap();
+    }
+    in_time(async {
+        while secured(&server, &new_certificate, &[]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    watch.abort();
+}
