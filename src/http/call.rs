@@ -1,0 +1,134 @@
+//! One request on its way through an endpoint.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN};
+use ::http::request::Parts;
+use ::http::{Method, StatusCode};
+use bytes::Bytes;
+
+use super::cookie::Cookie;
+use super::headers::{self, ContentSecurityPolicy};
+use super::request::{self, MediaType, Parameters};
+use super::response::{self, Answer};
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::flow::authorization::Browser;
+use crate::net::Peer;
+use crate::oauth::error::Refusal;
+use crate::page::{ErrorPage, Heading, Locale, Page};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// One request, with the service that answers it.
+pub struct Call {
+    /// The service.
+    pub app: Arc<App>,
+    /// The name of this request in the answer and the log.
+    pub request_id: String,
+    /// When it came; read once, so that all of it happens at one moment.
+    pub now: Timestamp,
+    /// The body.
+    pub body: Bytes,
+    peer: Peer,
+    parts: Parts,
+}
+
+impl Call {
+    /// A call whose body has not been read yet.
+    pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
+        let request_id = app.core.random.bytes::<8>().iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        let now = app.core.clock.now();
+        Self { app, request_id, now, body: Bytes::new(), peer, parts }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.parts.method
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The parameters in the address.
+    pub fn query(&self) -> Result<Parameters, Refusal> {
+        Parameters::parse(self.parts.uri.query().unwrap_or_default().as_bytes()).map_err(|error| unreadable(&error))
+    }
+
+    /// The parameters in the body, which has to be a form.
+    pub fn form(&self) -> Result<Parameters, Refusal> {
+        match request::media_type(self.headers()) {
+            Some(MediaType::Form) => Parameters::parse(&self.body).map_err(|error| unreadable(&error)),
+            _ => Err(Refusal::invalid_request("Content-Type must be application/x-www-form-urlencoded")),
+        }
+    }
+
+    /// The parameters, wherever the method puts them.
+    pub fn parameters(&self) -> Result<Parameters, Refusal> {
+        if self.method() == Method::POST { self.form() } else { self.query() }
+    }
+
+    /// The address the request came from, past trusted proxies.
+    pub fn client_address(&self) -> IpAddr {
+        request::client_address(self.peer.addr, self.headers(), &self.app.trusted_proxies)
+    }
+
+    /// A cookie's value.
+    pub fn cookie(&self, cookie: Cookie) -> Option<&str> {
+        cookie.read(self.headers())
+    }
+
+    /// The browser, as its cookies tell.
+    pub fn browser(&self) -> Browser {
+        Browser::of(self.cookie(Cookie::Session), self.cookie(Cookie::Browser))
+    }
+
+    /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
+    /// nothing is old; the token in the form decides alone then.
+    pub fn is_from_own_page(&self) -> bool {
+        let text = |name: &HeaderName| self.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+        let site = text(&SEC_FETCH_SITE).is_none_or(|site| matches!(site, "same-origin" | "none"));
+        site && text(&ORIGIN).is_none_or(|origin| origin == self.app.issuer_origin)
+    }
+
+    /// The language of pages: what the client asked for, then what the browser prefers.
+    pub fn locale(&self, ui_locales: Option<&str>) -> Locale {
+        let accepted = self.headers().get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        Locale::choose(ui_locales, accepted)
+    }
+
+    /// Draws a page. Nobody keeps it, and it may load nothing but what is ours.
+    pub fn page<P: Page>(&self, status: StatusCode, page: &P, ui_locales: Option<&str>) -> Answer {
+        let html = page.render(&self.app.theme, self.locale(ui_locales));
+        let mut answer = response::no_store(response::html(status, html));
+        headers::page(answer.headers_mut(), &ContentSecurityPolicy::default());
+        answer
+    }
+
+    /// Draws the page that says what went wrong.
+    pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
+        let page = ErrorPage { heading, message: message.to_owned(), request_id: self.request_id.clone() };
+        self.page(status, &page, None)
+    }
+
+    /// Nobody lives here.
+    pub fn not_found(&self) -> Answer {
+        let accepts = self.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if accepts.contains("text/html") {
+            self.error_page(StatusCode::NOT_FOUND, Heading::NotFound, "There is no page at this address.")
+        } else {
+            response::empty(StatusCode::NOT_FOUND)
+        }
+    }
+}
+
+fn unreadable(error: &request::ParameterError) -> Refusal {
+    Refusal::naming(crate::oauth::ErrorCode::InvalidRequest, &error.to_string())
+}

@@ -1,0 +1,147 @@
+//! The two cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
+//! connection can set or read them.
+
+use std::time::Duration;
+
+use http::header::{COOKIE, HeaderMap, HeaderValue};
+
+/// Which cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cookie {
+    /// The user's session.
+    Session,
+    /// What binds a sign-in under way to one browser.
+    Browser,
+}
+
+impl Cookie {
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Session => "__Host-idsvc_session",
+            Self::Browser => "__Host-idsvc_browser",
+        }
+    }
+
+    /// A `Set-Cookie` value; without `max_age` the cookie ends with the browser. `None` when `value` has
+    /// characters that a cookie cannot have (RFC 6265 section 4.1.1).
+    pub fn set(self, value: &str, max_age: Option<Duration>) -> Option<HeaderValue> {
+        if !value.bytes().all(is_cookie_octet) {
+            return None;
+        }
+        let age = max_age.map_or_else(String::new, |age| format!("; Max-Age={}", age.as_secs()));
+        let text = format!(
+            "{}={value}; Path=/; Secure; HttpOnly; SameSite=Lax{age}",
+            self.name()
+        );
+        let mut header = HeaderValue::from_str(&text).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+
+    /// A `Set-Cookie` value that makes the browser forget the cookie.
+    pub fn removal(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Session => "__Host-idsvc_session=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+            Self::Browser => "__Host-idsvc_browser=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+        })
+    }
+
+    /// The value that the browser sent. HTTP/2 may split the header (RFC 9113 section 8.2.3). Two
+    /// different values mean that somebody is meddling: then there is none.
+    pub fn read(self, headers: &HeaderMap) -> Option<&str> {
+        let mut values = headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|header| header.to_str().ok())
+            .flat_map(|header| header.split(';'))
+            .filter_map(|pair| pair.trim_matches([' ', '\t']).split_once('='))
+            .filter(|(name, _)| *name == self.name())
+            .map(|(_, value)| value);
+        let value = values.next()?;
+        values
+            .all(|other| other == value)
+            .then_some(value)
+            .filter(|value| !value.is_empty())
+    }
+}
+
+fn is_cookie_octet(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(lines: &[&'static str]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|line| (COOKIE, HeaderValue::from_static(line)))
+            .collect()
+    }
+
+    #[test]
+    fn a_cookie_is_set_for_this_host_only_and_out_of_the_reach_of_scripts() {
+        let header = Cookie::Session
+            .set("idsvc_se_abc-_", Some(Duration::from_hours(1)))
+            .unwrap();
+        assert_eq!(
+            header.to_str().unwrap(),
+            "__Host-idsvc_session=idsvc_se_abc-_; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=3600"
+        );
+        assert!(header.is_sensitive());
+        let browser = Cookie::Browser.set("x", None).unwrap();
+        assert_eq!(
+            browser,
+            "__Host-idsvc_browser=x; Path=/; Secure; HttpOnly; SameSite=Lax"
+        );
+    }
+
+    #[test]
+    fn a_value_cannot_add_attributes() {
+        for value in [
+            "a; Domain=example.com",
+            "a,b",
+            "a b",
+            "a\"",
+            "a\r\nX: y",
+            "\u{e9}",
+        ] {
+            assert_eq!(Cookie::Session.set(value, None), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_removal_names_the_cookie_it_removes() {
+        for cookie in [Cookie::Session, Cookie::Browser] {
+            let removal = cookie.removal();
+            let text = removal.to_str().unwrap();
+            assert!(text.starts_with(&format!("{}=;", cookie.name())));
+            assert!(text.ends_with("; Max-Age=0"));
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_in_several_headers() {
+        let headers = sent(&["a=1;b=\"2\"; =; junk", "__Host-idsvc_browser=yes==; c=3"]);
+        assert_eq!(Cookie::Browser.read(&headers), Some("yes=="));
+        assert_eq!(Cookie::Session.read(&headers), None);
+    }
+
+    #[test]
+    fn two_different_values_are_none() {
+        let one = "__Host-idsvc_session=1";
+        assert_eq!(Cookie::Session.read(&sent(&[one, one])), Some("1"));
+        assert_eq!(
+            Cookie::Session.read(&sent(&[one, "__Host-idsvc_session=2"])),
+            None
+        );
+        assert_eq!(
+            Cookie::Session.read(&sent(&["__Host-idsvc_session=1; __Host-idsvc_session=2"])),
+            None
+        );
+        assert_eq!(Cookie::Session.read(&sent(&["__Host-idsvc_session="])), None);
+        assert_eq!(Cookie::Session.read(&sent(&["__host-idsvc_session=1"])), None);
+    }
+}

@@ -1,0 +1,33 @@
+//! `GET` and `POST /oauth2/logout`: OpenID Connect RP-Initiated Logout 1.0 section 2.
+
+use ::http::StatusCode;
+use ::http::header::SET_COOKIE;
+
+use crate::flow::sign_out::{SignOut, begin_sign_out};
+use crate::http::call::Call;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::response::{self, Answer};
+use crate::page::Heading;
+use crate::route::Route;
+
+/// Ends the session that an ID token names, or asks the user.
+pub async fn respond(call: &Call) -> Answer {
+    let parameters = match call.parameters() {
+        Ok(parameters) => parameters,
+        Err(refusal) => {
+            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        }
+    };
+    match begin_sign_out(&call.app.core, &parameters, &call.browser(), call.now).await {
+        Ok(Ok(SignOut::Done(return_to))) => {
+            let location = return_to.unwrap_or_else(|| call.app.path(&Route::LoggedOut));
+            let mut answer = response::redirect_303(&location);
+            answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
+            answer
+        }
+        Ok(Ok(SignOut::Ask)) => response::redirect_303(&call.app.path(&Route::LogoutConfirm)),
+        Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
+        Err(failure) => error::failed_page(call, &failure),
+    }
+}

@@ -1,0 +1,11 @@
+//! Endpoints for programs. Each parses, calls one flow, and answers.
+
+pub mod authorize;
+pub mod client;
+pub mod end_session;
+pub mod health;
+pub mod introspect;
+pub mod metadata;
+pub mod revoke;
+pub mod token;
+pub mod userinfo;

@@ -1,0 +1,43 @@
+//! `GET` and `POST /oauth2/userinfo`: OpenID Connect Core 5.3.
+
+use ::http::{Method, StatusCode};
+
+use crate::flow::read_userinfo::read_userinfo;
+use crate::http::call::Call;
+use crate::http::error;
+use crate::http::request;
+use crate::http::response::{self, Answer};
+use crate::oauth::error::Refusal;
+
+/// Answers with claims about the user of the access token, which comes in the header or the form body
+/// (RFC 6750 sections 2.1 and 2.2); never in the address.
+pub fn respond(call: &Call) -> Answer {
+    let token = match presented(call) {
+        Ok(Some(token)) => token,
+        Ok(None) => return error::refused_bearer(None),
+        Err(refusal) => return error::refused_bearer(Some(&refusal)),
+    };
+    match read_userinfo(&call.app.core, &token, call.now) {
+        Ok(Ok(claims)) => response::no_store(response::json(StatusCode::OK, &claims)),
+        Ok(Err(refusal)) => error::refused_bearer(Some(&refusal)),
+        Err(failure) => error::failed(call, &failure),
+    }
+}
+
+fn presented(call: &Call) -> Result<Option<String>, Refusal> {
+    let header = request::bearer_token(call.headers())
+        .map_err(|_| Refusal::invalid_request("the Authorization header is malformed"))?;
+    let form = if call.method() == Method::POST && !call.body.is_empty() {
+        let form = call.form()?;
+        if form.is_repeated("access_token") {
+            return Err(Refusal::invalid_request("access_token was sent more than once"));
+        }
+        form.get("access_token").map(ToOwned::to_owned)
+    } else {
+        None
+    };
+    match (header, form) {
+        (Some(_), Some(_)) => Err(Refusal::invalid_request("the access token was sent in two places")),
+        (header, form) => Ok(header.map(ToOwned::to_owned).or(form)),
+    }
+}

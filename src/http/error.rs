@@ -1,0 +1,133 @@
+//! From refusals and failures to the wire: the one place that knows status codes for them.
+
+use ::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use ::http::StatusCode;
+use serde::Serialize;
+
+use super::call::Call;
+use super::response::{self, Answer};
+use crate::flow::Failure;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::page::Heading;
+use crate::store::StoreError;
+
+/// The JSON of RFC 6749 section 5.2.
+#[derive(Serialize)]
+struct Body<'a> {
+    error: &'a str,
+    error_description: &'a str,
+}
+
+/// A refusal as the token endpoint and its neighbours send it: 400, or 401 for a client that did not prove who
+/// it is, with a challenge when it tried the Basic scheme (RFC 6749 section 5.2).
+pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
+    let status = status_of(refusal.code);
+    let body = Body { error: refusal.code.as_str(), error_description: &refusal.description };
+    let mut answer = response::no_store(response::json(status, &body));
+    if status == StatusCode::UNAUTHORIZED && call.headers().contains_key(::http::header::AUTHORIZATION) {
+        answer
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"idsvc\", charset=\"UTF-8\""));
+    }
+    answer
+}
+
+fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::InvalidClient | ErrorCode::InvalidToken => StatusCode::UNAUTHORIZED,
+        ErrorCode::InsufficientScope => StatusCode::FORBIDDEN,
+        ErrorCode::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
+        ErrorCode::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::InvalidRequest
+        | ErrorCode::InvalidGrant
+        | ErrorCode::UnauthorizedClient
+        | ErrorCode::UnsupportedGrantType
+        | ErrorCode::InvalidScope
+        | ErrorCode::AccessDenied
+        | ErrorCode::UnsupportedResponseType
+        | ErrorCode::UnsupportedTokenType
+        | ErrorCode::LoginRequired
+        | ErrorCode::ConsentRequired
+        | ErrorCode::InteractionRequired
+        | ErrorCode::AccountSelectionRequired
+        | ErrorCode::RequestNotSupported
+        | ErrorCode::RequestUriNotSupported
+        | ErrorCode::RegistrationNotSupported
+        | ErrorCode::UnmetAuthenticationRequirements => StatusCode::BAD_REQUEST,
+    }
+}
+
+/// A refusal as a protected resource sends it (RFC 6750 section 3). Without credentials the challenge
+/// says nothing but the scheme.
+pub fn refused_bearer(refusal: Option<&Refusal>) -> Answer {
+    let status = refusal.map_or(StatusCode::UNAUTHORIZED, |refusal| status_of(refusal.code));
+    let challenge = match refusal {
+        None => "Bearer realm=\"idsvc\"".to_owned(),
+        Some(refusal) => {
+            let scope = if refusal.code == ErrorCode::InsufficientScope { ", scope=\"openid\"" } else { "" };
+            let code = refusal.code.as_str();
+            let description = &refusal.description;
+            format!(
+                "Bearer realm=\"idsvc\", error=\"{code}\", error_description=\"{description}\"{scope}"
+            )
+        }
+    };
+    let mut answer = match refusal {
+        None => response::empty(status),
+        Some(refusal) => response::json(
+            status,
+            &Body { error: refusal.code.as_str(), error_description: &refusal.description },
+        ),
+    };
+    if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response::no_store(answer)
+}
+
+/// A failure as programs see it: 503 when trying again helps, 500 with nothing but the request's name.
+pub fn failed(call: &Call, failure: &Failure) -> Answer {
+    if is_passing(failure) {
+        let body = Body {
+            error: ErrorCode::TemporarilyUnavailable.as_str(),
+            error_description: "the service is busy; try again",
+        };
+        return retry_later(response::no_store(response::json(StatusCode::SERVICE_UNAVAILABLE, &body)));
+    }
+    report(call, failure);
+    let description = format!("request {}", call.request_id);
+    let body = Body { error: ErrorCode::ServerError.as_str(), error_description: &description };
+    response::no_store(response::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
+}
+
+/// A failure as people see it.
+pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
+    if is_passing(failure) {
+        let message = "Too many people are signing in at this moment. Please try again.";
+        return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, Heading::Busy, message));
+    }
+    report(call, failure);
+    call.error_page(StatusCode::INTERNAL_SERVER_ERROR, Heading::Server, "Something went wrong on our side.")
+}
+
+fn is_passing(failure: &Failure) -> bool {
+    match failure {
+        Failure::Busy | Failure::Store(StoreError::Busy | StoreError::Closed) => true,
+        Failure::Store(error) => error.is_outage(),
+        Failure::NoKey(_) | Failure::Sign(_) => false,
+    }
+}
+
+fn report(call: &Call, failure: &Failure) {
+    tracing::error!(request_id = %call.request_id, error = %failure, "a request failed");
+}
+
+fn retry_later(mut answer: Answer) -> Answer {
+    ask_to_retry(&mut answer);
+    answer
+}
+
+/// Asks the sender to try again in two seconds (RFC 9110 section 10.2.3).
+pub fn ask_to_retry(answer: &mut Answer) {
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("2"));
+}

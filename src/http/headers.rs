@@ -1,0 +1,332 @@
+//! Headers that answers carry: security, caching, and who may read them from a script.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
+    ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Method, StatusCode};
+use ring::digest;
+
+use super::response::{self, Answer};
+
+/// The header that names a request in the answer and in the log.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+
+/// Puts on the headers that every answer has. `tls`: whether it travels over TLS (RFC 6797 section 7.2
+/// forbids HSTS otherwise).
+///
+/// `Cross-Origin-Opener-Policy` is left out on purpose: it would cut off relying parties that open the
+/// sign-in in a window of its own and wait for it to answer.
+pub fn secure(headers: &mut HeaderMap, request_id: &str, tls: bool) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    if let Ok(request_id) = HeaderValue::from_str(request_id) {
+        headers.insert(X_REQUEST_ID, request_id);
+    }
+    if tls {
+        headers.insert(
+            STRICT_TRANSPORT_SECURITY,
+            HeaderValue::from_static("max-age=31536000"),
+        );
+    }
+}
+
+/// Puts on the headers that every page has besides.
+pub fn page(headers: &mut HeaderMap, policy: &ContentSecurityPolicy) {
+    if let Ok(policy) = HeaderValue::from_str(&policy.text()) {
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    headers.insert(
+        PERMISSIONS_POLICY,
+        HeaderValue::from_static(
+            "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+        ),
+    );
+}
+
+/// What a page may load. Nothing inline, nothing from elsewhere, unless the operator names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContentSecurityPolicy {
+    allowed: Vec<(Load, String)>,
+}
+
+/// What a page loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Style sheets.
+    Style,
+    /// Images.
+    Image,
+    /// Scripts.
+    Script,
+    /// Fonts.
+    Font,
+}
+
+impl Load {
+    const fn directive(self) -> &'static str {
+        match self {
+            Self::Style => "style-src 'self'",
+            Self::Image => "img-src 'self' data:",
+            Self::Script => "script-src 'self'",
+            Self::Font => "font-src 'self'",
+        }
+    }
+}
+
+/// The text is no host or scheme that a policy can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a source that a content security policy can name: want one https:// origin")]
+pub struct NotASource;
+
+impl ContentSecurityPolicy {
+    /// Allows one more origin, such as `https://cdn.example.com`. Keywords like `'unsafe-inline'`, wildcards
+    /// for everything and plain HTTP are refused.
+    pub fn allow(mut self, load: Load, source: &str) -> Result<Self, NotASource> {
+        let host = source.strip_prefix("https://").ok_or(NotASource)?;
+        let is_host =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'/' | b'_');
+        if !host.starts_with(|first: char| first.is_ascii_alphanumeric()) || !host.bytes().all(is_host) {
+            return Err(NotASource);
+        }
+        self.allowed.push((load, source.to_owned()));
+        Ok(self)
+    }
+
+    /// The policy as it stands in the header.
+    ///
+    /// It has no `form-action`: Chrome applies that to every redirect that follows the form, so signing in
+    /// could not end at the client.
+    pub fn text(&self) -> String {
+        let mut text = "default-src 'none'".to_owned();
+        for load in [Load::Style, Load::Image, Load::Script, Load::Font] {
+            text.push_str("; ");
+            text.push_str(load.directive());
+            for (_, source) in self.allowed.iter().filter(|(allowed, _)| *allowed == load) {
+                text.push(' ');
+                text.push_str(source);
+            }
+        }
+        text.push_str("; base-uri 'none'; frame-ancestors 'none'");
+        text
+    }
+}
+
+/// Whose scripts may read an answer. Credentials are never allowed: no cookie crosses origins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowedOrigin<'request> {
+    /// Anybody's.
+    Any,
+    /// Those of this origin, as the request's `Origin` named it.
+    One(&'request HeaderValue),
+}
+
+/// Lets a script read the answer (Fetch standard, section 3.3).
+pub fn allow_origin(headers: &mut HeaderMap, origin: AllowedOrigin<'_>) {
+    let value = match origin {
+        AllowedOrigin::Any => HeaderValue::from_static("*"),
+        AllowedOrigin::One(origin) => {
+            vary_by_origin(headers);
+            origin.clone()
+        }
+    };
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value);
+    headers.insert(
+        ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("www-authenticate, retry-after, x-request-id"),
+    );
+}
+
+/// Tells caches that another origin would get another answer. Belongs on every answer of a route whose
+/// origins are checked, also where the origin was not allowed.
+pub fn vary_by_origin(headers: &mut HeaderMap) {
+    headers.append(VARY, HeaderValue::from_static("Origin"));
+}
+
+/// Answers a preflight request for an origin that is allowed.
+pub fn preflight(methods: &[Method], origin: AllowedOrigin<'_>) -> Answer {
+    let mut answer = response::empty(StatusCode::NO_CONTENT);
+    let headers = answer.headers_mut();
+    allow_origin(headers, origin);
+    headers.remove(ACCESS_CONTROL_EXPOSE_HEADERS);
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, list(methods));
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("authorization, content-type, dpop"),
+    );
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    answer
+}
+
+/// Answers a request whose method the route does not have (RFC 9110 section 15.5.6).
+pub fn method_not_allowed(methods: &[Method]) -> Answer {
+    let mut answer = response::empty(StatusCode::METHOD_NOT_ALLOWED);
+    answer.headers_mut().insert(ALLOW, list(methods));
+    answer
+}
+
+fn list(methods: &[Method]) -> HeaderValue {
+    let list = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    HeaderValue::from_str(&list).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// Answers with a document that everybody may keep for `max_age`, or with 304 when the sender has it
+/// already (RFC 9110 section 13.1.2).
+pub fn cacheable(request: &HeaderMap, content_type: &'static str, body: Bytes, max_age: Duration) -> Answer {
+    let tag = entity_tag(&body);
+    let mut answer = if is_known(request, &tag) {
+        response::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        response::with_body(StatusCode::OK, content_type, body)
+    };
+    let headers = answer.headers_mut();
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    if let Ok(value) = HeaderValue::from_str(&format!("public, max-age={}", max_age.as_secs())) {
+        headers.insert(CACHE_CONTROL, value);
+    }
+    answer
+}
+
+/// A strong entity tag: the document's SHA-256, in hexadecimal digits and quotes.
+fn entity_tag(body: &[u8]) -> String {
+    use std::fmt::Write;
+
+    let mut tag = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN + 2);
+    tag.push('"');
+    for byte in digest::digest(&digest::SHA256, body).as_ref() {
+        let _ = write!(tag, "{byte:02x}");
+    }
+    tag.push('"');
+    tag
+}
+
+fn is_known(request: &HeaderMap, tag: &str) -> bool {
+    request
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|header| header.to_str().ok())
+        .flat_map(|header| header.split(','))
+        .map(str::trim)
+        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hsts_is_sent_over_tls_only() {
+        let mut headers = HeaderMap::new();
+        secure(&mut headers, "0198-abc", false);
+        assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(headers[REFERRER_POLICY], "no-referrer");
+        assert_eq!(headers[X_REQUEST_ID], "0198-abc");
+        assert!(!headers.contains_key(STRICT_TRANSPORT_SECURITY));
+        secure(&mut headers, "0198-abc", true);
+        assert_eq!(headers[STRICT_TRANSPORT_SECURITY], "max-age=31536000");
+    }
+
+    #[test]
+    fn a_page_loads_from_itself_and_from_where_the_operator_says() {
+        let policy = ContentSecurityPolicy::default();
+        assert_eq!(
+            policy.text(),
+            "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; font-src 'self'; \
+             base-uri 'none'; frame-ancestors 'none'"
+        );
+        let policy = policy.allow(Load::Image, "https://cdn.example.com").unwrap();
+        assert!(
+            policy
+                .text()
+                .contains("img-src 'self' data: https://cdn.example.com; script-src 'self';")
+        );
+        let mut headers = HeaderMap::new();
+        page(&mut headers, &policy);
+        assert_eq!(headers[CONTENT_SECURITY_POLICY], policy.text().as_str());
+    }
+
+    #[test]
+    fn a_source_cannot_open_the_policy() {
+        for source in [
+            "*",
+            "https://*",
+            "'unsafe-inline'",
+            "http://a.example",
+            "https://a; script-src *",
+            "https://a b",
+            "https:",
+            "",
+        ] {
+            let allowed = ContentSecurityPolicy::default().allow(Load::Script, source);
+            assert_eq!(allowed, Err(NotASource), "{source}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_origin_is_echoed_and_never_with_credentials() {
+        let origin = HeaderValue::from_static("https://app.example");
+        let answer = preflight(&[Method::POST], AllowedOrigin::One(&origin));
+        assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+        let headers = answer.headers();
+        assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
+        assert_eq!(headers[VARY], "Origin");
+        assert_eq!(headers[ACCESS_CONTROL_ALLOW_METHODS], "POST");
+        assert_eq!(
+            headers[ACCESS_CONTROL_ALLOW_HEADERS],
+            "authorization, content-type, dpop"
+        );
+        assert_eq!(headers[ACCESS_CONTROL_MAX_AGE], "600");
+        assert!(!headers.contains_key("access-control-allow-credentials"));
+
+        let mut headers = HeaderMap::new();
+        allow_origin(&mut headers, AllowedOrigin::Any);
+        assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+        assert!(!headers.contains_key(VARY));
+    }
+
+    #[test]
+    fn a_wrong_method_is_told_the_right_ones() {
+        let answer = method_not_allowed(&[Method::GET, Method::HEAD]);
+        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(answer.headers()[ALLOW], "GET, HEAD");
+    }
+
+    #[test]
+    fn a_known_document_is_not_sent_again() {
+        let age = Duration::from_mins(5);
+        let ask = |known: Option<&str>| {
+            let mut request = HeaderMap::new();
+            if let Some(known) = known {
+                request.insert(IF_NONE_MATCH, known.parse().unwrap());
+            }
+            cacheable(&request, "application/json", Bytes::from_static(b"{}"), age)
+        };
+        let first = ask(None);
+        assert_eq!(first.status(), StatusCode::OK);
+        assert_eq!(first.headers()[CACHE_CONTROL], "public, max-age=300");
+        let tag = first.headers()[ETAG].to_str().unwrap().to_owned();
+        assert_eq!(
+            tag,
+            "\"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\""
+        );
+        for known in [
+            tag.clone(),
+            format!("W/{tag}"),
+            format!("\"other\", {tag}"),
+            "*".to_owned(),
+        ] {
+            let again = ask(Some(&known));
+            assert_eq!(again.status(), StatusCode::NOT_MODIFIED, "{known}");
+            assert_eq!(again.headers()[ETAG], tag.as_str());
+        }
+        assert_eq!(ask(Some("\"other\"")).status(), StatusCode::OK);
+    }
+}

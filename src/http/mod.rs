@@ -1,0 +1,129 @@
+//! From a request to an answer: route, limits, endpoint, headers.
+//!
+//! [`respond`] is the one function that sees every request. Endpoints are for programs, screens are for
+//! people; neither decides anything that the standards decide.
+
+pub mod call;
+pub mod cookie;
+pub mod endpoint;
+pub mod error;
+pub mod headers;
+pub mod request;
+pub mod response;
+pub mod screen;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::ORIGIN;
+use ::http::{Method, Request, StatusCode};
+use bytes::Bytes;
+use hyper::body::Body;
+
+use self::call::Call;
+use self::headers::AllowedOrigin;
+use self::request::{BodyError, read_body};
+use self::response::{Answer, empty};
+use crate::app::App;
+use crate::net::Peer;
+use crate::route::{Cors, Route, strip_issuer_path};
+
+/// The greatest body that is read.
+pub const MAX_BODY: usize = 64 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Answers one request.
+pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, peer: Peer) -> Answer {
+    let (parts, body) = request.into_parts();
+    let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
+    let mut call = Call::new(app, parts, peer);
+    let mut answer = match &route {
+        None => call.not_found(),
+        Some(route) if call.method() == Method::OPTIONS && route.cors() != Cors::None => {
+            preflight(&call, route)
+        }
+        Some(route) if !route.methods().contains(call.method()) => {
+            headers::method_not_allowed(route.methods())
+        }
+        Some(route) => match read_body(body, MAX_BODY, BODY_TIME).await {
+            Ok(body) => {
+                call.body = body;
+                dispatch(&call, route).await
+            }
+            Err(BodyError::TooLarge) => empty(StatusCode::PAYLOAD_TOO_LARGE),
+            Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
+            Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
+        },
+    };
+    if let Some(route) = &route {
+        share(&call, route, &mut answer);
+    }
+    headers::secure(answer.headers_mut(), &call.request_id, peer.tls);
+    tracing::debug!(
+        request_id = %call.request_id,
+        route = route.as_ref().map_or("none", Route::label),
+        method = %call.method(),
+        status = answer.status().as_u16(),
+        client = %call.client_address(),
+        "answered"
+    );
+    answer
+}
+
+async fn dispatch(call: &Call, route: &Route) -> Answer {
+    match route {
+        Route::Authorize => endpoint::authorize::respond(call).await,
+        Route::Token => endpoint::token::respond(call).await,
+        Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(call),
+        Route::Jwks => endpoint::metadata::jwks(call),
+        Route::UserInfo => endpoint::userinfo::respond(call),
+        Route::Introspect => endpoint::introspect::respond(call),
+        Route::Revoke => endpoint::revoke::respond(call).await,
+        Route::EndSession => endpoint::end_session::respond(call).await,
+        Route::Login => screen::login::respond(call).await,
+        Route::Consent => screen::consent::respond(call).await,
+        Route::LogoutConfirm => screen::logout::confirm(call).await,
+        Route::LoggedOut => screen::logout::logged_out(call),
+        Route::Error => screen::error::respond(call),
+        Route::Asset(file) => screen::asset::respond(call, file),
+        Route::Healthz => endpoint::health::alive(),
+        Route::Readyz => endpoint::health::ready(call),
+        Route::Home => screen::home::respond(call),
+        Route::DevCallback => screen::home::callback(call).await,
+    }
+}
+
+fn allowed_origin<'a>(call: &'a Call, route: &Route) -> Option<AllowedOrigin<'a>> {
+    let origin = call.headers().get(ORIGIN)?;
+    match route.cors() {
+        Cors::Public => Some(AllowedOrigin::Any),
+        Cors::Clients => {
+            let known = call.app.core.catalog().allows_origin(origin.to_str().ok()?);
+            known.then_some(AllowedOrigin::One(origin))
+        }
+        Cors::None => None,
+    }
+}
+
+fn preflight(call: &Call, route: &Route) -> Answer {
+    match allowed_origin(call, route) {
+        Some(origin) => headers::preflight(route.methods(), origin),
+        None => empty(StatusCode::FORBIDDEN),
+    }
+}
+
+/// Lets scripts of the right origins read the answer.
+fn share(call: &Call, route: &Route, answer: &mut Answer) {
+    if route.cors() == Cors::Public {
+        headers::allow_origin(answer.headers_mut(), AllowedOrigin::Any);
+        return;
+    }
+    match allowed_origin(call, route) {
+        Some(origin) if call.method() != Method::OPTIONS => {
+            headers::allow_origin(answer.headers_mut(), origin);
+        }
+        None if route.cors() == Cors::Clients => headers::vary_by_origin(answer.headers_mut()),
+        Some(_) | None => {}
+    }
+}

@@ -1,0 +1,465 @@
+//! What endpoints read from a request: its body, its credentials, and where it came from.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, FORWARDED, HeaderMap, HeaderName};
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use ipnet::IpNet;
+use zeroize::Zeroizing;
+
+use crate::oauth::parameters::form_decode;
+pub use crate::oauth::parameters::{ParameterError, Parameters};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// A body that was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Longer than allowed; 413.
+    #[error("the body is too large")]
+    TooLarge,
+    /// The peer broke it off or framed it wrongly.
+    #[error("the body is incomplete")]
+    Broken,
+    /// It did not arrive in time; 408.
+    #[error("the body took too long")]
+    TimedOut,
+}
+
+/// Reads a whole body of at most `limit` bytes within `time`. One that announces more is not read at all.
+pub async fn read_body<B>(body: B, limit: usize, time: Duration) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes>,
+{
+    let announced = body.size_hint().lower();
+    if usize::try_from(announced).map_or(true, |announced| announced > limit) {
+        return Err(BodyError::TooLarge);
+    }
+    let read = async {
+        let mut body = std::pin::pin!(body);
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+                continue;
+            };
+            if whole.len().saturating_add(data.len()) > limit {
+                return Err(BodyError::TooLarge);
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
+    };
+    tokio::time::timeout(time, read)
+        .await
+        .unwrap_or(Err(BodyError::TimedOut))
+}
+
+/// What a body says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaType {
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    /// `application/json`.
+    Json,
+    /// Anything else, or more than one thing at once.
+    Other,
+}
+
+/// The body's type without its parameters (RFC 9110 section 8.3.1); `None` when nothing is said.
+pub fn media_type(headers: &HeaderMap) -> Option<MediaType> {
+    let mut found = headers.get_all(CONTENT_TYPE).iter();
+    let first = found.next()?;
+    let essence = first
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    Some(if found.next().is_some() {
+        MediaType::Other
+    } else if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        MediaType::Form
+    } else if essence.eq_ignore_ascii_case("application/json") {
+        MediaType::Json
+    } else {
+        MediaType::Other
+    })
+}
+
+/// The `Authorization` header cannot be read, or there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed authorization header")]
+pub struct Malformed;
+
+/// The `Authorization` header's scheme and what follows it (RFC 9110 section 11.4), if there is one.
+pub fn authorization(headers: &HeaderMap) -> Result<Option<(&str, &str)>, Malformed> {
+    let mut found = headers.get_all(AUTHORIZATION).iter();
+    let Some(first) = found.next() else {
+        return Ok(None);
+    };
+    if found.next().is_some() {
+        return Err(Malformed);
+    }
+    let text = first.to_str().map_err(|_| Malformed)?;
+    let (scheme, credentials) = text.split_once(' ').unwrap_or((text, ""));
+    Ok(Some((scheme, credentials.trim_matches(' '))))
+}
+
+fn credentials_of<'request>(
+    headers: &'request HeaderMap,
+    wanted: &str,
+) -> Result<Option<&'request str>, Malformed> {
+    let found = authorization(headers)?;
+    Ok(found
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(wanted))
+        .map(|(_, credentials)| credentials))
+}
+
+/// A client's identifier and secret from the Basic scheme, both form-decoded (RFC 6749 section 2.3.1).
+/// `None` when there is no such header or it is of another scheme.
+pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, Zeroizing<String>)>, Malformed> {
+    let Some(encoded) = credentials_of(headers, "Basic")? else {
+        return Ok(None);
+    };
+    let decoded = Zeroizing::new(STANDARD.decode(encoded).map_err(|_| Malformed)?);
+    let mut halves = decoded.splitn(2, |byte| *byte == b':');
+    let (Some(user), Some(password)) = (halves.next(), halves.next()) else {
+        return Err(Malformed);
+    };
+    let user = form_decode(user).ok_or(Malformed)?;
+    let password = form_decode(password).ok_or(Malformed)?;
+    Ok(Some((user.to_string(), password)))
+}
+
+/// The access token from the Bearer scheme (RFC 6750 section 2.1). `None` when there is no such header or
+/// it is of another scheme.
+pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
+    let Some(token) = credentials_of(headers, "Bearer")? else {
+        return Ok(None);
+    };
+    let body = token.trim_end_matches('=');
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    if body.is_empty() || !body.bytes().all(is_token) {
+        return Err(Malformed);
+    }
+    Ok(Some(token))
+}
+
+/// The address that a request came from, as far as it can be believed.
+///
+/// Each proxy adds on the right the address it was called from. So the list is read from the right, for as
+/// long as the one who added the entry is trusted. When both headers are there and tell different stories,
+/// one of them comes from the client: then neither is believed.
+pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let peer = peer.ip().to_canonical();
+    let walk = |hops: &[Option<IpAddr>]| {
+        let mut address = peer;
+        for hop in hops.iter().rev() {
+            match hop {
+                Some(hop) if is_trusted(address, trusted) => address = *hop,
+                _ => break,
+            }
+        }
+        address
+    };
+    match (forwarded_for(headers), x_forwarded_for(headers)) {
+        (None, None) => peer,
+        (Some(hops), None) | (None, Some(hops)) => walk(&hops),
+        (Some(one), Some(other)) => {
+            let (one, other) = (walk(&one), walk(&other));
+            if one == other { one } else { peer }
+        }
+    }
+}
+
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&address))
+}
+
+/// The entries of `X-Forwarded-For`, the latest last; `None` for one that is no address.
+fn x_forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
+    let mut hops = Vec::new();
+    for line in headers.get_all(X_FORWARDED_FOR) {
+        hops.extend(
+            line.to_str()
+                .unwrap_or_default()
+                .split(',')
+                .map(|hop| address(hop.trim())),
+        );
+    }
+    (!hops.is_empty()).then_some(hops)
+}
+
+/// The `for` parameters of `Forwarded` (RFC 7239 section 4), the latest last; `None` for an element that
+/// has none or that names no address.
+fn forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
+    let mut hops = Vec::new();
+    for line in headers.get_all(FORWARDED) {
+        for element in outside_quotes(line.to_str().unwrap_or_default(), ',') {
+            let mut found = outside_quotes(element, ';').into_iter().filter_map(|pair| {
+                let (name, value) = pair.split_once('=')?;
+                name.trim()
+                    .eq_ignore_ascii_case("for")
+                    .then(|| value.trim().trim_matches('"'))
+            });
+            let hop = found.next().and_then(address);
+            hops.push(if found.next().is_some() { None } else { hop });
+        }
+    }
+    (!hops.is_empty()).then_some(hops)
+}
+
+/// Splits at `separator`, except inside quotes.
+fn outside_quotes(text: &str, separator: char) -> Vec<&str> {
+    let mut is_quoted = false;
+    text.split(|character| {
+        if character == '"' {
+            is_quoted = !is_quoted;
+        }
+        character == separator && !is_quoted
+    })
+    .collect()
+}
+
+/// An address with or without brackets and port (RFC 7239 section 6).
+fn address(text: &str) -> Option<IpAddr> {
+    let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    IpAddr::from_str(bracketed.unwrap_or(text))
+        .ok()
+        .or_else(|| SocketAddr::from_str(text).ok().map(|address| address.ip()))
+        .map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body_util::Full;
+    use hyper::body::Frame;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIME: Duration = Duration::from_secs(10);
+
+    fn headers(lines: &[(HeaderName, &str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+            .collect()
+    }
+
+    fn basic(credentials: &[u8]) -> HeaderMap {
+        headers(&[(AUTHORIZATION, &format!("basic {}", STANDARD.encode(credentials)))])
+    }
+
+    /// Never says how long it is, and gives one byte at a time, `left` of them, then nothing for ever.
+    struct Drip {
+        left: usize,
+    }
+
+    impl Body for Drip {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.left == 0 {
+                return Poll::Pending;
+            }
+            self.left -= 1;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_the_allowed_length_is_read_and_one_byte_more_is_not() {
+        let body = || Full::new(Bytes::from_static(b"12345"));
+        assert_eq!(read_body(body(), 5, TIME).await.unwrap(), "12345");
+        assert_eq!(read_body(body(), 4, TIME).await, Err(BodyError::TooLarge));
+        assert_eq!(
+            read_body(Drip { left: 6 }, 5, TIME).await,
+            Err(BodyError::TooLarge)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stops_half_way_is_not_waited_for() {
+        let read = read_body(Drip { left: 3 }, 5, Duration::from_millis(10)).await;
+        assert_eq!(read, Err(BodyError::TimedOut));
+    }
+
+    #[test]
+    fn a_media_type_is_read_without_its_parameters() {
+        let one = |value: &str| media_type(&headers(&[(CONTENT_TYPE, value)]));
+        assert_eq!(
+            one("Application/X-WWW-form-urlencoded; charset=UTF-8"),
+            Some(MediaType::Form)
+        );
+        assert_eq!(one("application/json"), Some(MediaType::Json));
+        assert_eq!(one("application/json-seq"), Some(MediaType::Other));
+        assert_eq!(one(""), Some(MediaType::Other));
+        assert_eq!(media_type(&HeaderMap::new()), None);
+        let two = headers(&[
+            (CONTENT_TYPE, "application/json"),
+            (CONTENT_TYPE, "application/json"),
+        ]);
+        assert_eq!(media_type(&two), Some(MediaType::Other));
+    }
+
+    #[test]
+    fn basic_credentials_are_form_decoded_and_split_at_the_first_colon() {
+        let (user, password) = basic_credentials(&basic(b"web%3Aapp:a%25b+c:d"))
+            .unwrap()
+            .unwrap();
+        assert_eq!((user.as_str(), password.as_str()), ("web:app", "a%b c:d"));
+    }
+
+    #[test]
+    fn basic_credentials_that_cannot_be_read_are_malformed() {
+        assert_eq!(basic_credentials(&basic(b"no colon")), Err(Malformed));
+        assert_eq!(basic_credentials(&basic(b"a:\xff")), Err(Malformed));
+        for value in [
+            "Basic",
+            "Basic !!!",
+            "Basic YTpi\u{e9}",
+            "Basic YTpiYw",
+            "Basic YTpi Yw==",
+        ] {
+            assert_eq!(
+                basic_credentials(&headers(&[(AUTHORIZATION, value)])),
+                Err(Malformed),
+                "{value}"
+            );
+        }
+        let twice = headers(&[(AUTHORIZATION, "Basic YTpi"), (AUTHORIZATION, "Bearer x")]);
+        assert_eq!(basic_credentials(&twice), Err(Malformed));
+        assert_eq!(bearer_token(&twice), Err(Malformed));
+    }
+
+    #[test]
+    fn a_header_of_another_scheme_is_no_fault() {
+        assert_eq!(
+            basic_credentials(&headers(&[(AUTHORIZATION, "Bearer x")])),
+            Ok(None)
+        );
+        assert_eq!(bearer_token(&basic(b"a:b")), Ok(None));
+        assert_eq!(bearer_token(&HeaderMap::new()), Ok(None));
+    }
+
+    #[test]
+    fn a_bearer_token_has_the_characters_of_one() {
+        let one = |value: &str| {
+            bearer_token(&headers(&[(AUTHORIZATION, value)])).map(|token| token.map(str::to_owned))
+        };
+        assert_eq!(
+            one("bearer  eyJ.a-b_c~+/=="),
+            Ok(Some("eyJ.a-b_c~+/==".to_owned()))
+        );
+        for value in [
+            "Bearer",
+            "Bearer ",
+            "Bearer =",
+            "Bearer a b",
+            "Bearer a,b",
+            "Bearer \"a\"",
+            "Bearer a=b",
+        ] {
+            assert_eq!(one(value), Err(Malformed), "{value}");
+        }
+    }
+
+    fn from(peer: &str, lines: &[(HeaderName, &str)]) -> String {
+        let trusted = ["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        client_address(
+            SocketAddr::new(peer.parse().unwrap(), 1),
+            &headers(lines),
+            &trusted,
+        )
+        .to_string()
+    }
+
+    #[test]
+    fn a_peer_that_is_no_proxy_is_taken_for_what_it_is() {
+        assert_eq!(
+            from("192.0.2.1", &[(X_FORWARDED_FOR, "198.51.100.7")]),
+            "192.0.2.1"
+        );
+        assert_eq!(from("192.0.2.1", &[(FORWARDED, "for=198.51.100.7")]), "192.0.2.1");
+        assert_eq!(from("::ffff:10.0.0.1", &[]), "10.0.0.1");
+    }
+
+    #[test]
+    fn the_last_address_that_a_proxy_vouches_for_counts() {
+        let forged_then_real = [
+            (X_FORWARDED_FOR, "203.0.113.66, 198.51.100.7"),
+            (X_FORWARDED_FOR, "10.0.0.2"),
+        ];
+        assert_eq!(from("10.0.0.1", &forged_then_real), "198.51.100.7");
+        assert_eq!(
+            from("10.0.0.1", &[(X_FORWARDED_FOR, "198.51.100.7:4711")]),
+            "198.51.100.7"
+        );
+        assert_eq!(
+            from("10.0.0.1", &[(X_FORWARDED_FOR, "10.0.0.3, 10.0.0.2")]),
+            "10.0.0.3"
+        );
+        assert_eq!(
+            from("10.0.0.1", &[(X_FORWARDED_FOR, "198.51.100.7, garbage")]),
+            "10.0.0.1"
+        );
+        assert_eq!(from("10.0.0.1", &[(X_FORWARDED_FOR, "")]), "10.0.0.1");
+    }
+
+    #[test]
+    fn forwarded_is_read_with_its_quotes_and_brackets() {
+        let line =
+            "for=203.0.113.66;host=\"a,b\", For=\"[2001:470::1]:4711\";proto=https, for=\"[2001:db8::5]\"";
+        assert_eq!(from("10.0.0.1", &[(FORWARDED, line)]), "2001:470::1");
+        assert_eq!(
+            from(
+                "10.0.0.1",
+                &[(FORWARDED, "for=198.51.100.7, for=_hidden, for=10.0.0.2")]
+            ),
+            "10.0.0.2"
+        );
+        assert_eq!(
+            from("10.0.0.1", &[(FORWARDED, "for=198.51.100.7, proto=https")]),
+            "10.0.0.1"
+        );
+        assert_eq!(
+            from("10.0.0.1", &[(FORWARDED, "for=198.51.100.7;for=203.0.113.66")]),
+            "10.0.0.1"
+        );
+    }
+
+    #[test]
+    fn two_headers_that_disagree_are_not_believed() {
+        let forged = [(FORWARDED, "for=203.0.113.66"), (X_FORWARDED_FOR, "198.51.100.7")];
+        assert_eq!(from("10.0.0.1", &forged), "10.0.0.1");
+        let agreed = [(FORWARDED, "for=198.51.100.7"), (X_FORWARDED_FOR, "198.51.100.7")];
+        assert_eq!(from("10.0.0.1", &agreed), "198.51.100.7");
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_panics(line in "[ -~]{0,80}") {
+            let peer = "10.0.0.1:1".parse().unwrap();
+            let lines = [(FORWARDED, line.as_str()), (X_FORWARDED_FOR, &line), (AUTHORIZATION, &line)];
+            let headers = headers(&lines);
+            let _ = client_address(peer, &headers, &["10.0.0.0/8".parse().unwrap()]);
+            let _ = (basic_credentials(&headers), bearer_token(&headers));
+        }
+    }
+}

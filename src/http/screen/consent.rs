@@ -1,0 +1,81 @@
+//! `GET` and `POST /consent`: the page that asks whether a client may act for the user.
+
+use ::http::{Method, StatusCode};
+use uuid::Uuid;
+
+use super::{csrf, onward};
+use crate::flow::authorization::{self, Underway};
+use crate::flow::give_consent::{Decision, give_consent};
+use crate::http::call::Call;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::response::Answer;
+use crate::oauth::authorize::Step;
+use crate::page::{Consent, Heading, ScopeLine};
+use crate::route::Route;
+
+/// Shows the page, or takes the answer.
+pub async fn respond(call: &Call) -> Answer {
+    let parameters = match call.parameters() {
+        Ok(parameters) => parameters,
+        Err(refusal) => {
+            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        }
+    };
+    let id = parameters.get("transaction").and_then(|text| text.parse().ok()).unwrap_or(Uuid::nil());
+    let browser = call.browser();
+    let core = &call.app.core;
+    let underway = match authorization::underway(core, &browser, id, call.now) {
+        Ok(Ok(underway)) => underway,
+        Ok(Err(stale)) => return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string()),
+        Err(failure) => return error::failed_page(call, &failure),
+    };
+    let session = match (&underway.step, &underway.session) {
+        (Step::AskConsent, Some(live)) => live.id,
+        _ => {
+            return match authorization::carry_on(core, &browser, underway, call.now).await {
+                Ok(next) => onward::go(call, next),
+                Err(failure) => error::failed_page(call, &failure),
+            };
+        }
+    };
+    let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
+    let form = form(id, session);
+    let decision = match parameters.get("decision") {
+        Some("allow") => Decision::Allow,
+        Some("deny") => Decision::Deny,
+        _ => return draw(call, &underway, &csrf::token(cookie, &form)),
+    };
+    let is_ours = call.method() == Method::POST && call.is_from_own_page();
+    if !is_ours || !csrf::is_valid(parameters.get("csrf"), cookie, &form) {
+        return draw(call, &underway, &csrf::token(cookie, &form));
+    }
+    match give_consent(core, &browser, underway, decision, session, call.now).await {
+        Ok(Ok(next)) => onward::go(call, next),
+        Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
+        Err(failure) => error::failed_page(call, &failure),
+    }
+}
+
+fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
+    let request = &underway.transaction.request;
+    let scope = request.scope_for_consent();
+    let user = underway.session.as_ref().map(|live| live.user.display_name().to_owned());
+    let page = Consent {
+        action: call.app.path(&Route::Consent),
+        transaction: underway.id.to_string(),
+        csrf: csrf.to_owned(),
+        client_name: underway.client.display_name().to_owned(),
+        user: user.unwrap_or_default(),
+        scopes: scope
+            .iter()
+            .map(|name| ScopeLine { name: name.to_owned(), description: String::new() })
+            .collect(),
+    };
+    call.page(StatusCode::OK, &page, request.ui_locales.as_deref())
+}
+
+/// The form is drawn for one user's session: the answer does not count in another.
+fn form(id: Uuid, session: Uuid) -> String {
+    format!("consent:{id}:{session}")
+}

@@ -1,0 +1,35 @@
+//! The token that a form carries: proof that the page it came from was drawn for this browser.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
+
+/// The token of a form, derived from a cookie that other sites can neither read nor set.
+pub fn token(cookie: &str, form: &str) -> String {
+    URL_SAFE_NO_PAD.encode(hmac::sign(&key(cookie), form.as_bytes()))
+}
+
+/// Whether the token is that of the form, in constant time.
+pub fn is_valid(presented: Option<&str>, cookie: &str, form: &str) -> bool {
+    let Some(Ok(presented)) = presented.map(|text| URL_SAFE_NO_PAD.decode(text)) else { return false };
+    hmac::verify(&key(cookie), form.as_bytes(), &presented).is_ok()
+}
+
+fn key(cookie: &str) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, cookie.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_one_form_in_one_browser() {
+        let made = token("cookie", "login:1");
+        assert!(is_valid(Some(&made), "cookie", "login:1"));
+        assert!(!is_valid(Some(&made), "cookie", "login:2"));
+        assert!(!is_valid(Some(&made), "other", "login:1"));
+        assert!(!is_valid(None, "cookie", "login:1"));
+        assert!(!is_valid(Some("!"), "cookie", "login:1"));
+    }
+}

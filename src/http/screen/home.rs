@@ -1,0 +1,127 @@
+//! `/` and `/dev/callback`: the development server's own relying party. Elsewhere these are 404.
+
+use ::http::{Method, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::app::DevSite;
+use crate::flow::authenticate_client::authenticate_client;
+use crate::flow::redeem_code::redeem_code;
+use crate::http::call::Call;
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::Answer;
+use crate::oauth::client_auth::Credentials;
+use crate::oauth::code::CodeExchange;
+use crate::oauth::error::Refusal;
+use crate::oauth::redirect_uri::with_query;
+use crate::oauth::token::TokenResponse;
+use crate::page::{DevToken, DevTokens, Heading, Home};
+use crate::route::Route;
+
+/// Offers to sign in with the example client.
+pub fn respond(call: &Call) -> Answer {
+    let Some(dev) = &call.app.dev else { return call.not_found() };
+    let [state, verifier] =
+        [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(call.app.core.random.bytes::<32>())));
+    let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
+    let parameters = [
+        ("response_type", "code"),
+        ("client_id", dev.client_id.as_str()),
+        ("redirect_uri", &call.app.url(&Route::DevCallback)),
+        ("scope", "openid profile email phone address offline_access"),
+        ("state", state.as_str()),
+        ("code_challenge", challenge.as_str()),
+        ("code_challenge_method", "S256"),
+    ];
+    if call.method() == Method::GET {
+        dev.remember(state.to_string(), verifier.clone());
+    }
+    let endpoints = [
+        ("Discovery", Route::OpenidConfiguration),
+        ("Authorization endpoint", Route::Authorize),
+        ("Token endpoint", Route::Token),
+        ("UserInfo endpoint", Route::UserInfo),
+        ("Keys", Route::Jwks),
+    ];
+    let page = Home {
+        sign_in_href: with_query(&call.app.path(&Route::Authorize), &parameters),
+        user: dev.username.clone(),
+        endpoints: endpoints.map(|(name, route)| (name.to_owned(), call.app.url(&route))).to_vec(),
+    };
+    call.page(StatusCode::OK, &page, None)
+}
+
+/// Receives the code, redeems it as the example client, and shows what came.
+pub async fn callback(call: &Call) -> Answer {
+    let Some(dev) = &call.app.dev else { return call.not_found() };
+    let exchange = call.query().and_then(|parameters| exchange(call, dev, &parameters));
+    let (exchange, client) = match exchange {
+        Ok(exchange) => exchange,
+        Err(refusal) => {
+            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        }
+    };
+    match redeem_code(&call.app.core, &client, exchange, call.now).await {
+        Ok(Ok(tokens)) => show(call, &tokens),
+        Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
+        Err(failure) => error::failed_page(call, &failure),
+    }
+}
+
+fn exchange(
+    call: &Call,
+    dev: &DevSite,
+    parameters: &Parameters,
+) -> Result<(CodeExchange, crate::oauth::client_auth::AuthenticatedClient), Refusal> {
+    if let Some(error) = parameters.get("error") {
+        let description = parameters.get("error_description").unwrap_or_default();
+        return Err(Refusal::naming(
+            crate::oauth::ErrorCode::AccessDenied,
+            &format!("{error}: {description}"),
+        ));
+    }
+    let verifier = parameters
+        .get("state")
+        .and_then(|state| dev.recall(state))
+        .ok_or(Refusal::invalid_request("this sign-in is not one of ours; start again"))?;
+    let code = parameters.get("code").ok_or(Refusal::invalid_request("code is missing"))?;
+    let callback = call.app.url(&Route::DevCallback);
+    let exchange = CodeExchange::parse(code, Some(&callback), Some(&verifier))
+        .map_err(|_| crate::oauth::code::UNKNOWN)?;
+    let basic = (dev.client_id.clone(), dev.client_secret.clone());
+    let credentials = Credentials::parse(Some(&basic), &Parameters::default())?;
+    Ok((exchange, authenticate_client(&call.app.core, &credentials, call.now)?))
+}
+
+fn show(call: &Call, tokens: &TokenResponse) -> Answer {
+    let mut shown = vec![decoded("Access token", &tokens.access_token)];
+    shown.extend(tokens.id_token.as_deref().map(|token| decoded("ID token", token)));
+    let mut sign_out = vec![];
+    if let Some(id_token) = &tokens.id_token {
+        sign_out.push(("id_token_hint", id_token.as_str()));
+    }
+    let page = DevTokens {
+        tokens: shown,
+        response_json: serde_json::to_string_pretty(tokens).unwrap_or_default(),
+        sign_out_href: with_query(&call.app.path(&Route::EndSession), &sign_out),
+    };
+    call.page(StatusCode::OK, &page, None)
+}
+
+fn decoded(title: &str, token: &str) -> DevToken {
+    let mut parts = token.split('.').map(|part| {
+        let bytes = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
+        let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        serde_json::to_string_pretty(&value).unwrap_or_default()
+    });
+    DevToken {
+        title: title.to_owned(),
+        raw: token.to_owned(),
+        header: parts.next().unwrap_or_default(),
+        payload: parts.next().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,54 @@
+//! `/logout/confirm` and `/logged-out`.
+
+use ::http::header::SET_COOKIE;
+use ::http::{Method, StatusCode};
+
+use super::csrf;
+use crate::flow::sign_out::{confirm_sign_out, find};
+use crate::http::call::Call;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::response::{self, Answer};
+use crate::page::{LoggedOut, LogoutConfirm};
+use crate::route::Route;
+
+const FORM: &str = "logout";
+
+/// Asks whether the user wants to sign out, or takes the answer. Where nobody is signed in there is nothing
+/// to ask.
+pub async fn confirm(call: &Call) -> Answer {
+    let browser = call.browser();
+    let core = &call.app.core;
+    let live = match find(core, &browser, call.now) {
+        Ok(Some(live)) => live,
+        Ok(None) => return response::redirect_303(&call.app.path(&Route::LoggedOut)),
+        Err(failure) => return error::failed_page(call, &failure),
+    };
+    let cookie = call.cookie(Cookie::Session).unwrap_or_default();
+    let confirmed = call.method() == Method::POST
+        && call.is_from_own_page()
+        && call.form().is_ok_and(|form| {
+            form.get("decision") == Some("logout") && csrf::is_valid(form.get("csrf"), cookie, FORM)
+        });
+    if !confirmed {
+        let page = LogoutConfirm {
+            action: call.app.path(&Route::LogoutConfirm),
+            csrf: csrf::token(cookie, FORM),
+            user: Some(live.user.display_name().to_owned()),
+        };
+        return call.page(StatusCode::OK, &page, None);
+    }
+    match confirm_sign_out(core, &browser, call.now).await {
+        Ok(()) => {
+            let mut answer = response::redirect_303(&call.app.path(&Route::LoggedOut));
+            answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
+            answer
+        }
+        Err(failure) => error::failed_page(call, &failure),
+    }
+}
+
+/// Says that the user is signed out.
+pub fn logged_out(call: &Call) -> Answer {
+    call.page(StatusCode::OK, &LoggedOut {}, None)
+}

@@ -1,0 +1,10 @@
+//! Screens for people: pages with distinct paths and plain forms.
+
+pub mod asset;
+pub mod consent;
+pub mod csrf;
+pub mod error;
+pub mod home;
+pub mod login;
+pub mod logout;
+pub mod onward;

@@ -1,0 +1,47 @@
+//! Where the browser goes after a step of a sign-in.
+
+use ::http::StatusCode;
+use ::http::header::SET_COOKIE;
+use uuid::Uuid;
+
+use crate::flow::authorization::{Next, Onward};
+use crate::http::call::Call;
+use crate::http::cookie::Cookie;
+use crate::http::response::{self, Answer};
+use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
+use crate::page::FormPost;
+use crate::route::Route;
+
+/// Sends the browser on, with the cookies it is given.
+pub fn go(call: &Call, onward: Onward) -> Answer {
+    let mut answer = match onward.next {
+        Next::Respond(response) => deliver(call, response),
+        Next::SignIn(id) => response::redirect_303(&address(call, &Route::Login, id)),
+        Next::AskConsent(id) => response::redirect_303(&address(call, &Route::Consent, id)),
+    };
+    let cookies = [
+        onward.binding.and_then(|secret| Cookie::Browser.set(secret.reveal(), None)),
+        onward.session.and_then(|secret| Cookie::Session.set(secret.reveal(), None)),
+    ];
+    for cookie in cookies.into_iter().flatten() {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+    answer
+}
+
+/// The address of a page of a transaction.
+pub fn address(call: &Call, page: &Route, id: Uuid) -> String {
+    format!("{}?transaction={id}", call.app.path(page))
+}
+
+/// Carries the answer to the client, the way it asked for.
+fn deliver(call: &Call, answer: AuthorizationResponse) -> Answer {
+    match answer.response_mode {
+        ResponseMode::Query => response::redirect_303(&answer.location()),
+        ResponseMode::FormPost => {
+            let fields = answer.parameters.into_iter().map(|(name, value)| (name.to_owned(), value));
+            let page = FormPost { action: answer.uri, fields: fields.collect() };
+            call.page(StatusCode::OK, &page, None)
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Every path of the service, once: dispatch, 405 answers, metadata, metrics, links and tests read this
+//! table.
+
+use std::borrow::Cow;
+
+use http::Method;
+
+/// Which browsers' scripts may read an answer (Fetch standard, section 3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cors {
+    /// Those of any origin: the answer is the same for everybody.
+    Public,
+    /// Those of the origins that public clients are registered with.
+    Clients,
+    /// None.
+    None,
+}
+
+/// A page or resource. RFC 9110 section 9.1 has HEAD go wherever GET does.
+const READ: &[Method] = &[Method::GET, Method::HEAD];
+/// A page with a form, or an endpoint that takes its parameters either way.
+const READ_OR_SUBMIT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+/// An endpoint that changes something.
+const SUBMIT: &[Method] = &[Method::POST];
+
+const ASSETS: &str = "/assets/";
+const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
+
+macro_rules! routes {
+    ($($(#[$doc:meta])* $name:ident $path:expr, $methods:ident, $label:literal, $cors:ident;)*) => {
+        /// A path that the service answers.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub enum Route {
+            $($(#[$doc])* $name,)*
+            /// A static file, by its path below `/assets/`.
+            Asset(String),
+        }
+
+        /// All routes that have one path each.
+        const FIXED: &[Route] = &[$(Route::$name,)*];
+
+        impl Route {
+            /// The path, without that of the issuer.
+            pub fn path(&self) -> Cow<'static, str> {
+                match self {
+                    $(Self::$name => Cow::Borrowed($path),)*
+                    Self::Asset(file) => Cow::Owned(format!("{ASSETS}{file}")),
+                }
+            }
+
+            /// The methods that are answered; what stands in `Allow` when another is tried. `OPTIONS` is
+            /// not among them: [`Route::cors`] decides about it.
+            pub fn methods(&self) -> &'static [Method] {
+                match self {
+                    $(Self::$name => $methods,)*
+                    Self::Asset(_) => READ,
+                }
+            }
+
+            /// The name in metrics and logs: one of a fixed set, never part of a request.
+            pub fn label(&self) -> &'static str {
+                match self {
+                    $(Self::$name => $label,)*
+                    Self::Asset(_) => "asset",
+                }
+            }
+
+            /// Which browsers' scripts may read the answer.
+            pub fn cors(&self) -> Cors {
+                match self {
+                    $(Self::$name => Cors::$cors,)*
+                    Self::Asset(_) => Cors::None,
+                }
+            }
+        }
+    };
+}
+
+routes! {
+    /// The authorization endpoint (RFC 6749 section 3.1).
+    Authorize "/oauth2/authorize", READ_OR_SUBMIT, "authorize", None;
+    /// The token endpoint (RFC 6749 section 3.2).
+    Token "/oauth2/token", SUBMIT, "token", Clients;
+    /// The provider's metadata (OpenID Connect Discovery 1.0 section 4).
+    OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public;
+    /// The same metadata where RFC 8414 section 3 looks for it.
+    OauthAuthorizationServer AUTHORIZATION_SERVER, READ, "oauth_authorization_server", Public;
+    /// The public keys (RFC 7517 section 5).
+    Jwks "/oauth2/jwks", READ, "jwks", Public;
+    /// The `UserInfo` endpoint (OpenID Connect Core section 5.3).
+    UserInfo "/oauth2/userinfo", READ_OR_SUBMIT, "userinfo", Clients;
+    /// Token introspection (RFC 7662).
+    Introspect "/oauth2/introspect", SUBMIT, "introspect", None;
+    /// Token revocation (RFC 7009).
+    Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients;
+    /// Logout asked for by a client (OpenID Connect RP-Initiated Logout 1.0 section 2).
+    EndSession "/oauth2/logout", READ_OR_SUBMIT, "end_session", None;
+    /// The page that asks who the user is.
+    Login "/login", READ_OR_SUBMIT, "login", None;
+    /// The page that asks whether a client may act for the user.
+    Consent "/consent", READ_OR_SUBMIT, "consent", None;
+    /// The page that asks whether the user wants to sign out.
+    LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None;
+    /// The page after signing out.
+    LoggedOut "/logged-out", READ, "logged_out", None;
+    /// The page that says what went wrong.
+    Error "/error", READ, "error", None;
+    /// Liveness.
+    Healthz "/healthz", READ, "healthz", None;
+    /// Readiness.
+    Readyz "/readyz", READ, "readyz", None;
+    /// The development page.
+    Home "/", READ, "home", None;
+    /// Where the development page's example client receives its code.
+    DevCallback "/dev/callback", READ, "dev_callback", None;
+}
+
+impl Route {
+    /// The route of a request's path, from which the issuer's own has been taken ([`strip_issuer_path`]).
+    ///
+    /// Paths are compared as they were sent: an escaped character, a doubled slash or a trailing one makes
+    /// another path, which nobody answers.
+    pub fn recognise(path: &str) -> Option<Self> {
+        if let Some(file) = path.strip_prefix(ASSETS) {
+            return is_plain_file(file).then(|| Self::Asset(file.to_owned()));
+        }
+        FIXED.iter().find(|route| route.path() == path).cloned()
+    }
+
+    /// The absolute address below `issuer`, which may have a path of its own.
+    ///
+    /// RFC 8414 section 3.1 puts its well-known path between the issuer's host and the issuer's path; every
+    /// other address is the issuer with the path added.
+    pub fn url(&self, issuer: &str) -> String {
+        let issuer = issuer.trim_end_matches('/');
+        let path = self.path();
+        if *self == Self::OauthAuthorizationServer {
+            let host_at = issuer.find("://").map_or(0, |at| at + "://".len());
+            let path_at = issuer
+                .get(host_at..)
+                .and_then(|rest| rest.find('/'))
+                .map(|at| host_at + at);
+            if let Some((origin, issuer_path)) = path_at.and_then(|at| issuer.split_at_checked(at)) {
+                return format!("{origin}{path}{issuer_path}");
+            }
+        }
+        format!("{issuer}{path}")
+    }
+}
+
+/// What [`Route::recognise`] is to be asked about a request for `request_path`, or nothing when the request
+/// is for no address of this issuer. `issuer_path` is the path of the issuer's own address, with or without
+/// a slash at its end.
+pub fn strip_issuer_path<'path>(issuer_path: &str, request_path: &'path str) -> Option<&'path str> {
+    let issuer_path = issuer_path.trim_end_matches('/');
+    if issuer_path.is_empty() {
+        return Some(request_path);
+    }
+    if let Some(well_known) = request_path.strip_suffix(issuer_path)
+        && well_known == AUTHORIZATION_SERVER
+    {
+        return Some(well_known);
+    }
+    match request_path.strip_prefix(issuer_path)? {
+        "" => Some("/"),
+        path => path.starts_with('/').then_some(path),
+    }
+}
+
+/// Whether this can be a file below a directory and nothing else.
+fn is_plain_file(path: &str) -> bool {
+    path.split('/').all(|segment| {
+        !segment.is_empty()
+            && !segment.starts_with('.')
+            && segment
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn all() -> Vec<Route> {
+        let mut all = FIXED.to_vec();
+        all.push(Route::Asset("login-0123abcd.css".to_owned()));
+        all.push(Route::Asset("icons/logo.svg".to_owned()));
+        all
+    }
+
+    #[test]
+    fn every_route_is_recognised_by_its_path() {
+        for route in all() {
+            assert_eq!(Route::recognise(&route.path()), Some(route));
+        }
+    }
+
+    #[test]
+    fn no_two_routes_share_a_path_or_a_label() {
+        let paths: HashSet<_> = FIXED.iter().map(Route::path).collect();
+        let labels: HashSet<_> = FIXED.iter().map(Route::label).collect();
+        assert_eq!(paths.len(), FIXED.len());
+        assert_eq!(labels.len(), FIXED.len());
+        assert!(!labels.contains("asset"));
+    }
+
+    #[test]
+    fn every_route_is_reached_through_the_address_it_publishes() {
+        for (issuer, issuer_path) in [
+            ("https://id.example.com", ""),
+            ("https://id.example.com/", "/"),
+            ("https://id.example.com:8443/tenant/a", "/tenant/a"),
+            ("https://id.example.com/tenant/", "/tenant/"),
+        ] {
+            for route in all() {
+                let url = route.url(issuer);
+                let path_at = url.find('/').map(|at| at + 2).unwrap();
+                let path = &url[path_at + url[path_at..].find('/').unwrap()..];
+                let stripped = strip_issuer_path(issuer_path, path).unwrap();
+                assert_eq!(Route::recognise(stripped), Some(route), "{url}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_authorization_server_metadata_goes_before_the_issuers_path() {
+        assert_eq!(
+            Route::OauthAuthorizationServer.url("https://example.com/issuer1"),
+            "https://example.com/.well-known/oauth-authorization-server/issuer1"
+        );
+        assert_eq!(
+            Route::OpenidConfiguration.url("https://example.com/issuer1"),
+            "https://example.com/issuer1/.well-known/openid-configuration"
+        );
+    }
+
+    #[test]
+    fn a_path_beside_the_issuers_is_not_ours() {
+        assert_eq!(strip_issuer_path("/tenant", "/tenant2/login"), None);
+        assert_eq!(strip_issuer_path("/tenant", "/login"), None);
+        assert_eq!(strip_issuer_path("/tenant", "/tenant"), Some("/"));
+    }
+
+    #[test]
+    fn no_asset_climbs_out_of_its_directory() {
+        for path in [
+            "",
+            "..",
+            "a/../b",
+            "/etc/passwd",
+            "a//b",
+            "a/",
+            ".hidden",
+            "a%2fb",
+            "a\\b",
+            "a\0",
+        ] {
+            assert_eq!(Route::recognise(&format!("/assets/{path}")), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_nearly_a_route_is_none() {
+        for path in [
+            "",
+            "/login/",
+            "//login",
+            "/Login",
+            "/oauth2/token?",
+            "/oauth2%2ftoken",
+            "/assets",
+        ] {
+            assert_eq!(Route::recognise(path), None, "{path}");
+        }
+    }
+}
