@@ -1,0 +1,392 @@
+//! `idsvc client …`
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use zeroize::Zeroizing;
+
+use super::call::Call;
+use super::output::{Output, Stop, moment, yes_no};
+use crate::config::resolve::parse_duration;
+use crate::control::{Command, Reply};
+use crate::flow::admin::Disclosed;
+use crate::flow::admin::client::{AddClient, ClientFields, ClientView, RotateSecret, UpdateClient};
+use crate::jose::alg::Algorithm;
+use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement};
+
+/// The verbs of clients.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Register a client
+    Add(Box<Add>),
+    /// Show all clients
+    List,
+    /// Show one client
+    Show(Id),
+    /// Change a client; what is not named stays
+    Update(Box<Update>),
+    /// Remove a client and end everything granted to it
+    Remove(Remove),
+    /// Give a client a new secret
+    RotateSecret(Rotate),
+    /// Let a disabled client work again
+    Enable(Id),
+    /// Stop a client without removing it
+    Disable(Id),
+}
+
+/// Which client.
+#[derive(Debug, Args)]
+pub struct Id {
+    /// The client's identifier
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Which client goes.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The client's identifier
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Which client gets which secret.
+#[derive(Debug, Args)]
+pub struct Rotate {
+    /// The client's identifier
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Read the secret (at least 32 bytes) from this file, - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Keep the secret in force good for this time, as in 24h
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub keep_old: Option<u64>,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    parse_duration(text)
+        .map(|duration| duration.as_secs())
+        .ok_or_else(|| "a time such as 24h, 90d, 30m or 60s".to_owned())
+}
+
+/// Whether PKCE is demanded.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Pkce {
+    /// A request without a challenge is refused.
+    Required,
+    /// A challenge may be left out.
+    Optional,
+}
+
+/// Whether people are asked for consent.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Consent {
+    /// They are.
+    Require,
+    /// The operator vouches for the client.
+    Skip,
+}
+
+/// What `add` and `update` have in common.
+#[derive(Debug, Args)]
+pub struct Fields {
+    /// The name shown to people
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where people may be sent back to; may be repeated
+    #[arg(long, value_name = "URI")]
+    pub redirect_uri: Vec<String>,
+    /// Where people may be sent after signing out; may be repeated
+    #[arg(long, value_name = "URI")]
+    pub post_logout_redirect_uri: Vec<String>,
+    /// An origin whose scripts may call, beside those of a public client's redirect URIs; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_origin: Vec<String>,
+    /// An allowed scope value; may be repeated.
+    #[arg(
+        long,
+        help = "An allowed scope value; may be repeated [default: openid profile email phone address offline_access]"
+    )]
+    pub scope: Vec<String>,
+    /// A scope value when a request names none; may be repeated [default: openid, where allowed]
+    #[arg(long, value_name = "SCOPE")]
+    pub default_scope: Vec<String>,
+    /// An allowed grant; may be repeated.
+    #[arg(
+        long,
+        help = "An allowed grant: authorization_code or refresh_token; may be repeated [default: both, with a redirect URI]"
+    )]
+    pub grant: Vec<GrantType>,
+    /// Whether PKCE is demanded of a client with a secret
+    #[arg(long, value_enum)]
+    pub pkce: Option<Pkce>,
+    /// Whether people are asked for consent
+    #[arg(long, value_enum)]
+    pub consent: Option<Consent>,
+    /// The audience of access tokens [default: the issuer]
+    #[arg(long)]
+    pub audience: Option<String>,
+    /// The algorithm of ID tokens [default: RS256]
+    #[arg(long, value_name = "ALG")]
+    pub id_token_alg: Option<Algorithm>,
+    /// The algorithm of access tokens [default: as configured]
+    #[arg(long, value_name = "ALG")]
+    pub access_token_alg: Option<Algorithm>,
+}
+
+impl Fields {
+    fn into_fields(self) -> ClientFields {
+        fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+            (!list.is_empty()).then_some(list)
+        }
+        ClientFields {
+            name: self.name,
+            redirect_uris: some(self.redirect_uri),
+            post_logout_redirect_uris: some(self.post_logout_redirect_uri),
+            cors_origins: some(self.cors_origin),
+            scope: some(self.scope),
+            default_scope: some(self.default_scope),
+            grant_types: some(self.grant),
+            pkce: self.pkce.map(|pkce| match pkce {
+                Pkce::Required => PkceRequirement::Required,
+                Pkce::Optional => PkceRequirement::Optional,
+            }),
+            consent: self.consent.map(|consent| match consent {
+                Consent::Require => ConsentRequirement::Require,
+                Consent::Skip => ConsentRequirement::Skip,
+            }),
+            audience: self.audience,
+            id_token_alg: self.id_token_alg,
+            access_token_alg: self.access_token_alg,
+        }
+    }
+}
+
+/// A new client.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// The client's identifier
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The client cannot keep a secret: a browser or native application
+    #[arg(long, conflicts_with = "secret_file")]
+    pub public: bool,
+    /// Read the secret (at least 32 bytes) from this file, - for standard input; otherwise one is made
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// The rest.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// A changed client. A list that is named replaces the one before; '' removes a value.
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The client's identifier
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// What changes.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// The most that is read as a secret or a key.
+const FILE_LIMIT: u64 = 64 * 1024;
+
+/// Reads a file, or standard input for `-`, without the line end at its end.
+pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
+    let mut text = Zeroizing::new(String::new());
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().take(FILE_LIMIT).read_to_string(&mut text)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(FILE_LIMIT).read_to_string(&mut text))
+    };
+    read.map_err(|error| Stop::refused(format!("{}: {error}", path.display())))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = match verb {
+        Verb::Add(add) => {
+            let secret = add.secret_file.as_deref().map(read_secret).transpose()?;
+            let fields = add.fields.into_fields();
+            Command::ClientAdd(Box::new(AddClient {
+                client_id: add.id,
+                public: add.public,
+                secret,
+                fields,
+            }))
+        }
+        Verb::List => Command::ClientList,
+        Verb::Show(which) => Command::ClientShow(which.id),
+        Verb::Update(update) => {
+            let fields = update.fields.into_fields();
+            if fields == ClientFields::default() {
+                return Err(Stop::Misused(
+                    "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
+                ));
+            }
+            Command::ClientUpdate(Box::new(UpdateClient {
+                client_id: update.id,
+                fields,
+            }))
+        }
+        Verb::Remove(remove) => {
+            output.confirm(
+                &format!("Remove client {} and end everything granted to it?", remove.id),
+                remove.yes,
+            )?;
+            Command::ClientRemove(remove.id)
+        }
+        Verb::RotateSecret(rotate) => {
+            let secret = rotate.secret_file.as_deref().map(read_secret).transpose()?;
+            Command::ClientRotateSecret(RotateSecret {
+                client_id: rotate.id,
+                secret,
+                keep_old_seconds: rotate.keep_old,
+            })
+        }
+        Verb::Enable(which) => Command::ClientEnable(which.id),
+        Verb::Disable(which) => Command::ClientDisable(which.id),
+    };
+    let is_add = matches!(command, Command::ClientAdd(_));
+    match call.run(command, output)? {
+        Reply::Client(view) => show(&view, is_add, output),
+        Reply::Clients(views) => list(&views, output),
+        Reply::ClientRemoved(client_id) if output.json => {
+            output.document(&serde_json::json!({ "client_id": client_id, "removed": true }))
+        }
+        Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
+        _ => Err(super::call::unexpected()),
+    }
+}
+
+fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(&views);
+    }
+    output.table(
+        &["CLIENT", "NAME", "KIND", "ENABLED", "REDIRECT URIS"],
+        views.iter().map(|view| {
+            [
+                view.client_id.clone(),
+                view.name.clone().unwrap_or_default(),
+                if view.public { "public" } else { "confidential" }.to_owned(),
+                yes_no(view.enabled),
+                view.redirect_uris.join("\n"),
+            ]
+        }),
+    )?;
+    if views.is_empty() {
+        output.hint("no client yet: idsvc client add ID --redirect-uri URI");
+    }
+    Ok(())
+}
+
+fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(view);
+    }
+    let grants: Vec<_> = view.grant_types.iter().map(ToString::to_string).collect();
+    let secrets: Vec<_> = view
+        .secrets
+        .iter()
+        .map(|secret| match secret.expires_at {
+            None => format!("since {}", moment(secret.created_at)),
+            Some(end) => format!("until {}", moment(end)),
+        })
+        .collect();
+    let secret = view
+        .client_secret
+        .as_ref()
+        .map(|secret| secret.reveal().to_owned())
+        .unwrap_or_default();
+    output.facts(&[
+        ("client_id", view.client_id.clone()),
+        ("client_secret", secret),
+        ("client_uuid", view.client_uuid.to_string()),
+        ("name", view.name.clone().unwrap_or_default()),
+        (
+            "kind",
+            if view.public { "public" } else { "confidential" }.to_owned(),
+        ),
+        ("enabled", yes_no(view.enabled)),
+        ("redirect_uris", view.redirect_uris.join(" ")),
+        (
+            "post_logout_redirect_uris",
+            view.post_logout_redirect_uris.join(" "),
+        ),
+        ("cors_origins", view.cors_origins.join(" ")),
+        ("scope", view.scope.to_string()),
+        ("default_scope", view.default_scope.to_string()),
+        ("grant_types", grants.join(" ")),
+        (
+            "pkce",
+            if view.pkce == PkceRequirement::Required {
+                "required"
+            } else {
+                "optional"
+            }
+            .to_owned(),
+        ),
+        (
+            "consent",
+            if view.consent == ConsentRequirement::Require {
+                "require"
+            } else {
+                "skip"
+            }
+            .to_owned(),
+        ),
+        ("audience", view.audience.clone().unwrap_or_default()),
+        (
+            "id_token_alg",
+            view.id_token_signed_response_alg
+                .map(|alg| alg.to_string())
+                .unwrap_or_default(),
+        ),
+        (
+            "access_token_alg",
+            view.access_token_alg
+                .map(|alg| alg.to_string())
+                .unwrap_or_default(),
+        ),
+        ("secrets", secrets.join(", ")),
+        ("created_at", moment(view.created_at)),
+        ("updated_at", moment(view.updated_at)),
+    ])?;
+    if is_new {
+        output.line("\nfor the application")?;
+        output.facts(&[
+            ("issuer", view.issuer.clone()),
+            (
+                "discovery",
+                format!("{}/.well-known/openid-configuration", view.issuer),
+            ),
+            ("client_id", view.client_id.clone()),
+            (
+                "redirect_uri",
+                view.redirect_uris.first().cloned().unwrap_or_default(),
+            ),
+        ])?;
+    }
+    if view.client_secret.is_some() {
+        output.hint("\nThe client_secret is shown this once; only its digest is kept.");
+    }
+    if is_new && view.pkce == PkceRequirement::Optional {
+        output.hint(&format!(
+            "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {} --pkce required",
+            view.client_id
+        ));
+    }
+    Ok(())
+}

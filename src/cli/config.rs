@@ -1,0 +1,121 @@
+//! `idsvc config …`
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::Global;
+use super::call::{Call, unexpected};
+use super::output::{Output, Stop};
+use super::serve::SettingFlags;
+use crate::config::reference::reference;
+use crate::config::resolve::{check_base_url, resolve};
+use crate::control::{Command, Reply};
+
+/// The verbs of settings.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Say everything that is wrong with the settings
+    Check(Box<SettingFlags>),
+    /// Print the commented configuration file
+    Reference,
+    /// Accept another issuer than that of the first start
+    SetIssuer(SetIssuer),
+}
+
+/// A new issuer.
+#[derive(Debug, Args)]
+pub struct SetIssuer {
+    /// The issuer [default: the configured `base_url`]
+    #[arg(value_name = "URL")]
+    pub issuer: Option<String>,
+    /// I know that every token and every client's configuration names the old issuer
+    #[arg(long)]
+    pub i_know: bool,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    match verb {
+        Verb::Check(flags) => check(*flags, global, output),
+        Verb::Reference => {
+            let text = reference();
+            output.line(text.trim_end())
+        }
+        Verb::SetIssuer(request) => set_issuer(request, call, output),
+    }
+}
+
+fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Result<(), Stop> {
+    let sources = global.sources(flags.into_given());
+    for warning in &sources.warnings {
+        output.say(&format!("warning: {warning}"));
+    }
+    let file = sources.file.as_ref().map(|file| file.display().to_string());
+    match resolve(&sources) {
+        Ok(config) if output.json => output.document(&json!({
+            "ok": true,
+            "file": file,
+            "issuer": config.issuer,
+            "data_dir": config.settings.data_dir,
+            "listen": config.listen,
+        })),
+        Ok(config) => output.facts(&[
+            ("settings", "all right".to_owned()),
+            ("file", file.unwrap_or_else(|| "none".to_owned())),
+            ("issuer", config.issuer.clone()),
+            ("data_dir", config.settings.data_dir.display().to_string()),
+            (
+                "listen",
+                config
+                    .listen
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ),
+        ]),
+        Err(error) => {
+            if output.json {
+                let faults: Vec<_> = error
+                    .faults
+                    .iter()
+                    .map(|fault| json!({ "place": fault.place, "message": fault.message }))
+                    .collect();
+                output.document(&json!({ "ok": false, "file": file, "faults": faults }))?;
+            }
+            Err(Stop::refused(error))
+        }
+    }
+}
+
+fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let issuer = match request.issuer {
+        Some(issuer) => issuer,
+        None => call.settings(output)?.base_url.ok_or_else(|| {
+            Stop::Misused(
+                "no base_url is configured: name the issuer, as in https://id.example.com".to_owned(),
+            )
+        })?,
+    };
+    check_base_url(&issuer).map_err(|message| Stop::Misused(format!("{issuer:?}: {message}")))?;
+    if !request.i_know {
+        return Err(Stop::Misused(format!(
+            "with the issuer {issuer} every token issued so far is refused, everybody signs in again, and every client must be configured anew: add --i-know to go on"
+        )));
+    }
+    match call.run(Command::SetIssuer(issuer), output)? {
+        Reply::Issuer(view) if output.json => output.document(&view),
+        Reply::Issuer(view) => {
+            output.facts(&[
+                ("issuer", view.issuer.clone()),
+                (
+                    "previous_issuer",
+                    view.previous_issuer.clone().unwrap_or_default(),
+                ),
+            ])?;
+            output.hint("It takes effect at the next start, with base_url set to the same.");
+            Ok(())
+        }
+        _ => Err(unexpected()),
+    }
+}

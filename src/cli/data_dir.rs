@@ -1,0 +1,288 @@
+//! The data directory: the database, the master key that its secrets are sealed under, and what is fixed at
+//! the first start.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use crate::control;
+use crate::flow::admin::settings;
+use crate::random::Random;
+use crate::seal::Sealer;
+use crate::store::{self, Options, Store, StoreError};
+
+const DATABASE: &str = "idsvc.redb";
+const MASTER_KEY: &str = "master.key";
+const KEY_BYTES: usize = 32;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// There is none yet, and this is not the moment to make one.
+    #[error("{} holds no data yet: start the service, or name its data directory with --data-dir", .0.display())]
+    Absent(PathBuf),
+    /// The operating system refused.
+    #[error("{} cannot be used: {source}", path.display())]
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// The operating system's word.
+        source: io::Error,
+    },
+    /// The database is there, the key is not.
+    #[error(
+        "{} is missing, and what the database keeps secret cannot be read without it: put it back from where it was saved, or restore a backup together with its key",
+        .0.display()
+    )]
+    KeyMissing(PathBuf),
+    /// The key's file holds something else.
+    #[error("{} is not a master key (64 hexadecimal digits): put it back from where it was saved", .0.display())]
+    KeyMalformed(PathBuf),
+    /// The key belongs to another database.
+    #[error(
+        "{} is not the key that this database was sealed with: put back the one that belongs to it",
+        .0.display()
+    )]
+    KeyForeign(PathBuf),
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Open(#[from] store::OpenError),
+    /// Clients and keys cannot be read.
+    #[error(transparent)]
+    Core(#[from] crate::flow::OpenError),
+    /// The database cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The configured base URL is not the one of the first start.
+    #[error(
+        "base_url is {configured}, but this service was set up as {stored}: its tokens and clients name that issuer. Set base_url back, or accept that everybody signs in again with idsvc config set-issuer {configured} --i-know"
+    )]
+    IssuerChanged {
+        /// What the settings say.
+        configured: String,
+        /// What the first start fixed.
+        stored: String,
+    },
+    /// Nobody has said what the issuer is.
+    #[error("this service has no address yet: set base_url (IDSVC_BASE_URL) or start it once")]
+    NoIssuer,
+}
+
+/// An open data directory.
+pub struct DataDir {
+    /// The database.
+    pub store: Store,
+    /// Encryption under the master key.
+    pub sealer: Sealer,
+}
+
+/// Where a running server listens for commands.
+pub fn control_socket(data_dir: &Path) -> PathBuf {
+    data_dir.join(control::SOCKET)
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+    let path = path.to_owned();
+    move |source| DataDirError::Io { path, source }
+}
+
+impl DataDir {
+    /// Opens the directory; makes it, the database and the master key when `may_create` and there are none.
+    pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
+        let (database, key_file) = (path.join(DATABASE), path.join(MASTER_KEY));
+        let has_database = database.try_exists().map_err(io_error(&database))?;
+        if !has_database && !may_create {
+            return Err(DataDirError::Absent(path.to_owned()));
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(io_error(path))?;
+        let key = match read_key(&key_file)? {
+            Some(key) => key,
+            None if has_database => return Err(DataDirError::KeyMissing(key_file)),
+            None => make_key(path, &key_file, random)?,
+        };
+        let sealer = Sealer::new(&key);
+        let store = Store::open(&database, Options::default())?;
+        fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(io_error(&database))?;
+        match settings::stored_fingerprint(&store)? {
+            Some(stored) if stored == sealer.fingerprint() => {}
+            Some(_) => return Err(DataDirError::KeyForeign(key_file)),
+            None => settings::put_fingerprint(&store, &sealer.fingerprint())?,
+        }
+        Ok(Self { store, sealer })
+    }
+
+    /// The issuer: fixed the first time somebody names it, compared byte for byte afterwards.
+    pub fn settle_issuer(&self, configured: Option<&str>) -> Result<String, DataDirError> {
+        match (settings::stored_issuer(&self.store)?, configured) {
+            (None, None) => Err(DataDirError::NoIssuer),
+            (None, Some(configured)) => {
+                settings::put_issuer(&self.store, configured)?;
+                Ok(configured.to_owned())
+            }
+            (Some(stored), Some(configured)) if stored != configured => Err(DataDirError::IssuerChanged {
+                configured: configured.to_owned(),
+                stored,
+            }),
+            (Some(stored), _) => Ok(stored),
+        }
+    }
+}
+
+type MasterKey = Zeroizing<[u8; KEY_BYTES]>;
+
+/// The key in the file; none when there is no file.
+fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => Zeroizing::new(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(DataDirError::KeyMalformed(path.to_owned()));
+        }
+        Err(error) => return Err(io_error(path)(error)),
+    };
+    from_hex(text.trim())
+        .map(Some)
+        .ok_or_else(|| DataDirError::KeyMalformed(path.to_owned()))
+}
+
+fn from_hex(text: &str) -> Option<MasterKey> {
+    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut key = Zeroizing::new([0; KEY_BYTES]);
+    for (place, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
+/// Makes the key. It appears whole or not at all, and never over one that another process has just made.
+fn make_key(directory: &Path, path: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
+    let key = Sealer::generate(random);
+    let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
+    for byte in key.iter() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('\n');
+    let unfinished = directory.join(format!("{MASTER_KEY}.{}", random.uuid_v4()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::hard_link(&unfinished, path));
+    let removed = fs::remove_file(&unfinished);
+    match written {
+        Ok(()) => {
+            removed.map_err(io_error(&unfinished))?;
+            File::open(directory)
+                .and_then(|folder| folder.sync_all())
+                .map_err(io_error(directory))?;
+            Ok(key)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            read_key(path)?.ok_or_else(|| DataDirError::KeyMissing(path.to_owned()))
+        }
+        Err(error) => Err(io_error(path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new() -> Self {
+            Self(std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4())))
+        }
+
+        fn open(&self) -> Result<DataDir, DataDirError> {
+            DataDir::open(&self.0, true, &Random::system())
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_first_start_makes_everything_closed_to_others() {
+        let scratch = Scratch::new();
+        let absent = DataDir::open(&scratch.0, false, &Random::system());
+        assert!(matches!(absent, Err(DataDirError::Absent(_))));
+        assert!(!scratch.0.exists());
+        let first = scratch.open().unwrap().sealer.fingerprint();
+        assert_eq!(mode(&scratch.0), 0o700);
+        assert_eq!(mode(&scratch.0.join(MASTER_KEY)), 0o600);
+        assert_eq!(mode(&scratch.0.join(DATABASE)), 0o600);
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
+        assert_eq!(scratch.open().unwrap().sealer.fingerprint(), first);
+    }
+
+    #[test]
+    fn a_missing_or_foreign_or_broken_key_is_refused_with_the_remedy() {
+        let scratch = Scratch::new();
+        drop(scratch.open().unwrap());
+        let key = scratch.0.join(MASTER_KEY);
+        let saved = fs::read(&key).unwrap();
+        fs::remove_file(&key).unwrap();
+        assert!(matches!(scratch.open(), Err(DataDirError::KeyMissing(_))));
+        assert!(!key.exists());
+        fs::write(&key, "00".repeat(KEY_BYTES)).unwrap();
+        assert!(matches!(scratch.open(), Err(DataDirError::KeyForeign(_))));
+        fs::write(&key, "not a key").unwrap();
+        assert!(matches!(scratch.open(), Err(DataDirError::KeyMalformed(_))));
+        fs::write(&key, saved).unwrap();
+        assert!(scratch.open().is_ok());
+    }
+
+    #[test]
+    fn the_issuer_is_fixed_once() {
+        let scratch = Scratch::new();
+        let data = scratch.open().unwrap();
+        assert!(matches!(data.settle_issuer(None), Err(DataDirError::NoIssuer)));
+        assert_eq!(
+            data.settle_issuer(Some("https://a.example")).unwrap(),
+            "https://a.example"
+        );
+        assert_eq!(data.settle_issuer(None).unwrap(), "https://a.example");
+        let changed = data
+            .settle_issuer(Some("https://A.example"))
+            .map_err(|error| error.to_string());
+        assert!(
+            changed
+                .unwrap_err()
+                .contains("idsvc config set-issuer https://A.example --i-know")
+        );
+    }
+
+    #[test]
+    fn a_second_process_is_told_who_has_it() {
+        let scratch = Scratch::new();
+        let _first = scratch.open().unwrap();
+        assert!(matches!(
+            scratch.open(),
+            Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. }))
+        ));
+    }
+}

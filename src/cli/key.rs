@@ -1,0 +1,115 @@
+//! `idsvc key …`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::call::{Call, unexpected};
+use super::client::read_secret;
+use super::output::{Output, Stop, moment};
+use crate::control::{Command, Reply};
+use crate::flow::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
+use crate::jose::alg::Algorithm;
+
+/// The verbs of signing keys.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show all keys
+    List,
+    /// Make a new key to take the place of the one that signs
+    Rotate(Rotate),
+    /// Take a key out of service
+    Retire(Retire),
+    /// Bring in a private key that was made elsewhere
+    Import(Import),
+}
+
+/// Which key is replaced.
+#[derive(Debug, Args)]
+pub struct Rotate {
+    /// RS256, PS256, ES256 or `EdDSA`
+    #[arg(long, default_value_t = Algorithm::Es256)]
+    pub alg: Algorithm,
+    /// Sign with it at once, without announcing it first; verifiers that keep old key sets will fail for a while
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// Which key goes.
+#[derive(Debug, Args)]
+pub struct Retire {
+    /// The key's name
+    #[arg(value_name = "KID")]
+    pub kid: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Which key comes.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The private key in PEM form, - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What it signs with, where the key allows several: RS256 or PS256
+    #[arg(long)]
+    pub alg: Option<Algorithm>,
+    /// Sign with it at once, without announcing it first
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = match verb {
+        Verb::List => Command::KeyList,
+        Verb::Rotate(rotate) => Command::KeyRotate(RotateKey {
+            alg: rotate.alg,
+            at_once: rotate.now,
+        }),
+        Verb::Retire(retire) => {
+            output.confirm(&format!("Take key {} out of service?", retire.kid), retire.yes)?;
+            Command::KeyRetire(retire.kid)
+        }
+        Verb::Import(import) => Command::KeyImport(ImportKey {
+            pem: read_secret(&import.file)?,
+            alg: import.alg,
+            at_once: import.now,
+        }),
+    };
+    match call.run(command, output)? {
+        Reply::Key(view) if output.json => output.document(&view),
+        Reply::Key(view) => table(&[view], output),
+        Reply::Keys(views) if output.json => output.document(&views),
+        Reply::Keys(views) => {
+            table(&views, output)?;
+            if views.is_empty() {
+                output.hint("no key yet: the first start makes them");
+            }
+            Ok(())
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), Stop> {
+    output.table(
+        &["KEY", "ALG", "STATE", "CREATED"],
+        views.iter().map(|view| {
+            let state = match view.standing {
+                StandingView::Announced { active_from } => {
+                    format!("announced, signs from {}", moment(active_from))
+                }
+                StandingView::Active { since } => format!("active since {}", moment(since)),
+                StandingView::Retired { remove_at } => format!("retired, goes {}", moment(remove_at)),
+            };
+            [
+                view.kid.clone(),
+                view.alg.to_string(),
+                state,
+                moment(view.created_at),
+            ]
+        }),
+    )
+}

@@ -1,0 +1,196 @@
+//! The command line: nouns, then verbs. Exit code 0 for done, 1 for refused, 2 for misused.
+
+pub mod call;
+pub mod client;
+pub mod completions;
+pub mod config;
+pub mod data_dir;
+pub mod dev;
+pub mod key;
+pub mod log;
+pub mod output;
+pub mod serve;
+pub mod session;
+pub mod user;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use self::call::Call;
+use self::output::{Output, Stop};
+use crate::config::Sources;
+
+/// An OAuth 2.1 and OpenID Connect identity and token service in one executable.
+#[derive(Debug, Parser)]
+#[command(
+    name = "idsvc",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub noun: Noun,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Global {
+    /// The configuration file.
+    #[arg(
+        long,
+        help = "The configuration file; otherwise $IDSVC_CONFIG, ./idsvc.toml or /etc/idsvc/idsvc.toml",
+        global = true,
+        value_name = "FILE"
+    )]
+    pub config: Option<PathBuf>,
+    /// Where the service keeps its data; otherwise as configured
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Print one JSON document on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What a command is about.
+#[derive(Debug, Subcommand)]
+pub enum Noun {
+    /// Run the service
+    Serve(Box<serve::Serve>),
+    /// Applications that sign people in
+    #[command(subcommand)]
+    Client(client::Verb),
+    /// People who sign in
+    #[command(subcommand)]
+    User(user::Verb),
+    /// Signing keys
+    #[command(subcommand)]
+    Key(key::Verb),
+    /// Browsers that are signed in
+    #[command(subcommand)]
+    Session(session::Verb),
+    /// Settings
+    #[command(subcommand)]
+    Config(config::Verb),
+    /// Completion scripts for shells
+    Completions(completions::Completions),
+}
+
+impl Global {
+    /// Everything that was given beside these flags: `flags` as dotted key and value.
+    pub fn sources(&self, flags: Vec<(&'static str, String)>) -> Sources {
+        let mut flags = flags;
+        if let Some(directory) = &self.data_dir {
+            flags.push(("data_dir", directory.display().to_string()));
+        }
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect::<Vec<_>>();
+        Sources::collect(&flags, &variables, self.config.as_deref())
+    }
+}
+
+/// Runs the command line that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help into a closed pipe is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let mut output = Output {
+        json: cli.global.json,
+        out: &mut out,
+        err: &mut err,
+    };
+    let stop = match run(cli, &mut output) {
+        Ok(()) | Err(Stop::Unread) => return ExitCode::SUCCESS,
+        Err(stop) => stop,
+    };
+    let (message, hint, code) = match stop {
+        Stop::Refused { message, hint } => (message, hint, 1),
+        Stop::Misused(message) => (message, None, 2),
+        Stop::Unread => return ExitCode::SUCCESS,
+    };
+    for line in message.lines() {
+        let _ = writeln!(err, "error: {line}");
+    }
+    if let Some(hint) = hint {
+        let _ = writeln!(err, "hint: {hint}");
+    }
+    ExitCode::from(code)
+}
+
+/// Runs one command.
+pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
+    let call = Call::of(&cli.global);
+    match cli.noun {
+        Noun::Serve(serve) => serve::run(&serve, &cli.global, output),
+        Noun::Client(verb) => client::run(verb, &call, output),
+        Noun::User(verb) => user::run(verb, &call, output),
+        Noun::Key(verb) => key::run(verb, &call, output),
+        Noun::Session(verb) => session::run(verb, &call, output),
+        Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
+        Noun::Completions(completions) => completions::run(&completions, output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::config::reference::SETTINGS;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_setting_has_its_flag() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let flags: Vec<String> = serve
+            .get_arguments()
+            .chain(command.get_arguments())
+            .filter_map(|flag| flag.get_long().map(|long| format!("--{long}")))
+            .collect();
+        for setting in SETTINGS {
+            assert!(flags.contains(&setting.flag_name()), "{}", setting.flag_name());
+        }
+    }
+
+    #[test]
+    fn json_may_stand_anywhere() {
+        for line in [
+            "idsvc --json client list",
+            "idsvc client --json list",
+            "idsvc client list --json",
+        ] {
+            assert!(
+                Cli::try_parse_from(line.split(' ')).unwrap().global.json,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_typing_error_gets_a_suggestion() {
+        let error = Cli::try_parse_from(["idsvc", "clinet", "list"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("client"), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! What a command prints: one JSON document or a table on standard output, talk on standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::clock::Timestamp;
+use crate::flow::admin::AdminRefusal;
+
+/// Why a command ended without doing what it was asked.
+#[derive(Debug)]
+pub enum Stop {
+    /// It was refused or failed: exit code 1.
+    Refused {
+        /// Why.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// It was typed wrongly: exit code 2.
+    Misused(String),
+    /// Nobody reads the output any more.
+    Unread,
+}
+
+impl Stop {
+    /// A refusal without a hint.
+    #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+    pub fn refused(message: impl ToString) -> Self {
+        Self::Refused {
+            message: message.to_string(),
+            hint: None,
+        }
+    }
+}
+
+impl From<AdminRefusal> for Stop {
+    fn from(refusal: AdminRefusal) -> Self {
+        Self::Refused {
+            message: refusal.message,
+            hint: refusal.hint,
+        }
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Unread,
+            _ => Self::refused(error),
+        }
+    }
+}
+
+/// Where output goes and in which form.
+pub struct Output<'a> {
+    /// Whether standard output gets JSON.
+    pub json: bool,
+    /// Standard output.
+    pub out: &'a mut dyn Write,
+    /// Standard error.
+    pub err: &'a mut dyn Write,
+}
+
+impl Output<'_> {
+    /// Prints the one JSON document of a command.
+    pub fn document(&mut self, document: &impl Serialize) -> Result<(), Stop> {
+        let text = serde_json::to_string_pretty(document).map_err(Stop::refused)?;
+        writeln!(self.out, "{text}")?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Prints a line for people.
+    pub fn line(&mut self, line: &str) -> Result<(), Stop> {
+        writeln!(self.out, "{line}")?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Prints a table for people; only its head when there are no rows.
+    pub fn table<R: IntoIterator<Item = String>>(
+        &mut self,
+        head: &[&str],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<(), Stop> {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_header(head);
+        for row in rows {
+            table.add_row(row.into_iter().map(|cell| printable(&cell)).collect::<Vec<_>>());
+        }
+        self.line(&table.trim_fmt())
+    }
+
+    /// Prints names and values, one pair on each line; pairs without a value are left out.
+    pub fn facts(&mut self, facts: &[(&str, String)]) -> Result<(), Stop> {
+        let shown = || facts.iter().filter(|(_, value)| !value.is_empty());
+        let width = shown().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in shown() {
+            let value = printable(value);
+            writeln!(self.out, "{name:width$}  {value}")?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    /// Says something to people that is no result. Nobody is stopped by a closed standard error.
+    pub fn say(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{text}");
+    }
+
+    /// Says what to do next, unless a program is listening.
+    pub fn hint(&mut self, text: &str) {
+        if !self.json {
+            self.say(text);
+        }
+    }
+
+    /// Asks before something that cannot be undone. Without a terminal there is nobody to ask.
+    pub fn confirm(&mut self, question: &str, yes: bool) -> Result<(), Stop> {
+        if yes {
+            return Ok(());
+        }
+        if !io::stdin().is_terminal() {
+            return Err(Stop::Misused(format!(
+                "{question} Nobody is there to answer: add --yes to go on"
+            )));
+        }
+        let _ = write!(self.err, "{question} [y/N] ");
+        let _ = self.err.flush();
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        match answer.trim() {
+            "y" | "Y" | "yes" => Ok(()),
+            _ => Err(Stop::refused("nothing was changed")),
+        }
+    }
+}
+
+/// A text without what a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// A moment as people read it, RFC 3339 in UTC.
+pub fn moment(moment: Timestamp) -> String {
+    i64::try_from(moment.seconds())
+        .ok()
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .and_then(|moment| moment.format(&Rfc3339).ok())
+        .unwrap_or_else(|| moment.seconds().to_string())
+}
+
+/// `yes` or `no`.
+pub fn yes_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_ends_the_output_quietly() {
+        let (mut out, mut err) = (Closed, Vec::new());
+        let mut output = Output {
+            json: false,
+            out: &mut out,
+            err: &mut err,
+        };
+        assert!(matches!(
+            output.table(&["A"], [["x".to_owned()]]),
+            Err(Stop::Unread)
+        ));
+        assert!(matches!(output.document(&1), Err(Stop::Unread)));
+    }
+
+    #[test]
+    fn talk_stays_off_standard_output_and_terminals_obey_nothing() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut output = Output {
+            json: false,
+            out: &mut out,
+            err: &mut err,
+        };
+        output.hint("next");
+        output
+            .facts(&[("name", "a\u{1b}[2J".to_owned()), ("none", String::new())])
+            .unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "name  a\u{fffd}[2J\n");
+        assert_eq!(String::from_utf8(err).unwrap(), "next\n");
+    }
+
+    #[test]
+    fn moments_are_readable() {
+        assert_eq!(moment(Timestamp::from_seconds(0)), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(Timestamp::from_seconds(u64::MAX)), u64::MAX.to_string());
+    }
+}

@@ -1,0 +1,338 @@
+//! `idsvc serve`: builds the service from its settings and runs it until it is told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use super::Global;
+use super::data_dir::{DataDir, control_socket};
+use super::dev::{self, Example};
+use super::log;
+use super::output::{Output, Stop};
+use crate::app::App;
+use crate::clock::Clock;
+use crate::config::resolve::resolve;
+use crate::config::{Config, Tls};
+use crate::control;
+use crate::control::server::ControlSocket;
+use crate::flow::admin::Admin;
+use crate::flow::{Core, rotate_keys, sweep};
+use crate::http::respond;
+use crate::identity::password::PasswordPool;
+use crate::net::listener::Listener;
+use crate::net::notify;
+use crate::net::tls::Acceptor;
+use crate::random::Random;
+use crate::route::Route;
+use crate::store::Store;
+
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
+/// Sweeping rounds at one go; what is left is swept the next time.
+const SWEEPS_AT_ONCE: usize = 20;
+
+/// How to run the service.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Start for development: on loopback, with an own certificate, data directory, client and user
+    #[arg(long)]
+    pub dev: bool,
+    /// The settings.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+macro_rules! setting_flags {
+    ($($field:ident $key:literal $value:literal $help:literal,)*) => {
+        /// A flag for every setting; they come before the environment and the file.
+        #[derive(Clone, Debug, Default, Args)]
+        #[command(next_help_heading = "Settings (see idsvc config reference)")]
+        pub struct SettingFlags {
+            $(
+                #[doc = concat!("`", $key, "`")]
+                #[arg(long, value_name = $value, help = $help)]
+                pub $field: Option<String>,
+            )*
+            /// An address to listen on; may be repeated
+            #[arg(long, value_name = "ADDRESS")]
+            pub listen: Vec<String>,
+            /// A network of proxies to believe about the client's address; may be repeated
+            #[arg(long, value_name = "NETWORK")]
+            pub trusted_proxies: Vec<String>,
+        }
+
+        impl SettingFlags {
+            /// What was given: dotted key and value.
+            pub fn into_given(self) -> Vec<(&'static str, String)> {
+                let single = [$(($key, self.$field),)*].into_iter();
+                let lists = [("listen", self.listen), ("trusted_proxies", self.trusted_proxies)].into_iter();
+                let lists = lists.filter(|(_, values)| !values.is_empty());
+                single
+                    .filter_map(|(key, value)| Some((key, value?)))
+                    .chain(lists.map(|(key, values)| (key, values.join(","))))
+                    .collect()
+            }
+        }
+    };
+}
+
+setting_flags! {
+    base_url "base_url" "URL" "The address of the service, and its issuer",
+    region "region" "REGION" "The region, us or ap",
+    organization "organization" "NAME" "The organization of new users",
+    id_token_alias "id_token_alias" "BOOL" "Repeat id_token as idtoken",
+    tls_mode "tls.mode" "MODE" "files, self-signed or off",
+    tls_cert "tls.cert" "FILE" "The certificate chain",
+    tls_key "tls.key" "FILE" "The private key",
+    lifetimes_access_token "lifetimes.access_token" "TIME" "How long access tokens last",
+    lifetimes_refresh_token "lifetimes.refresh_token" "TIME" "How long refresh tokens last",
+    lifetimes_refresh_absolute "lifetimes.refresh_absolute" "TIME" "How long a sign-in can be refreshed in all",
+    lifetimes_code "lifetimes.code" "TIME" "How long authorization codes last",
+    lifetimes_id_token "lifetimes.id_token" "TIME" "How long ID tokens last",
+    lifetimes_session_idle "lifetimes.session_idle" "TIME" "How long sessions last without use",
+    lifetimes_session_absolute "lifetimes.session_absolute" "TIME" "How long sessions last in any case",
+    lifetimes_login_transaction "lifetimes.login_transaction" "TIME" "How long a sign-in may take",
+    refresh_retry_window "refresh.retry_window" "TIME" "How long a replaced refresh token is good for a retry",
+    password_memory_kib "password.memory_kib" "KIB" "Memory of a password hash",
+    password_iterations "password.iterations" "COUNT" "Passes of a password hash",
+    password_parallelism "password.parallelism" "COUNT" "Lanes of a password hash",
+    password_min_length "password.min_length" "COUNT" "The fewest characters of a password",
+    password_max_bytes "password.max_bytes" "COUNT" "The most bytes of a password",
+    password_workers "password.workers" "COUNT" "Passwords hashed at once",
+    signing_access_token_alg "signing.access_token_alg" "ALG" "The algorithm of access tokens",
+    signing_access_token_typ "signing.access_token_typ" "TYP" "The typ of access tokens",
+    keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
+    log_format "log.format" "FORMAT" "text, json or auto",
+    log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
+}
+
+/// Runs the service until it is told to stop.
+pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<(), Stop> {
+    let mut sources = global.sources(serve.settings.clone().into_given());
+    if serve.dev {
+        sources = sources.for_development();
+    }
+    let config = resolve(&sources).map_err(Stop::refused)?;
+    log::start(config.log);
+    for warning in &sources.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Stop::refused)?;
+    runtime.block_on(serve_until_stopped(&config, output))
+}
+
+async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result<(), Stop> {
+    let stops = stops().map_err(Stop::refused)?;
+    let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
+    let clock = Clock::System;
+    let listener = Listener::bind(&config.listen, config.limits())
+        .await
+        .map_err(Stop::refused)?;
+    let data_dir = &config.settings.data_dir;
+    let (core, store) = open_core(config, &clock).await?;
+    let tls = acceptor(config, clock.now().seconds())?;
+    let password_policy = config.settings.password_policy;
+    let example = if config.is_dev {
+        Some(
+            dev::prepare(&core, password_policy)
+                .await
+                .map_err(Stop::refused)?,
+        )
+    } else {
+        None
+    };
+    let listening = listener.local_addrs();
+    if let Some(example) = &example {
+        announce(&listening, &config.issuer, example, output)?;
+    }
+    let app = Arc::new(App::new(
+        core,
+        config.trusted_proxies.clone(),
+        example.map(|example| example.site),
+    ));
+    let socket_path = control_socket(data_dir);
+    let socket = ControlSocket::bind(&socket_path)
+        .map_err(|error| Stop::refused(format!("{} cannot be made: {error}", socket_path.display())))?;
+    let commanded = Arc::clone(&app);
+    let control = tokio::spawn(socket.serve(
+        move |command| {
+            let app = Arc::clone(&commanded);
+            async move {
+                control::execute(
+                    Admin {
+                        core: &app.core,
+                        password_policy,
+                    },
+                    command,
+                )
+                .await
+            }
+        },
+        told(stops.clone(), 1),
+    ));
+    let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
+    let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone()));
+    let watching = tls.clone().map(|tls| {
+        let clock = clock.clone();
+        tokio::spawn(tls.watch(CERTIFICATE_INTERVAL, move || clock.now().seconds()))
+    });
+    tracing::info!(issuer = %config.issuer, ?listening, data_dir = %data_dir.display(), "ready");
+    notify::ready();
+    let answered = Arc::clone(&app);
+    let service = move |request, peer| respond(Arc::clone(&answered), request, peer);
+    let until_told = {
+        let stops = stops.clone();
+        async move {
+            told(stops, 1).await;
+            tracing::info!("stopping: finishing what has begun");
+            notify::stopping();
+        }
+    };
+    tokio::select! {
+        () = listener.serve(tls, service, until_told) => {}
+        () = told(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
+    }
+    housekeeping.abort();
+    reloading.abort();
+    if let Some(watching) = watching {
+        watching.abort();
+    }
+    if control.await.is_err() {
+        tracing::error!("the control socket ended in a panic");
+    }
+    // Closing waits for what is queued; blocking here delays nobody any more.
+    store.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Opens the data directory, or makes it, and sees to it that there are keys.
+async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop> {
+    let (settings, random) = (&config.settings, Random::system());
+    let data = DataDir::open(&settings.data_dir, true, &random).map_err(Stop::refused)?;
+    data.settle_issuer(Some(&config.issuer)).map_err(Stop::refused)?;
+    let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
+        .map_err(|error| Stop::refused(format!("the password threads cannot be started: {error}")))?;
+    let store = data.store.clone();
+    let core = Core::open(
+        data.store,
+        clock.clone(),
+        random,
+        data.sealer,
+        config.policy(),
+        pool,
+    )
+    .map_err(Stop::refused)?;
+    for alg in rotate_keys::ensure_keys(&core).await.map_err(Stop::refused)? {
+        tracing::info!(%alg, "made a signing key");
+    }
+    Ok((core, store))
+}
+
+fn acceptor(config: &Config, now_unix_seconds: u64) -> Result<Option<Acceptor>, Stop> {
+    match &config.tls {
+        Tls::Off => Ok(None),
+        Tls::Files { cert, key } => Acceptor::from_files(cert, key, now_unix_seconds).map(Some),
+        Tls::SelfSigned => {
+            let names: Vec<String> = config.host().into_iter().collect();
+            Acceptor::self_signed(&config.settings.data_dir, &names, now_unix_seconds).map(Some)
+        }
+    }
+    .map_err(Stop::refused)
+}
+
+/// The three lines of the development server.
+fn announce(
+    listening: &[std::net::SocketAddr],
+    issuer: &str,
+    example: &Example,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
+    let addresses: Vec<String> = listening.iter().map(ToString::to_string).collect();
+    let discovery = Route::OpenidConfiguration.url(issuer);
+    if output.json {
+        return output.document(&serde_json::json!({
+            "listen": addresses,
+            "issuer": issuer,
+            "discovery": discovery,
+            "username": dev::USER,
+            "password": example.password.as_str(),
+            "client_id": dev::CLIENT,
+            "client_secret": example.site.client_secret.as_str(),
+        }));
+    }
+    output.line(&format!("listening  {} ({issuer}/)", addresses.join(" ")))?;
+    output.line(&format!("discovery  {discovery}"))?;
+    output.line(&format!(
+        "sign in    {} with the password {}",
+        dev::USER,
+        example.password.as_str()
+    ))
+}
+
+/// How often the process was told to stop, by SIGTERM or SIGINT.
+fn stops() -> std::io::Result<watch::Receiver<u32>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (sender, receiver) = watch::channel(0_u32);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            sender.send_modify(|count| *count = count.saturating_add(1));
+        }
+    });
+    Ok(receiver)
+}
+
+/// Waits until the process has been told to stop that often.
+async fn told(mut stops: watch::Receiver<u32>, times: u32) {
+    if stops.wait_for(|count| *count >= times).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Reads the certificates again whenever SIGHUP comes.
+async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock) {
+    while hangup.recv().await.is_some() {
+        notify::reloading();
+        if let Some(tls) = tls.clone() {
+            let now = clock.now().seconds();
+            match tokio::task::spawn_blocking(move || tls.reload(now)).await {
+                Ok(Ok(true)) => tracing::info!("new certificate in use"),
+                Ok(Ok(false)) => tracing::info!("the certificate is unchanged"),
+                Ok(Err(error)) => tracing::error!(%error, "keeping the old certificate"),
+                Err(error) => tracing::error!(%error, "keeping the old certificate"),
+            }
+        }
+        notify::ready();
+    }
+}
+
+/// Moves keys on and removes what has expired, every minute.
+async fn keep_house(app: Arc<App>) {
+    let mut cursor = sweep::Cursor::default();
+    loop {
+        if let Err(error) = rotate_keys::advance(&app.core).await {
+            tracing::error!(%error, "signing keys were not moved on");
+        }
+        for _ in 0..SWEEPS_AT_ONCE {
+            match sweep::sweep(&app.core, &mut cursor, app.core.clock.now()).await {
+                Ok(swept) if swept.more => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::error!(%error, "what has expired was not removed");
+                    break;
+                }
+            }
+        }
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
+    }
+}

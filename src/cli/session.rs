@@ -1,0 +1,68 @@
+//! `idsvc session …`
+
+use clap::{Args, Subcommand};
+use uuid::Uuid;
+
+use super::call::{Call, unexpected};
+use super::output::{Output, Stop, moment};
+use crate::control::{Command, Reply};
+use crate::flow::admin::session::RevokeSessions;
+
+/// The verbs of sessions.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show where a user is signed in
+    List(List),
+    /// End a session, or all of a user
+    Revoke(Revoke),
+}
+
+/// Whose sessions.
+#[derive(Debug, Args)]
+pub struct List {
+    /// The user's e-mail address, account identifier or uuid
+    #[arg(value_name = "WHO")]
+    pub who: String,
+}
+
+/// Which sessions end.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Revoke {
+    /// The session, with the refresh tokens bound to it
+    #[arg(value_name = "SESSION")]
+    pub session: Option<Uuid>,
+    /// All sessions of this user, with all refresh tokens
+    #[arg(long, value_name = "WHO")]
+    pub user: Option<String>,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = match verb {
+        Verb::List(list) => Command::SessionList(list.who),
+        Verb::Revoke(Revoke {
+            session: Some(session),
+            ..
+        }) => Command::SessionRevoke(RevokeSessions::One(session)),
+        Verb::Revoke(Revoke { user: Some(who), .. }) => Command::SessionRevoke(RevokeSessions::AllOf(who)),
+        Verb::Revoke(_) => return Err(Stop::Misused("name a session, or a user with --user".to_owned())),
+    };
+    match call.run(command, output)? {
+        Reply::Sessions(views) if output.json => output.document(&views),
+        Reply::Sessions(views) => output.table(
+            &["SESSION", "SIGNED IN", "BY", "LAST USED"],
+            views.iter().map(|view| {
+                [
+                    view.session.to_string(),
+                    moment(view.auth_time),
+                    view.authority.clone(),
+                    moment(view.last_used_at),
+                ]
+            }),
+        ),
+        Reply::Revoked(revoked) if output.json => output.document(&revoked),
+        Reply::Revoked(revoked) => output.line(&format!("sessions ended: {}", revoked.revoked_sessions)),
+        _ => Err(unexpected()),
+    }
+}

@@ -1,0 +1,340 @@
+//! `idsvc user …`
+
+use std::io::{self, IsTerminal, Read};
+
+use clap::{Args, Subcommand};
+use zeroize::Zeroizing;
+
+use super::call::{Call, unexpected};
+use super::output::{Output, Stop, moment, yes_no};
+use crate::control::{Command, Reply};
+use crate::flow::admin::Disclosed;
+use crate::flow::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
+
+/// The verbs of users.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Add a user
+    Add(Box<Add>),
+    /// Show users in the order in which they were added
+    List(List),
+    /// Show one user
+    Show(Who),
+    /// Change a user; what is not named stays, '' removes a value
+    Update(Box<Update>),
+    /// Remove a user with their sessions, consents and refresh tokens
+    Remove(Remove),
+    /// Set, replace or remove a user's password
+    SetPassword(Set),
+    /// Let a disabled user sign in again
+    Enable(Who),
+    /// Stop a user without removing them
+    Disable(Who),
+}
+
+/// Which user.
+#[derive(Debug, Args)]
+pub struct Who {
+    /// The user's e-mail address, account identifier or uuid
+    #[arg(value_name = "WHO")]
+    pub who: String,
+}
+
+/// Which user goes.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The user's e-mail address, account identifier or uuid
+    #[arg(value_name = "WHO")]
+    pub who: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// How many users.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Show at most so many
+    #[arg(long, default_value_t = 500, value_name = "COUNT")]
+    pub limit: usize,
+}
+
+/// Where a password comes from. Asked for on a terminal, else made, when nothing is said.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct PasswordFlags {
+    /// Read the password from standard input
+    #[arg(long)]
+    pub password_stdin: bool,
+    /// Make a random password and print it, this once
+    #[arg(long)]
+    pub generate_password: bool,
+    /// No password: the user cannot sign in with one
+    #[arg(long)]
+    pub no_password: bool,
+}
+
+/// What `add` and `update` have in common.
+#[derive(Debug, Args)]
+pub struct Fields {
+    /// The full name, as shown to people
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The telephone number, E.164 by recommendation
+    #[arg(long)]
+    pub phone_number: Option<String>,
+    /// The user's type in tokens [default: user]
+    #[arg(long)]
+    pub user_type: Option<String>,
+    /// The venue the user belongs to
+    #[arg(long)]
+    pub venue_id: Option<String>,
+    /// The organization the user belongs to [default: as configured]
+    #[arg(long)]
+    pub organization: Option<String>,
+    /// The e-mail address was shown to be the user's
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub email_verified: Option<bool>,
+    /// A claim; may be repeated.
+    #[arg(long, help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated", value_name = "NAME=VALUE", value_parser = claim)]
+    pub claim: Vec<(String, String)>,
+}
+
+fn claim(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a claim is written NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+impl Fields {
+    fn into_fields(self) -> UserFields {
+        UserFields {
+            name: self.name,
+            phone_number: self.phone_number,
+            user_type: self.user_type,
+            venue_id: self.venue_id,
+            organization: self.organization,
+            email_verified: self.email_verified,
+            claims: self.claim,
+        }
+    }
+}
+
+/// A new user.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// The e-mail address, which is the account identifier too
+    #[arg(value_name = "EMAIL")]
+    pub email: String,
+    /// The password.
+    #[command(flatten)]
+    pub password: PasswordFlags,
+    /// The rest.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// A changed user.
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The user's e-mail address, account identifier or uuid
+    #[arg(value_name = "WHO")]
+    pub who: String,
+    /// A new e-mail address; the account identifier stays
+    #[arg(long)]
+    pub email: Option<String>,
+    /// A new account identifier
+    #[arg(long)]
+    pub account_id: Option<String>,
+    /// What else changes.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// A new password.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// The user's e-mail address, account identifier or uuid
+    #[arg(value_name = "WHO")]
+    pub who: String,
+    /// The password.
+    #[command(flatten)]
+    pub password: PasswordFlags,
+    /// End the user's sessions and refresh tokens too
+    #[arg(long)]
+    pub sign_out: bool,
+}
+
+/// The most that is read as a password; the policy's bound is smaller.
+const PASSWORD_LIMIT: u64 = 8192;
+
+impl PasswordFlags {
+    fn choose(&self) -> Result<NewPassword, Stop> {
+        if self.no_password {
+            return Ok(NewPassword::None);
+        }
+        if self.generate_password {
+            return Ok(NewPassword::Generated);
+        }
+        if self.password_stdin {
+            let mut text = Zeroizing::new(String::new());
+            io::stdin().take(PASSWORD_LIMIT).read_to_string(&mut text)?;
+            let line = text.strip_suffix('\n').unwrap_or(&text);
+            return Ok(NewPassword::Given(Disclosed::new(
+                line.strip_suffix('\r').unwrap_or(line),
+            )));
+        }
+        if !io::stdin().is_terminal() {
+            return Ok(NewPassword::Generated);
+        }
+        let first = Zeroizing::new(rpassword::prompt_password("Password (empty: make one): ")?);
+        if first.is_empty() {
+            return Ok(NewPassword::Generated);
+        }
+        let second = Zeroizing::new(rpassword::prompt_password("Again: ")?);
+        if first == second {
+            Ok(NewPassword::Given(Disclosed::new(first.as_str())))
+        } else {
+            Err(Stop::refused("the two passwords differ; nothing was changed"))
+        }
+    }
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let mut limit = usize::MAX;
+    let command = match verb {
+        Verb::Add(add) => {
+            let password = add.password.choose()?;
+            Command::UserAdd(Box::new(AddUser {
+                email: add.email,
+                password,
+                fields: add.fields.into_fields(),
+            }))
+        }
+        Verb::List(list) => {
+            limit = list.limit;
+            Command::UserList(limit)
+        }
+        Verb::Show(which) => Command::UserShow(which.who),
+        Verb::Update(update) => {
+            let Update {
+                who,
+                email,
+                account_id,
+                fields,
+            } = *update;
+            let fields = fields.into_fields();
+            if email.is_none() && account_id.is_none() && fields == UserFields::default() {
+                let message = "nothing to change: name at least one flag, see idsvc user update --help";
+                return Err(Stop::Misused(message.to_owned()));
+            }
+            Command::UserUpdate(Box::new(UpdateUser {
+                who,
+                email,
+                account_id,
+                fields,
+            }))
+        }
+        Verb::Remove(remove) => {
+            let question = format!(
+                "Remove user {} with their sessions, consents and refresh tokens?",
+                remove.who
+            );
+            output.confirm(&question, remove.yes)?;
+            Command::UserRemove(remove.who)
+        }
+        Verb::SetPassword(set) => {
+            let password = set.password.choose()?;
+            Command::UserSetPassword(SetPassword {
+                who: set.who,
+                password,
+                sign_out: set.sign_out,
+            })
+        }
+        Verb::Enable(which) => Command::UserEnable(which.who),
+        Verb::Disable(which) => Command::UserDisable(which.who),
+    };
+    match call.run(command, output)? {
+        Reply::User(view) => show(&view, output),
+        Reply::Users(views) => list(&views, limit, output),
+        Reply::UserRemoved(uuid, account_id) if output.json => {
+            output.document(&serde_json::json!({ "uuid": uuid, "account_id": account_id, "removed": true }))
+        }
+        Reply::UserRemoved(_, account_id) => output.line(&format!("user {account_id} is removed")),
+        _ => Err(unexpected()),
+    }
+}
+
+fn list(views: &[UserView], limit: usize, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(&views);
+    }
+    output.table(
+        &["ACCOUNT", "E-MAIL", "NAME", "TYPE", "ENABLED", "UUID"],
+        views.iter().map(|view| {
+            [
+                view.account_id.clone(),
+                view.email.clone().unwrap_or_default(),
+                view.claims
+                    .get("name")
+                    .and_then(|name| name.as_str())
+                    .unwrap_or_default()
+                    .to_owned(),
+                view.user_type.clone(),
+                yes_no(view.enabled),
+                view.uuid.to_string(),
+            ]
+        }),
+    )?;
+    if views.is_empty() {
+        output.hint("no user yet: idsvc user add EMAIL");
+    }
+    if views.len() >= limit {
+        output.hint(&format!("there may be more than {limit}: --limit shows them"));
+    }
+    Ok(())
+}
+
+fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(view);
+    }
+    let verified = |value: &Option<String>, verified: bool| match value {
+        Some(value) if verified => format!("{value} (verified)"),
+        Some(value) => value.clone(),
+        None => String::new(),
+    };
+    let password = match (&view.password, view.has_password) {
+        (Some(password), _) => password.reveal().to_owned(),
+        (None, true) => "set".to_owned(),
+        (None, false) => "none".to_owned(),
+    };
+    let mut facts = vec![
+        ("account_id", view.account_id.clone()),
+        ("uuid", view.uuid.to_string()),
+        ("password", password),
+        ("email", verified(&view.email, view.email_verified)),
+        (
+            "phone_number",
+            verified(&view.phone_number, view.phone_number_verified),
+        ),
+        ("user_type", view.user_type.clone()),
+        ("venue_id", view.venue_id.clone().unwrap_or_default()),
+        ("organization", view.organization.clone()),
+        ("source", view.source.clone()),
+        ("enabled", yes_no(view.enabled)),
+        ("created_at", moment(view.created_at)),
+        ("updated_at", moment(view.updated_at)),
+    ];
+    for (name, value) in &view.claims {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), |text| text.replace('\n', ", "));
+        facts.push((name.as_str(), text));
+    }
+    output.facts(&facts)?;
+    if view.password.is_some() {
+        output.hint("\nThe password is shown this once; only its hash is kept.");
+    }
+    Ok(())
+}

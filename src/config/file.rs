@@ -1,0 +1,202 @@
+//! What was given: by flags, by the environment, by the file. Names are checked here, values are not.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Fault;
+use super::reference::{self, Kind, SETTINGS, Setting};
+
+/// A value as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// A string, or anything from the environment or a flag.
+    Text(String),
+    /// A number.
+    Number(i64),
+    /// A truth value.
+    Flag(bool),
+    /// Several strings.
+    List(Vec<String>),
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A flag of the command line.
+    Flag(String),
+    /// An environment variable.
+    Environment(String),
+    /// A line of the file.
+    File(PathBuf, usize),
+    /// Nowhere: it is the default.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) | Self::Environment(name) => f.write_str(name),
+            Self::File(path, line) => write!(f, "{} line {line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The key.
+    pub key: &'static str,
+    /// The value.
+    pub raw: Raw,
+    /// Its place.
+    pub origin: Origin,
+}
+
+/// Reads the text of a file; every fault of syntax, name and type at once.
+pub fn parse(text: &str, path: &Path) -> (Vec<Given>, Vec<Fault>) {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut faults: Vec<Fault> = errors
+        .into_iter()
+        .map(|error| Fault {
+            place: place(path, line_of(text, error.span().map_or(0, |span| span.start))),
+            message: error.message().to_owned(),
+        })
+        .collect();
+    let mut given = Vec::new();
+    if faults.is_empty() {
+        walk(table.get_ref(), "", &mut |key, value, start| {
+            let line = line_of(text, start);
+            match known(key, value, Origin::File(path.to_owned(), line)) {
+                Ok(value) => given.push(value),
+                Err(message) => faults.push(Fault {
+                    place: place(path, line),
+                    message,
+                }),
+            }
+        });
+    }
+    (given, faults)
+}
+
+fn place(path: &Path, line: usize) -> String {
+    format!("{} line {line}", path.display())
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
+        .saturating_add(1)
+}
+
+/// Calls `leaf` for every key that is no section, with its dotted name and where it begins.
+fn walk(table: &DeTable<'_>, prefix: &str, leaf: &mut impl FnMut(&str, &Spanned<DeValue<'_>>, usize)) {
+    for (name, value) in table {
+        let key = if prefix.is_empty() {
+            name.get_ref().to_string()
+        } else {
+            format!("{prefix}.{}", name.get_ref())
+        };
+        let is_section = SETTINGS.iter().any(|setting| {
+            setting
+                .key
+                .strip_prefix(key.as_str())
+                .is_some_and(|rest| rest.starts_with('.'))
+        });
+        match value.get_ref() {
+            DeValue::Table(inner) if is_section => walk(inner, &key, leaf),
+            DeValue::Table(inner) if !inner.is_empty() => walk(inner, &key, leaf),
+            _ => leaf(&key, value, name.span().start),
+        }
+    }
+}
+
+fn known(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Result<Given, String> {
+    let Some(setting) = reference::find(key) else {
+        return Err(unknown(key));
+    };
+    let raw = raw(value.get_ref()).ok_or_else(|| wrong_type(setting))?;
+    Ok(Given {
+        key: setting.key,
+        raw,
+        origin,
+    })
+}
+
+/// The sentence about a key that does not exist.
+fn unknown(key: &str) -> String {
+    match reference::nearest(key, SETTINGS.iter().map(|setting| setting.key)) {
+        Some(meant) => format!("unknown key {key}: did you mean {meant}?"),
+        None => format!("unknown key {key}: idsvc config reference lists the known ones"),
+    }
+}
+
+/// The sentence about a value of another form than the setting's.
+pub(super) fn wrong_type(setting: &Setting) -> String {
+    let wanted = match setting.kind {
+        Kind::Text => "a string",
+        Kind::Number => "a whole number",
+        Kind::Duration => "a time such as \"24h\", \"90d\", \"30m\" or \"60s\"",
+        Kind::Flag => "true or false",
+        Kind::List => "a list of strings",
+    };
+    format!(
+        "{} must be {wanted}, as in {} = {}",
+        setting.key, setting.key, setting.example
+    )
+}
+
+fn raw(value: &DeValue<'_>) -> Option<Raw> {
+    match value {
+        DeValue::String(text) => Some(Raw::Text(text.to_string())),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(Raw::Number),
+        DeValue::Boolean(flag) => Some(Raw::Flag(*flag)),
+        DeValue::Array(values) => values
+            .iter()
+            .map(|value| match value.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                _ => None,
+            })
+            .collect::<Option<Vec<_>>>()
+            .map(Raw::List),
+        DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+/// The default of a setting, from the table.
+pub(super) fn default_of(setting: &Setting) -> Option<Raw> {
+    let value = DeValue::parse(setting.default?).ok()?;
+    raw(value.get_ref())
+}
+
+/// Reads the environment. A variable that begins with `IDSVC_` and sets nothing is returned as a warning,
+/// not as a fault: orchestrators inject such names for services that are called so.
+pub fn from_environment(variables: &[(String, String)]) -> (Vec<Given>, Vec<String>) {
+    let mut given = Vec::new();
+    let mut warnings = Vec::new();
+    for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("IDSVC_")) {
+        match SETTINGS.iter().find(|setting| setting.env_name() == *name) {
+            Some(setting) => given.push(Given {
+                key: setting.key,
+                raw: Raw::Text(value.clone()),
+                origin: Origin::Environment(name.clone()),
+            }),
+            None if name == super::CONFIG_VARIABLE => {}
+            None => {
+                let names: Vec<String> = SETTINGS.iter().map(Setting::env_name).collect();
+                warnings.push(match reference::nearest(name, names.iter().map(String::as_str)) {
+                    Some(meant) => format!("{name} sets nothing: did you mean {meant}?"),
+                    None => format!("{name} sets nothing"),
+                });
+            }
+        }
+    }
+    (given, warnings)
+}

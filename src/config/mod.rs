@@ -1,0 +1,272 @@
+//! The operator's settings: flag before environment before file before default.
+//!
+//! [`reference::SETTINGS`] is the one table behind the file's keys, the environment's names and the printed
+//! reference. [`Sources`] collects what was given, [`resolve`] turns it into values that need no second check,
+//! and every fault is reported at once.
+
+pub mod file;
+pub mod reference;
+pub mod resolve;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::identity::password::{PasswordParams, PasswordPolicy, PoolSize};
+use crate::jose::alg::Algorithm;
+use crate::net::Limits;
+use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
+
+use self::file::{Given, Origin, Raw};
+
+/// The environment variable that names the file.
+pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
+
+/// Where the file is looked for when nobody names one.
+pub const USUAL_FILES: [&str; 2] = ["./idsvc.toml", "/etc/idsvc/idsvc.toml"];
+
+/// One thing that is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The flag, variable or line.
+    pub place: String,
+    /// What is wrong, naming the key.
+    pub message: String,
+}
+
+/// Everything that is wrong with the settings, one line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    /// The faults, in the order in which they were found; never empty.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, fault) in self.faults.iter().enumerate() {
+            let end = if number == 0 { "" } else { "\n" };
+            write!(f, "{end}{}: {}", fault.place, fault.message)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was given, and by whom.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// By flags, the environment and the file, in this order.
+    pub given: Vec<Given>,
+    /// What is wrong so far.
+    pub faults: Vec<Fault>,
+    /// What sets nothing but looks as if it should.
+    pub warnings: Vec<String>,
+    /// `$STATE_DIRECTORY` of the service manager.
+    pub state_directory: Option<PathBuf>,
+    /// Whether this is `idsvc serve --dev`.
+    pub is_dev: bool,
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
+}
+
+impl Sources {
+    /// Collects flags (dotted key and value), environment and file. `named` is the file of `--config`.
+    pub fn collect(
+        flags: &[(&'static str, String)],
+        variables: &[(String, String)],
+        named: Option<&Path>,
+    ) -> Self {
+        let mut sources = Self::default();
+        for (key, value) in flags {
+            if let Some(setting) = reference::find(key) {
+                let origin = Origin::Flag(setting.flag_name());
+                sources.given.push(Given {
+                    key: setting.key,
+                    raw: Raw::Text(value.clone()),
+                    origin,
+                });
+            }
+        }
+        let (given, warnings) = file::from_environment(variables);
+        sources.given.extend(given);
+        sources.warnings = warnings;
+        let variable = |name: &str| {
+            let found = variables
+                .iter()
+                .find(|(known, value)| known == name && !value.is_empty());
+            found.map(|(_, value)| value.as_str())
+        };
+        sources.state_directory = variable("STATE_DIRECTORY")
+            .and_then(|list| list.split(':').next())
+            .map(PathBuf::from);
+        let named = named
+            .map(Path::to_owned)
+            .or_else(|| variable(CONFIG_VARIABLE).map(PathBuf::from));
+        sources.read_file(named);
+        sources
+    }
+
+    fn read_file(&mut self, named: Option<PathBuf>) {
+        let Some(path) = named.or_else(|| {
+            USUAL_FILES
+                .map(PathBuf::from)
+                .into_iter()
+                .find(|path| path.exists())
+        }) else {
+            return;
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let (given, faults) = file::parse(&text, &path);
+                self.given.extend(given);
+                self.faults.extend(faults);
+            }
+            Err(error) => self.faults.push(Fault {
+                place: path.display().to_string(),
+                message: format!("the configuration file cannot be read: {error}"),
+            }),
+        }
+        self.file = Some(path);
+    }
+
+    /// Asks for the values of the development server where nothing else is said.
+    #[must_use]
+    pub fn for_development(self) -> Self {
+        Self { is_dev: true, ..self }
+    }
+}
+
+/// What every command needs to know, the ones that work on a stopped service too.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where everything that lasts is kept.
+    pub data_dir: PathBuf,
+    /// The issuer that is asked for; without one, commands work with the one that the first start fixed.
+    pub base_url: Option<String>,
+    organization: String,
+    lifetimes: Lifetimes,
+    refresh_retry_window: Duration,
+    access_token_alg: Algorithm,
+    access_token_typ: String,
+    id_token_alias: bool,
+    announce: Duration,
+    /// The cost of new password hashes.
+    pub password_params: PasswordParams,
+    /// The rules for new passwords.
+    pub password_policy: PasswordPolicy,
+    /// Password hashes at once; zero for one on each core.
+    password_workers: usize,
+}
+
+impl Settings {
+    /// The settings as far as protocol rules see them.
+    pub fn policy(&self, issuer: &str) -> Policy {
+        Policy {
+            issuer: issuer.to_owned(),
+            organization: self.organization.clone(),
+            lifetimes: self.lifetimes,
+            refresh_retry_window: self.refresh_retry_window,
+            access_token_alg: self.access_token_alg,
+            access_token_typ: self.access_token_typ.clone(),
+            id_token_alias: self.id_token_alias,
+            key_rotation: KeyRotation {
+                announce: self.announce,
+            },
+        }
+    }
+
+    /// How many passwords are hashed at once.
+    pub fn password_pool_size(&self) -> PoolSize {
+        /// A gibibyte is the most that hashing may take when the number of threads is left to us.
+        const MEMORY_BUDGET_KIB: u64 = 1024 * 1024;
+        match self.password_workers {
+            0 => PoolSize::fitting(self.password_params, MEMORY_BUDGET_KIB),
+            threads => PoolSize {
+                threads,
+                waiting: PoolSize::WAITING,
+            },
+        }
+    }
+}
+
+/// How connections are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// Certificate and key from PEM files.
+    Files {
+        /// The certificate chain.
+        cert: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+    /// A certificate made here, for development.
+    SelfSigned,
+    /// Plain HTTP.
+    Off,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Text,
+    /// For machines, one object each line.
+    Json,
+}
+
+/// What is worth a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// How.
+    pub format: LogFormat,
+    /// From which severity on.
+    pub level: tracing::Level,
+}
+
+/// Everything that `idsvc serve` needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What every command needs to know.
+    pub settings: Settings,
+    /// The issuer: the base URL, region filled in.
+    pub issuer: String,
+    /// Where to listen; never empty.
+    pub listen: Vec<SocketAddr>,
+    /// How connections are secured.
+    pub tls: Tls,
+    /// Proxies whose word about the client's address is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// How to log.
+    pub log: Log,
+    /// Whether this is the development server.
+    pub is_dev: bool,
+}
+
+impl Config {
+    /// The settings as far as protocol rules see them.
+    pub fn policy(&self) -> Policy {
+        self.settings.policy(&self.issuer)
+    }
+
+    /// What peers may take; proxies are not limited as one peer is.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            uncounted: self.trusted_proxies.clone(),
+            ..Limits::default()
+        }
+    }
+
+    /// The host that the certificate must name.
+    pub fn host(&self) -> Option<String> {
+        url::Url::parse(&self.issuer)
+            .ok()?
+            .host_str()
+            .map(|host| host.trim_matches(['[', ']']).to_owned())
+    }
+}

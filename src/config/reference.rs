@@ -1,0 +1,355 @@
+//! Every setting there is, in one table: what the file may hold, what the environment is called, and what
+//! `idsvc config reference` prints.
+
+use std::fmt::Write;
+
+/// What form a setting's value has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A string.
+    Text,
+    /// A whole number, zero or more.
+    Number,
+    /// A span of time: `"24h"`, `"90d"`, `"60s"`, `"30m"`, or a number of seconds.
+    Duration,
+    /// `true` or `false`.
+    Flag,
+    /// Several strings; comma-separated in the environment.
+    List,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The key in the file, dotted.
+    pub key: &'static str,
+    /// The form of the value.
+    pub kind: Kind,
+    /// The value when nothing else is said, as TOML; none where there is no default.
+    pub default: Option<&'static str>,
+    /// A value as somebody might write it, as TOML.
+    pub example: &'static str,
+    /// What it means, for the reader of the reference.
+    pub doc: &'static str,
+}
+
+const fn setting(
+    key: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    example: &'static str,
+    doc: &'static str,
+) -> Setting {
+    Setting {
+        key,
+        kind,
+        default,
+        example,
+        doc,
+    }
+}
+
+/// Every setting, those without a section first, those of one section side by side.
+pub const SETTINGS: &[Setting] = &[
+    setting(
+        "data_dir",
+        Kind::Text,
+        None,
+        r#""/var/lib/idsvc""#,
+        "Where everything that lasts is kept; created with mode 0700.\n\
+         Default: $STATE_DIRECTORY when the service manager sets it, else ./idsvc-data.",
+    ),
+    setting(
+        "region",
+        Kind::Text,
+        None,
+        r#""us""#,
+        "The region of this installation, us or ap. Needed when base_url has {region} in it.",
+    ),
+    setting(
+        "base_url",
+        Kind::Text,
+        None,
+        r#""https://id.{region}.example.com""#,
+        "The address of the service. It is the issuer of every token, and fixed at the first start.",
+    ),
+    setting(
+        "listen",
+        Kind::List,
+        Some(r#"["0.0.0.0:443"]"#),
+        r#"["0.0.0.0:443", "[::]:443"]"#,
+        "The addresses to listen on.",
+    ),
+    setting(
+        "trusted_proxies",
+        Kind::List,
+        Some("[]"),
+        r#"["10.0.0.0/8"]"#,
+        "Networks of proxies whose Forwarded and X-Forwarded-For are believed, for the client's address only.",
+    ),
+    setting(
+        "organization",
+        Kind::Text,
+        Some(r#""default""#),
+        r#""acme""#,
+        "The organization of new users.",
+    ),
+    setting(
+        "id_token_alias",
+        Kind::Flag,
+        Some("true"),
+        "false",
+        "Whether the token response repeats id_token under the name idtoken.",
+    ),
+    setting(
+        "tls.mode",
+        Kind::Text,
+        Some(r#""files""#),
+        r#""files""#,
+        "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
+         self-signed: a certificate made here, for development.\n\
+         off: plain HTTP, on loopback or behind trusted_proxies only.",
+    ),
+    setting(
+        "tls.cert",
+        Kind::Text,
+        None,
+        r#""/etc/idsvc/cert.pem""#,
+        "The certificate chain, the server's own certificate first. For tls.mode = \"files\".",
+    ),
+    setting(
+        "tls.key",
+        Kind::Text,
+        None,
+        r#""/etc/idsvc/key.pem""#,
+        "The private key. For tls.mode = \"files\".",
+    ),
+    setting(
+        "lifetimes.access_token",
+        Kind::Duration,
+        Some(r#""24h""#),
+        r#""1h""#,
+        "Access tokens.",
+    ),
+    setting(
+        "lifetimes.refresh_token",
+        Kind::Duration,
+        Some(r#""90d""#),
+        r#""30d""#,
+        "Refresh tokens, counted from the newest one.",
+    ),
+    setting(
+        "lifetimes.refresh_absolute",
+        Kind::Duration,
+        Some(r#""off""#),
+        r#""365d""#,
+        "How long one sign-in can be refreshed in all; off for no bound.",
+    ),
+    setting(
+        "lifetimes.code",
+        Kind::Duration,
+        Some(r#""60s""#),
+        r#""60s""#,
+        "Authorization codes; at most ten minutes (RFC 6749 section 4.1.2).",
+    ),
+    setting(
+        "lifetimes.id_token",
+        Kind::Duration,
+        Some(r#""1h""#),
+        r#""1h""#,
+        "ID tokens.",
+    ),
+    setting(
+        "lifetimes.session_idle",
+        Kind::Duration,
+        Some(r#""12h""#),
+        r#""12h""#,
+        "Browser sessions without use.",
+    ),
+    setting(
+        "lifetimes.session_absolute",
+        Kind::Duration,
+        Some(r#""7d""#),
+        r#""7d""#,
+        "Browser sessions in any case.",
+    ),
+    setting(
+        "lifetimes.login_transaction",
+        Kind::Duration,
+        Some(r#""30m""#),
+        r#""30m""#,
+        "A sign-in under way.",
+    ),
+    setting(
+        "refresh.retry_window",
+        Kind::Duration,
+        Some(r#""120s""#),
+        r#""120s""#,
+        "How long a replaced refresh token stays good for the retry of a lost answer.",
+    ),
+    setting(
+        "password.memory_kib",
+        Kind::Number,
+        Some("19456"),
+        "47104",
+        "Memory of one argon2id hash, in KiB. A change rehashes each password at its next sign-in.",
+    ),
+    setting(
+        "password.iterations",
+        Kind::Number,
+        Some("2"),
+        "1",
+        "Passes of argon2id over the memory.",
+    ),
+    setting(
+        "password.parallelism",
+        Kind::Number,
+        Some("1"),
+        "1",
+        "Lanes of argon2id.",
+    ),
+    setting(
+        "password.min_length",
+        Kind::Number,
+        Some("8"),
+        "12",
+        "The fewest characters of a new password.",
+    ),
+    setting(
+        "password.max_bytes",
+        Kind::Number,
+        Some("512"),
+        "512",
+        "The most bytes of a password.",
+    ),
+    setting(
+        "password.workers",
+        Kind::Number,
+        Some("0"),
+        "2",
+        "Passwords hashed at once; 0 for one on each core.",
+    ),
+    setting(
+        "signing.access_token_alg",
+        Kind::Text,
+        Some(r#""ES256""#),
+        r#""RS256""#,
+        "The algorithm of access tokens, unless the client's record names one: RS256, PS256, ES256 or EdDSA.",
+    ),
+    setting(
+        "signing.access_token_typ",
+        Kind::Text,
+        Some(r#""at+jwt""#),
+        r#""JWT""#,
+        "The typ of access tokens: at+jwt (RFC 9068), or JWT for older resource servers.",
+    ),
+    setting(
+        "keys.announce",
+        Kind::Duration,
+        Some(r#""24h""#),
+        r#""24h""#,
+        "How long a new signing key is published before it signs, so that verifiers have fetched it.",
+    ),
+    setting(
+        "log.format",
+        Kind::Text,
+        Some(r#""auto""#),
+        r#""json""#,
+        "text, json, or auto: text on a terminal and json elsewhere.",
+    ),
+    setting(
+        "log.level",
+        Kind::Text,
+        Some(r#""info""#),
+        r#""debug""#,
+        "error, warn, info, debug or trace.",
+    ),
+];
+
+/// The setting of that key.
+pub fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+impl Setting {
+    /// The environment variable that sets it: `IDSVC_` and the key in upper case, dots as underscores.
+    pub fn env_name(&self) -> String {
+        format!("IDSVC_{}", self.key.to_uppercase().replace('.', "_"))
+    }
+
+    /// The flag of `idsvc serve` that sets it.
+    pub fn flag_name(&self) -> String {
+        format!("--{}", self.key.replace(['.', '_'], "-"))
+    }
+
+    /// The section it stands in and its name there; no section for the keys at the top.
+    fn placed(&self) -> (Option<&'static str>, &'static str) {
+        match self.key.split_once('.') {
+            Some((section, name)) => (Some(section), name),
+            None => (None, self.key),
+        }
+    }
+}
+
+/// The known name nearest to `wrong`, when it is near enough to have been meant.
+pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (wrong.chars().count() / 3).max(2);
+    known
+        .map(|name| (distance(wrong, name), name))
+        .filter(|(far, _)| *far <= limit)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// How many characters must be inserted, removed or replaced to make one of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, from) in one.chars().enumerate() {
+        let mut diagonal = line;
+        let mut left = line.saturating_add(1);
+        let mut next = vec![left];
+        for (above, to) in row.iter().skip(1).zip(&other) {
+            let replaced = diagonal.saturating_add(usize::from(from != *to));
+            left = replaced.min(above.saturating_add(1)).min(left.saturating_add(1));
+            next.push(left);
+            diagonal = *above;
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// The commented file. Lines with `# ` explain; removing the `#` before a key sets it.
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# Settings of idsvc. A flag of `idsvc serve` comes before the environment, the environment before\n\
+         # this file, this file before the default. Remove the # before a key to set it.\n",
+    );
+    let mut current = None;
+    for setting in SETTINGS {
+        let (section, name) = setting.placed();
+        if section != current {
+            current = section;
+            let _ = write!(text, "\n[{}]\n", section.unwrap_or_default());
+        }
+        text.push('\n');
+        for line in setting.doc.lines() {
+            let _ = writeln!(text, "# {line}");
+        }
+        match setting.default {
+            Some(default) if default == setting.example => {}
+            Some(_) => {
+                let _ = writeln!(text, "# For example: {name} = {}", setting.example);
+            }
+            None => {
+                let _ = writeln!(text, "# No default. For example: {name} = {}", setting.example);
+            }
+        }
+        let _ = writeln!(text, "# Environment: {}", setting.env_name());
+        if let Some(default) = setting.default {
+            let _ = writeln!(text, "#{name} = {default}");
+        }
+    }
+    text
+}

@@ -1,0 +1,566 @@
+//! From what was given to values: the first that was given counts, every fault is kept.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+use super::file::{Origin, Raw, default_of, wrong_type};
+use super::reference::{self, Setting};
+use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
+use crate::identity::SessionLifetimes;
+use crate::identity::password::{PasswordParams, PasswordPolicy};
+use crate::oauth::policy::Lifetimes;
+
+/// The regions there are.
+pub const REGIONS: [&str; 2] = ["us", "ap"];
+
+const DEV_PORT: u16 = 8443;
+const DEV_DATA_DIR: &str = "./idsvc-data/dev";
+/// RFC 6749 section 4.1.2.
+const LONGEST_CODE: Duration = Duration::from_mins(10);
+/// A hundred years: far enough for everybody, and no date after it overflows.
+const LONGEST: Duration = Duration::from_hours(24 * 36_525);
+const MOST_WORKERS: u64 = 1024;
+const PASSWORD_BYTES: std::ops::RangeInclusive<u64> = 64..=4096;
+
+/// Everything that `idsvc serve` needs, or all that is wrong.
+pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
+    let mut reader = Reader::of(sources);
+    let settings = settings(&mut reader);
+    let listen = listen(&mut reader);
+    let trusted_proxies = trusted_proxies(&mut reader);
+    let tls = tls(&mut reader, &listen, &trusted_proxies);
+    let log = log(&mut reader);
+    let issuer = issuer(&mut reader, settings.base_url.as_deref(), &tls, &listen);
+    let config = Config {
+        settings,
+        issuer,
+        listen,
+        tls,
+        trusted_proxies,
+        log,
+        is_dev: sources.is_dev,
+    };
+    reader.finish(config)
+}
+
+/// What a command needs that does not listen, or all that is wrong with that.
+pub fn resolve_settings(sources: &Sources) -> Result<Settings, ConfigError> {
+    let mut reader = Reader::of(sources);
+    let settings = settings(&mut reader);
+    reader.finish(settings)
+}
+
+/// Hands out values and keeps the faults. A value that is wrong is replaced by a harmless one, so that the
+/// next fault is found too; it never gets out, for then there is a fault.
+struct Reader<'a> {
+    sources: &'a Sources,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Reader<'a> {
+    fn of(sources: &'a Sources) -> Self {
+        Self {
+            sources,
+            faults: sources.faults.clone(),
+        }
+    }
+
+    fn finish<T>(self, value: T) -> Result<T, ConfigError> {
+        if self.faults.is_empty() {
+            Ok(value)
+        } else {
+            Err(ConfigError { faults: self.faults })
+        }
+    }
+
+    fn given(&self, key: &str) -> Option<(Raw, Origin)> {
+        self.sources
+            .given
+            .iter()
+            .find(|given| given.key == key)
+            .map(|given| (given.raw.clone(), given.origin.clone()))
+    }
+
+    fn raw(&self, key: &str) -> Option<(Raw, Origin)> {
+        self.given(key)
+            .or_else(|| Some((default_of(reference::find(key)?)?, Origin::Default)))
+    }
+
+    fn fault(&mut self, origin: &Origin, message: impl Into<String>) {
+        self.faults.push(Fault {
+            place: origin.to_string(),
+            message: message.into(),
+        });
+    }
+
+    fn mistyped(&mut self, key: &str, origin: &Origin) {
+        if let Some(setting) = reference::find(key) {
+            self.fault(origin, wrong_type(setting));
+        }
+    }
+
+    fn missing(&mut self, key: &str, why: &str) {
+        let env = reference::find(key).map(Setting::env_name).unwrap_or_default();
+        let flag = reference::find(key).map(Setting::flag_name).unwrap_or_default();
+        self.faults.push(Fault {
+            place: key.to_owned(),
+            message: format!("{why}: set {key} in the file, {env} or {flag}"),
+        });
+    }
+
+    fn text(&mut self, key: &str) -> Option<(String, Origin)> {
+        match self.raw(key)? {
+            (Raw::Text(text), origin) if !text.trim().is_empty() => Some((text, origin)),
+            (_, origin) => {
+                self.mistyped(key, &origin);
+                None
+            }
+        }
+    }
+
+    /// A text that `T` can be read from.
+    fn parsed<T: FromStr<Err: std::fmt::Display>>(&mut self, key: &str) -> Option<T> {
+        let (text, origin) = self.text(key)?;
+        text.parse()
+            .map_err(|error| self.fault(&origin, format!("{key} = {text:?}: {error}")))
+            .ok()
+    }
+
+    /// One of a few words.
+    fn word(&mut self, key: &str, known: &[&'static str]) -> &'static str {
+        let first = known.first().copied().unwrap_or_default();
+        let Some((text, origin)) = self.text(key) else {
+            return first;
+        };
+        known
+            .iter()
+            .find(|word| **word == text)
+            .copied()
+            .unwrap_or_else(|| {
+                self.fault(
+                    &origin,
+                    format!(
+                        "{key} = {text:?} is unknown: the known ones are {}",
+                        known.join(", ")
+                    ),
+                );
+                first
+            })
+    }
+
+    fn list(&mut self, key: &str) -> (Vec<String>, Origin) {
+        match self.raw(key) {
+            Some((Raw::List(items), origin)) => (items, origin),
+            Some((Raw::Text(text), origin)) if !matches!(origin, Origin::File(..)) => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                (items.map(ToOwned::to_owned).collect(), origin)
+            }
+            Some((_, origin)) => {
+                self.mistyped(key, &origin);
+                (Vec::new(), origin)
+            }
+            None => (Vec::new(), Origin::Default),
+        }
+    }
+
+    fn flag(&mut self, key: &str) -> bool {
+        match self.raw(key) {
+            Some((Raw::Flag(flag), _)) => flag,
+            Some((Raw::Text(text), origin)) if !matches!(origin, Origin::File(..)) => match text.as_str() {
+                "true" => true,
+                "false" => false,
+                _ => {
+                    self.mistyped(key, &origin);
+                    false
+                }
+            },
+            Some((_, origin)) => {
+                self.mistyped(key, &origin);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn number(&mut self, key: &str) -> (u64, Origin) {
+        let Some((raw, origin)) = self.raw(key) else {
+            return (0, Origin::Default);
+        };
+        let number = match &raw {
+            Raw::Number(number) => u64::try_from(*number).ok(),
+            Raw::Text(text) if !matches!(origin, Origin::File(..)) => text.trim().parse().ok(),
+            Raw::Text(_) | Raw::Flag(_) | Raw::List(_) => None,
+        };
+        if number.is_none() {
+            self.mistyped(key, &origin);
+        }
+        (number.unwrap_or(0), origin)
+    }
+
+    fn number_within(&mut self, key: &str, range: std::ops::RangeInclusive<u64>) -> u64 {
+        let (number, origin) = self.number(key);
+        if !range.contains(&number) {
+            self.fault(
+                &origin,
+                format!("{key} must be {} to {}", range.start(), range.end()),
+            );
+        }
+        number
+    }
+
+    fn small_number(&mut self, key: &str) -> u32 {
+        let (number, origin) = self.number(key);
+        u32::try_from(number).unwrap_or_else(|_| {
+            self.fault(&origin, format!("{key} is too large"));
+            0
+        })
+    }
+
+    /// A span of time, or nothing for `off`.
+    fn duration_or_off(&mut self, key: &str) -> Option<(Duration, Origin)> {
+        let (raw, origin) = self.raw(key)?;
+        let duration = match &raw {
+            Raw::Number(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
+            Raw::Text(text) if text == "off" => return None,
+            Raw::Text(text) => parse_duration(text),
+            Raw::Flag(_) | Raw::List(_) => None,
+        };
+        match duration {
+            Some(duration) if duration <= LONGEST => Some((duration, origin)),
+            Some(_) => {
+                self.fault(&origin, format!("{key} is more than a hundred years"));
+                None
+            }
+            None => {
+                self.mistyped(key, &origin);
+                None
+            }
+        }
+    }
+
+    /// A span of time, from `least` on.
+    fn duration(&mut self, key: &str, least: Duration) -> Duration {
+        let before = self.faults.len();
+        match self.duration_or_off(key) {
+            Some((duration, _)) if duration >= least => duration,
+            Some((_, origin)) => {
+                self.fault(
+                    &origin,
+                    format!("{key} must be at least {} seconds", least.as_secs()),
+                );
+                least
+            }
+            None => {
+                if self.faults.len() == before
+                    && let Some((_, origin)) = self.raw(key)
+                {
+                    self.fault(&origin, format!("{key} cannot be off"));
+                }
+                least
+            }
+        }
+    }
+}
+
+/// Reads `24h`, `90d`, `30m`, `60s`, or a number of seconds.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (digits, unit) =
+        text.split_at_checked(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))?;
+    let number: u64 = digits.parse().ok()?;
+    let seconds = match unit.trim() {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return None,
+    };
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+fn settings(reader: &mut Reader<'_>) -> Settings {
+    const SECOND: Duration = Duration::from_secs(1);
+    let lifetimes = Lifetimes {
+        access_token: reader.duration("lifetimes.access_token", SECOND),
+        refresh_token: reader.duration("lifetimes.refresh_token", SECOND),
+        refresh_absolute: reader
+            .duration_or_off("lifetimes.refresh_absolute")
+            .map(|(bound, _)| bound),
+        code: reader.duration("lifetimes.code", SECOND),
+        id_token: reader.duration("lifetimes.id_token", SECOND),
+        login_transaction: reader.duration("lifetimes.login_transaction", SECOND),
+        session: SessionLifetimes {
+            idle: reader.duration("lifetimes.session_idle", SECOND),
+            absolute: reader.duration("lifetimes.session_absolute", SECOND),
+        },
+    };
+    if lifetimes.code > LONGEST_CODE
+        && let Some((_, origin)) = reader.raw("lifetimes.code")
+    {
+        reader.fault(
+            &origin,
+            "lifetimes.code must be at most ten minutes (RFC 6749 section 4.1.2)",
+        );
+    }
+    let (memory, iterations, parallelism) = (
+        reader.small_number("password.memory_kib"),
+        reader.small_number("password.iterations"),
+        reader.small_number("password.parallelism"),
+    );
+    let password_params = PasswordParams::new(memory, iterations, parallelism).unwrap_or_else(|problem| {
+        let (_, origin) = reader.number("password.memory_kib");
+        reader.fault(&origin, format!("password.*: {problem}"));
+        PasswordParams::default()
+    });
+    let max_bytes = usize::try_from(reader.number_within("password.max_bytes", PASSWORD_BYTES)).unwrap_or(0);
+    let min_length = usize::try_from(reader.number_within("password.min_length", 1..=64)).unwrap_or(0);
+    let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
+    let access_token_typ = reader
+        .word("signing.access_token_typ", &["at+jwt", "JWT"])
+        .to_owned();
+    Settings {
+        data_dir: data_dir(reader),
+        base_url: base_url(reader),
+        organization: reader
+            .text("organization")
+            .map(|(text, _)| text)
+            .unwrap_or_default(),
+        lifetimes,
+        refresh_retry_window: reader.duration("refresh.retry_window", Duration::ZERO),
+        access_token_alg: reader
+            .parsed("signing.access_token_alg")
+            .unwrap_or(crate::jose::alg::Algorithm::Es256),
+        access_token_typ,
+        id_token_alias: reader.flag("id_token_alias"),
+        announce: reader.duration("keys.announce", Duration::ZERO),
+        password_params,
+        password_policy: PasswordPolicy {
+            min_length,
+            max_bytes,
+        },
+        password_workers: usize::try_from(workers).unwrap_or(0),
+    }
+}
+
+fn data_dir(reader: &mut Reader<'_>) -> PathBuf {
+    if reader.given("data_dir").is_some() {
+        return reader
+            .text("data_dir")
+            .map(|(text, _)| PathBuf::from(text))
+            .unwrap_or_default();
+    }
+    if reader.sources.is_dev {
+        return PathBuf::from(DEV_DATA_DIR);
+    }
+    reader
+        .sources
+        .state_directory
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("./idsvc-data"))
+}
+
+/// `base_url` with the region filled in; none when it is not given or wrong.
+fn base_url(reader: &mut Reader<'_>) -> Option<String> {
+    let region = reader.given("region").and_then(|_| {
+        let (text, origin) = reader.text("region")?;
+        if !REGIONS.contains(&text.as_str()) {
+            let known = REGIONS.join(", ");
+            reader.fault(
+                &origin,
+                format!("region = {text:?} is unknown: the known ones are {known}"),
+            );
+        }
+        Some(text)
+    });
+    reader.given("base_url")?;
+    let (text, origin) = reader.text("base_url")?;
+    let text = match (text.contains("{region}"), region) {
+        (false, _) => text,
+        (true, Some(region)) => text.replace("{region}", &region),
+        (true, None) => {
+            reader.missing("region", "base_url has {region} in it and region is not set");
+            return None;
+        }
+    };
+    match check_base_url(&text) {
+        Ok(()) => Some(text),
+        Err(message) => {
+            reader.fault(&origin, format!("base_url = {text:?}: {message}"));
+            None
+        }
+    }
+}
+
+/// Whether the text can be an issuer (RFC 8414 section 2): https, or http on loopback; no query, no fragment.
+pub fn check_base_url(text: &str) -> Result<(), String> {
+    let example = "as in https://id.example.com";
+    let url = Url::parse(text).map_err(|error| format!("it is no URL ({error}), {example}"))?;
+    let is_local = is_loopback(&url);
+    match url.scheme() {
+        "https" => {}
+        "http" if is_local => {}
+        "http" => return Err("it must begin with https; http is for loopback hosts only".to_owned()),
+        _ => return Err(format!("it must begin with https, {example}")),
+    }
+    if !url.username().is_empty() || url.password().is_some() || text.contains('@') {
+        return Err("it must not hold a user name".to_owned());
+    }
+    if text.contains(['?', '#']) {
+        return Err("it must have neither a query nor a fragment".to_owned());
+    }
+    if text.ends_with('/') {
+        return Err(format!(
+            "it must not end with a slash: {}",
+            text.trim_end_matches('/')
+        ));
+    }
+    let canonical = url.as_str().trim_end_matches('/');
+    if canonical != text {
+        return Err(format!("it must be written as browsers write it: {canonical}"));
+    }
+    if url.path().contains("//") || url.path().contains('%') {
+        return Err("its path must be plain segments".to_owned());
+    }
+    Ok(())
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
+    let is_dev = reader.sources.is_dev;
+    if is_dev && reader.given("listen").is_none() {
+        return vec![SocketAddr::from(([127, 0, 0, 1], DEV_PORT))];
+    }
+    let (texts, origin) = reader.list("listen");
+    let mut addresses = Vec::new();
+    for text in &texts {
+        match text.parse::<SocketAddr>() {
+            Ok(address) if is_dev && !address.ip().is_loopback() => reader.fault(
+                &origin,
+                format!("listen = {text:?}: the development server listens on loopback only, as on 127.0.0.1:{DEV_PORT}"),
+            ),
+            Ok(address) => addresses.push(address),
+            Err(_) => reader.fault(
+                &origin,
+                format!("listen = {text:?} is no address with a port, as in 0.0.0.0:443 or [::]:443"),
+            ),
+        }
+    }
+    if texts.is_empty() {
+        reader.fault(&origin, "listen is empty: name at least one address");
+    }
+    addresses
+}
+
+fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
+    let (texts, origin) = reader.list("trusted_proxies");
+    let mut networks = Vec::new();
+    for text in &texts {
+        let single = || text.parse::<std::net::IpAddr>().map(IpNet::from).ok();
+        match text.parse::<IpNet>().ok().or_else(single) {
+            Some(network) => networks.push(network),
+            None => reader.fault(
+                &origin,
+                format!("trusted_proxies = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
+            ),
+        }
+    }
+    networks
+}
+
+fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], trusted_proxies: &[IpNet]) -> Tls {
+    const MODES: [&str; 3] = ["files", "self-signed", "off"];
+    if reader.sources.is_dev && reader.given("tls.mode").is_none() {
+        return Tls::SelfSigned;
+    }
+    match reader.word("tls.mode", &MODES) {
+        "self-signed" => Tls::SelfSigned,
+        "off" => {
+            let is_public = listen.iter().any(|address| !address.ip().is_loopback());
+            if is_public
+                && trusted_proxies.is_empty()
+                && let Some((_, origin)) = reader.raw("tls.mode")
+            {
+                reader.fault(
+                    &origin,
+                    "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network",
+                );
+            }
+            Tls::Off
+        }
+        _ => {
+            let mut file = |key: &str| {
+                let given = reader.given(key).and_then(|_| reader.text(key));
+                if given.is_none() {
+                    reader.missing(key, "tls.mode is files and this file is not named");
+                }
+                given.map(|(text, _)| PathBuf::from(text)).unwrap_or_default()
+            };
+            Tls::Files {
+                cert: file("tls.cert"),
+                key: file("tls.key"),
+            }
+        }
+    }
+}
+
+fn issuer(reader: &mut Reader<'_>, base_url: Option<&str>, tls: &Tls, listen: &[SocketAddr]) -> String {
+    match base_url {
+        Some(base_url) => {
+            if base_url.starts_with("http:")
+                && *tls != Tls::Off
+                && let Some((_, origin)) = reader.given("base_url")
+            {
+                reader.fault(
+                    &origin,
+                    format!("base_url = {base_url:?}: http is for tls.mode = \"off\" only"),
+                );
+            }
+            base_url.to_owned()
+        }
+        None if reader.given("base_url").is_some() => String::new(),
+        None if reader.sources.is_dev => {
+            let scheme = if *tls == Tls::Off { "http" } else { "https" };
+            let port = listen.first().map_or(DEV_PORT, SocketAddr::port);
+            if port == 0 {
+                reader.missing(
+                    "base_url",
+                    "the port is not known beforehand, so the address must be named",
+                );
+            }
+            format!("{scheme}://localhost:{port}")
+        }
+        None => {
+            reader.missing("base_url", "the address of the service is not set");
+            String::new()
+        }
+    }
+}
+
+fn log(reader: &mut Reader<'_>) -> Log {
+    let format = match reader.word("log.format", &["auto", "text", "json"]) {
+        "text" => LogFormat::Text,
+        "json" => LogFormat::Json,
+        _ => LogFormat::Auto,
+    };
+    let level = match reader.word("log.level", &["info", "error", "warn", "debug", "trace"]) {
+        "error" => tracing::Level::ERROR,
+        "warn" => tracing::Level::WARN,
+        "debug" => tracing::Level::DEBUG,
+        "trace" => tracing::Level::TRACE,
+        _ => tracing::Level::INFO,
+    };
+    Log { format, level }
+}

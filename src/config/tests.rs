@@ -1,0 +1,271 @@
+use super::resolve::{check_base_url, parse_duration, resolve, resolve_settings};
+use super::*;
+
+fn given(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Sources {
+    let flags: Vec<_> = flags
+        .iter()
+        .map(|(key, value)| (*key, (*value).to_owned()))
+        .collect();
+    let env: Vec<_> = env
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let nowhere = Path::new("/nonexistent/idsvc.toml");
+    let mut sources = Sources::collect(&flags, &env, Some(nowhere));
+    sources.faults.clear();
+    let (values, faults) = file::parse(file, Path::new("idsvc.toml"));
+    sources.given.extend(values);
+    sources.faults.extend(faults);
+    sources
+}
+
+const WHOLE: &str = "base_url = \"https://id.example.com\"\n[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n";
+
+fn faults(sources: &Sources) -> String {
+    resolve(sources).unwrap_err().to_string()
+}
+
+#[test]
+fn a_flag_comes_before_the_environment_and_that_before_the_file() {
+    let file = format!("organization = \"file\"\n{WHOLE}");
+    let env = [("IDSVC_ORGANIZATION", "environment")];
+    let organization = |sources: &Sources| resolve(sources).unwrap().policy().organization;
+    assert_eq!(organization(&given(&[], &[], WHOLE)), "default");
+    assert_eq!(organization(&given(&[], &[], &file)), "file");
+    assert_eq!(organization(&given(&[], &env, &file)), "environment");
+    assert_eq!(
+        organization(&given(&[("organization", "flag")], &env, &file)),
+        "flag"
+    );
+}
+
+#[test]
+fn every_environment_variable_reaches_its_setting() {
+    let env = [
+        ("IDSVC_TLS_MODE", "off"),
+        ("IDSVC_BASE_URL", "http://localhost:8080"),
+        ("IDSVC_LISTEN", "127.0.0.1:8080, [::1]:8080"),
+        ("IDSVC_LIFETIMES_ACCESS_TOKEN", "15m"),
+        ("IDSVC_PASSWORD_MIN_LENGTH", "12"),
+        ("IDSVC_ID_TOKEN_ALIAS", "false"),
+    ];
+    let config = resolve(&given(&[], &env, "")).unwrap();
+    assert_eq!((config.tls.clone(), config.listen.len()), (Tls::Off, 2));
+    assert_eq!(config.policy().lifetimes.access_token, Duration::from_mins(15));
+    assert_eq!(config.settings.password_policy.min_length, 12);
+    assert!(!config.policy().id_token_alias);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
+    let text = format!("{WHOLE}\n[lifetimes]\nacces_token = \"1h\"\n[nonsense]\nx = 1\n");
+    let faults = faults(&given(&[], &[], &text));
+    assert_eq!(
+        faults,
+        "idsvc.toml line 7: unknown key lifetimes.acces_token: did you mean lifetimes.access_token?\n\
+         idsvc.toml line 9: unknown key nonsense.x: idsvc config reference lists the known ones"
+    );
+}
+
+#[test]
+fn all_faults_are_reported_at_once() {
+    let text = "region = \"eu\"\nbase_url = \"http://id.example.com\"\nlisten = [\"nowhere\"]\n\
+                [lifetimes]\ncode = \"1h\"\nid_token = true\n[password]\nmemory_kib = 1\n";
+    let faults = faults(&given(&[], &[], text));
+    for part in [
+        "region = ",
+        "base_url",
+        "listen",
+        "lifetimes.code",
+        "lifetimes.id_token",
+        "password",
+        "tls.cert",
+        "tls.key",
+    ] {
+        assert!(faults.contains(part), "{part} is not in\n{faults}");
+    }
+    assert_eq!(faults.lines().count(), 8, "{faults}");
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_refused_with_the_line() {
+    let faults = faults(&given(&[], &[], "listen = [\"0.0.0.0:443\"]\nregion us\n"));
+    assert!(faults.starts_with("idsvc.toml line 2: "), "{faults}");
+}
+
+#[test]
+fn a_region_is_us_or_ap_and_fills_the_base_url() {
+    let text = WHOLE.replace("id.example", "id.{region}.example");
+    let issuer = |region| resolve(&given(&[("region", region)], &[], &text)).map(|config| config.issuer);
+    assert_eq!(issuer("us").unwrap(), "https://id.us.example.com");
+    assert_eq!(issuer("ap").unwrap(), "https://id.ap.example.com");
+    for unknown in ["eu", "US", ""] {
+        assert!(issuer(unknown).is_err(), "{unknown}");
+    }
+    let missing = faults(&given(&[], &[], &text));
+    assert!(missing.contains("region is not set"), "{missing}");
+}
+
+#[test]
+fn a_base_url_is_an_issuer() {
+    for good in [
+        "https://id.example.com",
+        "https://id.example.com/tenant",
+        "https://id.example.com:8443",
+        "http://localhost:8080",
+        "http://127.0.0.1",
+        "http://[::1]:8080",
+    ] {
+        assert_eq!(check_base_url(good), Ok(()), "{good}");
+    }
+    for bad in [
+        "id.example.com",
+        "http://id.example.com",
+        "ftp://id.example.com",
+        "https://id.example.com/",
+        "https://id.example.com/a/",
+        "https://id.example.com?x",
+        "https://id.example.com#x",
+        "https://me@id.example.com",
+        "https://@id.example.com",
+        "https://ID.example.com",
+        "https://id.example.com:443",
+        "https://id.example.com/a/../b",
+        "https://id.example.com/a//b",
+        "https://id.example.com/a b",
+        "",
+    ] {
+        assert!(check_base_url(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn plain_http_is_for_loopback_or_behind_a_proxy() {
+    let base = [
+        ("IDSVC_BASE_URL", "https://id.example.com"),
+        ("IDSVC_TLS_MODE", "off"),
+    ];
+    assert!(faults(&given(&[], &base, "")).contains("trusted_proxies"));
+    assert!(resolve(&given(&[("trusted_proxies", "10.0.0.0/8")], &base, "")).is_ok());
+    assert!(resolve(&given(&[("listen", "127.0.0.1:80")], &base, "")).is_ok());
+    assert!(faults(&given(&[("listen", "127.0.0.1:80,0.0.0.0:80")], &base, "")).contains("trusted_proxies"));
+    let acme = faults(&given(&[("tls.mode", "acme")], &[], WHOLE));
+    assert!(
+        acme.contains("the known ones are files, self-signed, off"),
+        "{acme}"
+    );
+}
+
+#[test]
+fn the_development_server_stays_on_loopback_and_follows_its_port() {
+    let config = resolve(&given(&[], &[], "").for_development()).unwrap();
+    assert_eq!(config.issuer, "https://localhost:8443");
+    assert_eq!((config.tls, config.is_dev), (Tls::SelfSigned, true));
+    assert_eq!(config.settings.data_dir, Path::new("./idsvc-data/dev"));
+    let moved = resolve(&given(&[("listen", "127.0.0.1:9443")], &[], "").for_development()).unwrap();
+    assert_eq!(moved.issuer, "https://localhost:9443");
+    for open in ["0.0.0.0:8443", "192.0.2.1:8443", "[::]:8443"] {
+        assert!(
+            resolve(&given(&[("listen", open)], &[], "").for_development()).is_err(),
+            "{open}"
+        );
+    }
+}
+
+#[test]
+fn commands_need_no_base_url_and_no_certificate() {
+    let settings =
+        resolve_settings(&given(&[], &[("STATE_DIRECTORY", "/var/lib/idsvc:/other")], "")).unwrap();
+    assert_eq!(settings.base_url, None);
+    assert_eq!(settings.data_dir, Path::new("/var/lib/idsvc"));
+    assert_eq!(
+        settings.policy("https://id.example.com"),
+        Policy::of("https://id.example.com")
+    );
+}
+
+#[test]
+fn times_have_units() {
+    for (text, seconds) in [
+        ("60s", 60),
+        ("30m", 1800),
+        ("24h", 86_400),
+        ("90d", 7_776_000),
+        ("5", 5),
+        ("0s", 0),
+    ] {
+        assert_eq!(parse_duration(text), Some(Duration::from_secs(seconds)), "{text}");
+    }
+    for bad in [
+        "",
+        "h",
+        "1w",
+        "-1h",
+        "1.5h",
+        "1h30m",
+        "18446744073709551615d",
+        "１h",
+    ] {
+        assert_eq!(parse_duration(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn the_reference_sets_the_defaults_when_its_keys_are_uncommented() {
+    let text: String = reference::reference()
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(key) if !key.is_empty() && !key.starts_with(' ') => format!("{key}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let from_reference = resolve(&given(
+        &[],
+        &[],
+        &text
+            .replace("[tls]", "[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"")
+            .replacen("\nlisten", "\nbase_url = \"https://id.example.com\"\nlisten", 1),
+    ))
+    .unwrap();
+    let from_nothing = resolve(&given(&[], &[], WHOLE)).unwrap();
+    assert_eq!(format!("{from_reference:?}"), format!("{from_nothing:?}"));
+    let (uncommented, faults) = file::parse(&reference::reference(), Path::new("reference"));
+    assert_eq!((uncommented, faults), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn examples_are_of_the_form_they_show() {
+    for setting in reference::SETTINGS {
+        let (section, name) = setting
+            .key
+            .split_once('.')
+            .map_or(("", setting.key), |(section, name)| (section, name));
+        let text = if section.is_empty() {
+            format!("{name} = {}", setting.example)
+        } else {
+            format!("[{section}]\n{name} = {}", setting.example)
+        };
+        let (values, faults) = file::parse(&text, Path::new("example"));
+        assert_eq!((values.len(), faults.len()), (1, 0), "{}", setting.key);
+    }
+}
+
+#[test]
+fn a_misspelt_variable_is_a_warning() {
+    let sources = given(
+        &[],
+        &[
+            ("IDSVC_BASEURL", "x"),
+            ("IDSVC_CONFIG", ""),
+            ("IDSVC_PORT_443_TCP_ADDR", "x"),
+        ],
+        "",
+    );
+    assert_eq!(
+        sources.warnings,
+        [
+            "IDSVC_BASEURL sets nothing: did you mean IDSVC_BASE_URL?",
+            "IDSVC_PORT_443_TCP_ADDR sets nothing"
+        ]
+    );
+}

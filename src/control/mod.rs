@@ -1,0 +1,291 @@
+//! Administration: one command in, one reply out, whether a server runs or not.
+//!
+//! A running server holds the store, so a command reaches it over `control.sock` in the data directory; otherwise
+//! the command line opens the store and calls [`execute`] itself. Either way the same function answers.
+
+pub mod client;
+pub mod server;
+mod wire;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
+use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
+use crate::flow::admin::settings::IssuerView;
+use crate::flow::admin::user::{AddUser, SetPassword, UpdateUser, UserView};
+use crate::flow::admin::{
+    Admin, AdminError, AdminRefusal, Done, client as clients, key, session, settings, user,
+};
+
+/// The socket's name in the data directory.
+pub const SOCKET: &str = "control.sock";
+
+/// What an administrator asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "command", content = "request", rename_all = "snake_case")]
+pub enum Command {
+    /// `client add`.
+    ClientAdd(Box<AddClient>),
+    /// `client list`.
+    ClientList,
+    /// `client show`.
+    ClientShow(String),
+    /// `client update`.
+    ClientUpdate(Box<UpdateClient>),
+    /// `client remove`.
+    ClientRemove(String),
+    /// `client rotate-secret`.
+    ClientRotateSecret(RotateSecret),
+    /// `client enable`.
+    ClientEnable(String),
+    /// `client disable`.
+    ClientDisable(String),
+    /// `user add`.
+    UserAdd(Box<AddUser>),
+    /// `user list`, at most so many.
+    UserList(usize),
+    /// `user show`.
+    UserShow(String),
+    /// `user update`.
+    UserUpdate(Box<UpdateUser>),
+    /// `user remove`.
+    UserRemove(String),
+    /// `user set-password`.
+    UserSetPassword(SetPassword),
+    /// `user enable`.
+    UserEnable(String),
+    /// `user disable`.
+    UserDisable(String),
+    /// `key list`.
+    KeyList,
+    /// `key rotate`.
+    KeyRotate(RotateKey),
+    /// `key retire`.
+    KeyRetire(String),
+    /// `key import`.
+    KeyImport(ImportKey),
+    /// `session list`.
+    SessionList(String),
+    /// `session revoke`.
+    SessionRevoke(RevokeSessions),
+    /// `config set-issuer`.
+    SetIssuer(String),
+}
+
+impl Command {
+    /// Whether it only looks, so that nothing is made for its sake.
+    pub fn is_reading(&self) -> bool {
+        matches!(
+            self,
+            Self::ClientList
+                | Self::ClientShow(_)
+                | Self::UserList(_)
+                | Self::UserShow(_)
+                | Self::KeyList
+                | Self::SessionList(_)
+        )
+    }
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", content = "answer", rename_all = "snake_case")]
+pub enum Reply {
+    /// One client.
+    Client(Box<ClientView>),
+    /// Clients.
+    Clients(Vec<ClientView>),
+    /// The identifier of a client that is gone.
+    ClientRemoved(String),
+    /// One user.
+    User(Box<UserView>),
+    /// Users.
+    Users(Vec<UserView>),
+    /// The user that is gone.
+    UserRemoved(Uuid, String),
+    /// One key.
+    Key(KeyView),
+    /// Keys.
+    Keys(Vec<KeyView>),
+    /// Sessions.
+    Sessions(Vec<SessionView>),
+    /// Sessions that ended.
+    Revoked(Revoked),
+    /// The issuer from the next start on.
+    Issuer(IssuerView),
+    /// The command was refused.
+    Refused(AdminRefusal),
+    /// The command could not be carried out.
+    Failed(String),
+}
+
+/// Carries out a command.
+pub async fn execute(admin: Admin<'_>, command: Command) -> Reply {
+    dispatch(admin, command)
+        .await
+        .unwrap_or_else(|error| match error {
+            AdminError::Refused(refusal) => Reply::Refused(refusal),
+            AdminError::Store(_) | AdminError::Busy(_) | AdminError::Key(_) | AdminError::Reload(_) => {
+                Reply::Failed(error.to_string())
+            }
+        })
+}
+
+async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
+    let client = |view: ClientView| Reply::Client(Box::new(view));
+    let person = |view: UserView| Reply::User(Box::new(view));
+    Ok(match command {
+        Command::ClientAdd(request) => client(clients::add(admin, *request).await?),
+        Command::ClientList => Reply::Clients(clients::list(admin)?),
+        Command::ClientShow(client_id) => client(clients::show(admin, &client_id)?),
+        Command::ClientUpdate(request) => client(clients::update(admin, *request).await?),
+        Command::ClientRemove(client_id) => Reply::ClientRemoved(clients::remove(admin, client_id).await?),
+        Command::ClientRotateSecret(request) => client(clients::rotate_secret(admin, request).await?),
+        Command::ClientEnable(client_id) => client(clients::set_enabled(admin, client_id, true).await?),
+        Command::ClientDisable(client_id) => client(clients::set_enabled(admin, client_id, false).await?),
+        Command::UserAdd(request) => person(user::add(admin, *request).await?),
+        Command::UserList(limit) => Reply::Users(user::list(admin, limit)?),
+        Command::UserShow(who) => person(user::show(admin, &who)?),
+        Command::UserUpdate(request) => person(user::update(admin, *request).await?),
+        Command::UserRemove(who) => {
+            let view = user::remove(admin, who).await?;
+            Reply::UserRemoved(view.uuid, view.account_id)
+        }
+        Command::UserSetPassword(request) => person(user::set_password(admin, request).await?),
+        Command::UserEnable(who) => person(user::set_enabled(admin, who, true).await?),
+        Command::UserDisable(who) => person(user::set_enabled(admin, who, false).await?),
+        Command::KeyList => Reply::Keys(key::list(admin)?),
+        Command::KeyRotate(request) => Reply::Key(key::rotate(admin, request).await?),
+        Command::KeyRetire(kid) => Reply::Key(key::retire(admin, kid).await?),
+        Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
+        Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
+        Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
+        Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::flow::admin::tests::core;
+    use crate::identity::password::PasswordPolicy;
+    use crate::random::Random;
+
+    fn directory() -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4()));
+        std::fs::create_dir(&path).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn a_command_crosses_the_socket_and_its_reply_comes_back() {
+        let directory = directory();
+        let path = directory.join(SOCKET);
+        let core = Arc::new(core());
+        let socket = server::ControlSocket::bind(&path).unwrap();
+        let serving = Arc::clone(&core);
+        let server = tokio::spawn(socket.serve(
+            move |command| {
+                let core = Arc::clone(&serving);
+                async move {
+                    let admin = Admin {
+                        core: &core,
+                        password_policy: PasswordPolicy::default(),
+                    };
+                    execute(admin, command).await
+                }
+            },
+            std::future::pending(),
+        ));
+        let add: Command = serde_json::from_str(
+            r#"{"command":"user_add","request":{"email":"alice@example.com","password":"generated","fields":{}}}"#,
+        )
+        .unwrap();
+        let Some(Reply::User(alice)) = client::ask(&path, &add).await.unwrap() else {
+            panic!("no user")
+        };
+        assert!(alice.password.is_some());
+        let Some(Reply::Refused(refusal)) = client::ask(&path, &add).await.unwrap() else {
+            panic!("added twice")
+        };
+        assert!(refusal.message.contains("already"));
+        let rotate = Command::KeyRotate(RotateKey {
+            alg: crate::jose::alg::Algorithm::EdDsa,
+            at_once: false,
+        });
+        let Some(Reply::Key(key)) = client::ask(&path, &rotate).await.unwrap() else {
+            panic!("no key")
+        };
+        let Some(Reply::Keys(keys)) = client::ask(&path, &Command::KeyList).await.unwrap() else {
+            panic!("no keys")
+        };
+        assert_eq!(keys, [key]);
+        server.abort();
+        let _ = server.await;
+        assert!(client::ask(&path, &Command::KeyList).await.unwrap().is_none());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_no_command_is_answered_and_an_endless_one_is_cut() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let directory = directory();
+        let path = directory.join(SOCKET);
+        let socket = server::ControlSocket::bind(&path).unwrap();
+        let server = tokio::spawn(socket.serve(
+            |_| async { Reply::Failed("not reached".to_owned()) },
+            std::future::pending(),
+        ));
+        let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        stream
+            .write_all(b"{\"command\":\"from_the_future\"}\n")
+            .await
+            .unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.unwrap();
+        assert!(reply.contains("another release"), "{reply}");
+        let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        let flood = vec![b'x'; wire::LIMIT + 1];
+        let _ = stream.write_all(&flood).await;
+        let mut reply = Vec::new();
+        let _ = stream.read_to_end(&mut reply).await;
+        assert!(reply.is_empty());
+        server.abort();
+        let _ = server.await;
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_no_error() {
+        let directory = directory();
+        assert!(
+            client::ask(&directory.join(SOCKET), &Command::KeyList)
+                .await
+                .unwrap()
+                .is_none()
+        );
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_path_that_is_too_long_for_a_socket_works_all_the_same() {
+        let directory = directory();
+        let deep = directory.join("d".repeat(120));
+        std::fs::create_dir(&deep).unwrap();
+        let path = deep.join(SOCKET);
+        let socket = server::ControlSocket::bind(&path).unwrap();
+        let server = tokio::spawn(socket.serve(
+            |_| async { Reply::Failed("reached".to_owned()) },
+            std::future::pending(),
+        ));
+        let reply = client::ask(&path, &Command::KeyList).await.unwrap();
+        assert_eq!(reply, Some(Reply::Failed("reached".to_owned())));
+        server.abort();
+        let _ = server.await;
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,138 @@
+//! The socket inside `idsvc serve`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::{Command, Reply, wire};
+
+/// How long a command may take to come in.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a reply may take to be taken.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Commands at once; more wait.
+const AT_ONCE: usize = 16;
+/// How long to wait when no connection can be accepted.
+const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// The bound socket. Its file goes when it is dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    owner: u32,
+}
+
+impl ControlSocket {
+    /// Binds the socket with mode 0600. Whoever calls holds the store, so a socket that lies there already
+    /// belongs to nobody and is replaced. Needs a tokio runtime.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let (short, _folder) = wire::short(path)?;
+        let listener = UnixListener::bind(&short)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let owner = fs::metadata(path)?.uid();
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            owner,
+        })
+    }
+
+    /// Answers commands until `shutdown` is ready, then finishes those that were begun.
+    pub async fn serve<F>(
+        self,
+        execute: impl Fn(Command) -> F + Clone + Send + Sync + 'static,
+        shutdown: impl Future<Output = ()> + Send,
+    ) where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        let seats = Arc::new(Semaphore::new(AT_ONCE));
+        let mut conversations = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(end) = conversations.join_next() => {
+                    if let Err(error) = end {
+                        tracing::error!(%error, "a command ended in a panic");
+                    }
+                }
+                accepted = self.accept(&seats) => {
+                    let (stream, seat) = accepted;
+                    if !self.is_trusted(&stream) {
+                        continue;
+                    }
+                    let execute = execute.clone();
+                    conversations.spawn(async move {
+                        if let Err(error) = converse(stream, execute).await {
+                            tracing::debug!(%error, "a command was not answered");
+                        }
+                        drop(seat);
+                    });
+                }
+            }
+        }
+        while conversations.join_next().await.is_some() {}
+    }
+
+    async fn accept(&self, seats: &Arc<Semaphore>) -> (UnixStream, tokio::sync::OwnedSemaphorePermit) {
+        loop {
+            let Ok(seat) = Arc::clone(seats).acquire_owned().await else {
+                return std::future::pending().await;
+            };
+            match self.listener.accept().await {
+                Ok((stream, _)) => return (stream, seat),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept on the control socket, trying on");
+                    tokio::time::sleep(BACK_OFF).await;
+                }
+            }
+        }
+    }
+
+    /// Whether the peer runs as the user that the service runs as, or as root.
+    fn is_trusted(&self, stream: &UnixStream) -> bool {
+        let uid = stream.peer_cred().map(|peer| peer.uid());
+        let is_trusted = uid.as_ref().is_ok_and(|uid| *uid == 0 || *uid == self.owner);
+        if !is_trusted {
+            tracing::warn!(?uid, "refused a command from another user");
+        }
+        is_trusted
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // A file that is gone already is as good; one that stays is replaced at the next start.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+async fn converse<F>(mut stream: UnixStream, execute: impl Fn(Command) -> F) -> io::Result<()>
+where
+    F: Future<Output = Reply>,
+{
+    let line = tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream)).await??;
+    let reply = match serde_json::from_slice(&line) {
+        Ok(command) => execute(command).await,
+        Err(_) => Reply::Failed(
+            "the running service does not know this command: it is of another release, restart it".to_owned(),
+        ),
+    };
+    let line = wire::to_line(&reply)?;
+    tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
+    stream.shutdown().await
+}

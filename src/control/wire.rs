@@ -1,0 +1,58 @@
+//! One JSON document on one line, of bounded length.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use zeroize::Zeroizing;
+
+/// The longest line, in bytes.
+pub(super) const LIMIT: usize = 1 << 20;
+
+/// The longest path that a socket's address can hold on every system we run on (`unix(7)`: 108 on Linux, less elsewhere).
+const PATH_LIMIT: usize = 100;
+
+/// Reads one line. Longer ones are an error, and so is an end before the line's end.
+pub(super) async fn read_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut line = Zeroizing::new(Vec::new());
+    let mut chunk = Zeroizing::new([0; 4096]);
+    loop {
+        let count = stream.read(chunk.as_mut_slice()).await?;
+        let bytes = chunk.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match bytes.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                line.extend_from_slice(bytes.get(..end).unwrap_or_default());
+                return Ok(line);
+            }
+            None => line.extend_from_slice(bytes),
+        }
+        if line.len() > LIMIT {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "message is too long"));
+        }
+    }
+}
+
+/// The document and the line's end.
+pub(super) fn to_line(message: &impl serde::Serialize) -> serde_json::Result<Zeroizing<Vec<u8>>> {
+    let mut line = Zeroizing::new(serde_json::to_vec(message)?);
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A path for the same socket that is short enough. The folder stays open as long as the path is used.
+pub(super) fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    if path.as_os_str().len() <= PATH_LIMIT {
+        return Ok((path.to_owned(), None));
+    }
+    let folder = File::open(folder)?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+    Ok((short, Some(folder)))
+}

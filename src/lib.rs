@@ -1,0 +1,97 @@
+//! idsvc: an OAuth 2.1 and OpenID Connect identity and token service in one executable.
+//!
+//! This page is the architecture document: what lives where, what always holds, and two requests followed
+//! from the socket to the disk and back. `tests/it/tidy.rs` keeps the table below true.
+//!
+//! # The house
+//!
+//! A request crosses each layer once going down and once coming back. Bytes are parsed into types at the edge
+//! and never checked again; rules are plain functions of state, request and time; every change of state is one
+//! transaction.
+//!
+//! | room | what it holds | may import |
+//! |---|---|---|
+//! | [`clock`], [`random`] | the only readers of time and entropy | each other |
+//! | [`secret`] | secrets in the clear and their digests, as different types | random |
+//! | [`seal`] | encryption at rest under the master key | random, secret |
+//! | [`route`] | every path of the service, once | nothing |
+//! | [`audit`] | what has to be accounted for, as log lines | nothing |
+//! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
+//! | [`identity`] | users, passwords, sessions, consents | clock, secret |
+//! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, identity, jose, oauth, secret |
+//! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
+//! | [`page`] | what people see; the only room with HTML | route |
+//! | [`net`] | sockets, TLS, HTTP connections, draining | nothing of ours |
+//! | [`app`] | the running service, built once | flow, oauth, page, route |
+//! | [`http`] | endpoints for programs, screens for people | app and what it shows |
+//! | [`config`] | flag before environment before file before default | identity, jose, net, oauth |
+//! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
+//! | [`cli`] | the commands; composes everything | everything |
+//!
+//! # What always holds
+//!
+//! 1. **A refusal is an answer, a failure is an error.** Flows return `Result<Answer<T>, Failure>`: the
+//!    protocol's no is a value and is committed, so revoking a family when a token is replayed needs no
+//!    special path. Only a [`store::StoreError`] rolls back.
+//! 2. **An answer with a token in it is sent after the commit that allows it.** A write is one closure, handed
+//!    to one writer thread, which runs everything that waits in one redb transaction and commits once. The
+//!    closure may run twice, so it reads neither clock nor entropy: both are drawn before it.
+//! 3. **Nothing slow happens inside a transaction.** Passwords are hashed on threads of their own, tokens are
+//!    signed after the commit.
+//! 4. **Who presents something is settled before anything is consumed.** A code or refresh token in another
+//!    client's hands changes nothing.
+//! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect
+//!    URI matches by equality; [`oauth::redirect_uri::ReturnTo`] exists only after that match, and before
+//!    it exists no error is sent anywhere but to the person at the browser.
+//! 6. **A secret's digest is all that is kept**, and neither type can be printed.
+//! 7. **One gate.** [`flow::gate`] decides for every grant whether this subject may get a token for this
+//!    client now, inside the transaction that issues.
+//!
+//! # A sign-in
+//!
+//! `net` hands hyper's request to [`http::respond`], which names the [`route::Route`] and calls
+//! `http::endpoint::authorize`. [`flow::begin_authorization`] finds the client in the in-memory
+//! [`flow::Catalog`], matches the redirect URI, parses the rest into an
+//! [`oauth::authorize::AuthorizationRequest`], reads the session from a snapshot and asks
+//! [`oauth::authorize::next_step`]. Nobody is signed in: a login transaction is written, bound to the digest of a
+//! cookie, and the browser goes to `/login`. `http::screen::login` draws [`page::Login`]; the form comes back;
+//! [`flow::sign_in`] checks the password on the pool and then, in one transaction, starts the session, asks
+//! `next_step` again, and writes the code. The browser goes to the client with `code`, `state` and `iss`. The
+//! client redeems the code: [`flow::redeem_code`] consumes it and starts a refresh family in one
+//! transaction, and [`flow::mint`] signs.
+//!
+//! # A refresh
+//!
+//! The token names its family, its generation and the family's lineage. [`flow::rotate_refresh_token`] loads the
+//! one row of the family, [`oauth::refresh::RefreshFamily::refresh`] decides (newest: rotate; the one before,
+//! its successor unused and the window open: a lost answer, rotate again and drop the sibling; anything older:
+//! revoke the family), the row is put back, the commit is shared with whatever else was waiting, and the tokens
+//! are signed. One get, one put, no index of old tokens.
+//!
+//! # Why the store looks like this
+//!
+//! redb is a copy-on-write B-tree: a write costs what it touches. Keys are time-ordered, so that new rows land
+//! side by side and expired ones are a range at the other end; [`flow::sweep`] needs no index of expiry
+//! times, it walks the old end of each table and passes over rows that still live. Records are JSON behind a
+//! version byte: a released shape is never edited, and `store::schema` upgrades a file before anything listens,
+//! after copying it.
+
+pub mod clock;
+pub mod random;
+pub mod secret;
+pub mod seal;
+pub mod route;
+pub mod audit;
+pub mod jose;
+pub mod identity;
+pub mod oauth;
+pub mod store;
+pub mod flow;
+pub mod page;
+pub mod net;
+pub mod app;
+pub mod http;
+pub mod config;
+pub mod control;
+pub mod cli;
