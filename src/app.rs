@@ -48,7 +48,12 @@ impl DevSite {
 
     /// The relying party of this client.
     pub fn new(client_id: String, client_secret: Zeroizing<String>, username: String) -> Self {
-        Self { client_id, client_secret, username, pending: Mutex::default() }
+        Self {
+            client_id,
+            client_secret,
+            username,
+            pending: Mutex::default(),
+        }
     }
 
     /// Remembers the `code_verifier` of a sign-in by its `state`.
@@ -62,7 +67,10 @@ impl DevSite {
 
     /// The `code_verifier` of a sign-in, once.
     pub fn recall(&self, state: &str) -> Option<Zeroizing<String>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state)
+        self.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(state)
     }
 }
 
@@ -70,11 +78,23 @@ impl App {
     /// The service of this core.
     pub fn new(core: Core, trusted_proxies: Vec<IpNet>, dev: Option<DevSite>) -> Self {
         let issuer = url::Url::parse(&core.policy.issuer).ok();
-        let issuer_path =
-            issuer.as_ref().map(|url| url.path().trim_end_matches('/').to_owned()).unwrap_or_default();
-        let issuer_origin = issuer.map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+        let issuer_path = issuer
+            .as_ref()
+            .map(|url| url.path().trim_end_matches('/').to_owned())
+            .unwrap_or_default();
+        let issuer_origin = issuer
+            .map(|url| url.origin().ascii_serialization())
+            .unwrap_or_default();
         let theme = Theme::built_in(&issuer_path);
-        Self { core, theme, issuer_path, issuer_origin, trusted_proxies, dev, metadata: ArcSwapOption::empty() }
+        Self {
+            core,
+            theme,
+            issuer_path,
+            issuer_origin,
+            trusted_proxies,
+            dev,
+            metadata: ArcSwapOption::empty(),
+        }
     }
 
     /// The address of a route.

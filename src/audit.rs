@@ -87,17 +87,32 @@ pub enum Event<'a> {
 /// Writes the event down.
 pub fn record(event: &Event<'_>) {
     match event {
-        Event::SignedIn { user, session, authority, client_id } => {
+        Event::SignedIn {
+            user,
+            session,
+            authority,
+            client_id,
+        } => {
             tracing::info!(target: "audit", event = "signed_in", %user, %session, authority, client_id);
         }
         Event::SignInFailed { user, client_id } => {
             let user = user.map(tracing::field::display);
             tracing::warn!(target: "audit", event = "sign_in_failed", user, client_id);
         }
-        Event::ConsentAnswered { user, client_id, allowed } => {
+        Event::ConsentAnswered {
+            user,
+            client_id,
+            allowed,
+        } => {
             tracing::info!(target: "audit", event = "consent_answered", %user, client_id, allowed);
         }
-        Event::TokensIssued { user, client_id, grant_type, jti, family } => {
+        Event::TokensIssued {
+            user,
+            client_id,
+            grant_type,
+            jti,
+            family,
+        } => {
             tracing::info!(target: "audit", event = "tokens_issued", %user, client_id, grant_type, %jti, %family);
         }
         Event::CodeReplayed { client_id, family } => {
@@ -106,7 +121,10 @@ pub fn record(event: &Event<'_>) {
         Event::RefreshTokenReplayed { client_id, family } => {
             tracing::warn!(target: "audit", event = "refresh_token_replayed", client_id, %family);
         }
-        Event::TokenRevoked { client_id, token_type } => {
+        Event::TokenRevoked {
+            client_id,
+            token_type,
+        } => {
             tracing::info!(target: "audit", event = "token_revoked", client_id, token_type);
         }
         Event::SignedOut { user, session } => {

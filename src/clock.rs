@@ -76,8 +76,9 @@ impl Clock {
             Self::System => {
                 #[expect(clippy::disallowed_methods, reason = "the one reader of system time")]
                 let now = std::time::SystemTime::now();
-                now.duration_since(std::time::UNIX_EPOCH)
-                    .map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+                now.duration_since(std::time::UNIX_EPOCH).map_or(0, |elapsed| {
+                    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+                })
             }
             Self::Manual(millis) => millis.load(Ordering::SeqCst),
         }
@@ -86,7 +87,10 @@ impl Clock {
     /// Moves a manual clock forward. The system's clock is not ours to move: there it does nothing.
     pub fn advance(&self, by: Duration) {
         if let Self::Manual(millis) = self {
-            millis.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+            millis.fetch_add(
+                u64::try_from(by.as_millis()).unwrap_or(u64::MAX),
+                Ordering::SeqCst,
+            );
         }
     }
 }

@@ -77,21 +77,21 @@
 //! version byte: a released shape is never edited, and `store::schema` upgrades a file before anything listens,
 //! after copying it.
 
-pub mod clock;
-pub mod random;
-pub mod secret;
-pub mod seal;
-pub mod route;
-pub mod audit;
-pub mod jose;
-pub mod identity;
-pub mod oauth;
-pub mod store;
-pub mod flow;
-pub mod page;
-pub mod net;
 pub mod app;
-pub mod http;
+pub mod audit;
+pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod control;
-pub mod cli;
+pub mod flow;
+pub mod http;
+pub mod identity;
+pub mod jose;
+pub mod net;
+pub mod oauth;
+pub mod page;
+pub mod random;
+pub mod route;
+pub mod seal;
+pub mod secret;
+pub mod store;

@@ -90,7 +90,11 @@ impl<K: Kind> Secret<K> {
         let mut text = Zeroizing::new(String::with_capacity(K::PREFIX.len() + payload.len() * 4 / 3 + 3));
         text.push_str(K::PREFIX);
         URL_SAFE_NO_PAD.encode_string(payload.as_slice(), &mut text);
-        Self { text, locator, kind: PhantomData }
+        Self {
+            text,
+            locator,
+            kind: PhantomData,
+        }
     }
 
     /// Reads a secret that somebody presents. Nothing but its form is known to be right afterwards.
@@ -101,12 +105,18 @@ impl<K: Kind> Secret<K> {
             return Err(Malformed);
         }
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Malformed)?);
-        let (payload, found) = bytes.split_at_checked(K::LOCATOR_LEN + RANDOM_LEN).ok_or(Malformed)?;
+        let (payload, found) = bytes
+            .split_at_checked(K::LOCATOR_LEN + RANDOM_LEN)
+            .ok_or(Malformed)?;
         if found != checksum::<K>(payload) {
             return Err(Malformed);
         }
         let locator = payload.get(..K::LOCATOR_LEN).ok_or(Malformed)?.to_vec();
-        Ok(Self { text: Zeroizing::new(text.to_owned()), locator, kind: PhantomData })
+        Ok(Self {
+            text: Zeroizing::new(text.to_owned()),
+            locator,
+            kind: PhantomData,
+        })
     }
 
     /// The bytes that name the row this secret belongs to; [`Kind::LOCATOR_LEN`] of them.
@@ -152,10 +162,16 @@ impl<K: Kind> Digest<K> {
     /// The digest of a secret's bytes; also of one that the operator chose and that has no prefix.
     pub fn of(secret: &[u8]) -> Self {
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
-        for (to, from) in bytes.iter_mut().zip(digest::digest(&digest::SHA256, secret).as_ref()) {
+        for (to, from) in bytes
+            .iter_mut()
+            .zip(digest::digest(&digest::SHA256, secret).as_ref())
+        {
             *to = *from;
         }
-        Self { bytes, kind: PhantomData }
+        Self {
+            bytes,
+            kind: PhantomData,
+        }
     }
 
     /// The digest's bytes.
@@ -195,9 +211,16 @@ impl<K> Serialize for Digest<K> {
 impl<'de, K> Deserialize<'de> for Digest<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let bytes = URL_SAFE_NO_PAD.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
-        let bytes = bytes.try_into().map_err(|_| serde::de::Error::custom("a digest has 32 bytes"))?;
-        Ok(Self { bytes, kind: PhantomData })
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.as_bytes())
+            .map_err(serde::de::Error::custom)?;
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| serde::de::Error::custom("a digest has 32 bytes"))?;
+        Ok(Self {
+            bytes,
+            kind: PhantomData,
+        })
     }
 }
 
@@ -216,7 +239,9 @@ mod tests {
     #[test]
     fn a_changed_character_a_missing_one_and_another_kind_are_malformed() {
         let random = Random::system();
-        let text = Secret::<AuthorizationCode>::mint(&[1; 16], &random).reveal().to_owned();
+        let text = Secret::<AuthorizationCode>::mint(&[1; 16], &random)
+            .reveal()
+            .to_owned();
         let mut changed = text.clone().into_bytes();
         let at = changed.len() - 10;
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
@@ -231,7 +256,9 @@ mod tests {
     fn nothing_printed_holds_the_secret() {
         let secret = Secret::<ClientSecret>::mint(&[], &Random::system());
         assert_eq!(format!("{secret:?}"), "idsvc_cs_[redacted]");
-        assert!(!format!("{:?}", secret.digest()).contains(&URL_SAFE_NO_PAD.encode(secret.digest().as_bytes())));
+        assert!(
+            !format!("{:?}", secret.digest()).contains(&URL_SAFE_NO_PAD.encode(secret.digest().as_bytes()))
+        );
     }
 
     #[test]

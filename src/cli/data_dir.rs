@@ -67,6 +67,11 @@ pub enum DataDirError {
         /// What the first start fixed.
         stored: String,
     },
+    /// The development server was pointed at the data of a real service.
+    #[error(
+        "this data directory was set up without --dev, and the development server would add an example client and user to it: name another with --data-dir"
+    )]
+    NotForDevelopment,
     /// Nobody has said what the issuer is.
     #[error("this service has no address yet: set base_url (IDSVC_BASE_URL) or start it once")]
     NoIssuer,
@@ -117,6 +122,17 @@ impl DataDir {
             None => settings::put_fingerprint(&store, &sealer.fingerprint())?,
         }
         Ok(Self { store, sealer })
+    }
+
+    /// Claims the directory for the development server: a new one, or one that was its own before.
+    pub fn settle_development(&self) -> Result<(), DataDirError> {
+        if settings::is_for_development(&self.store)? {
+            return Ok(());
+        }
+        match settings::stored_issuer(&self.store)? {
+            Some(_) => Err(DataDirError::NotForDevelopment),
+            None => Ok(settings::put_development(&self.store)?),
+        }
     }
 
     /// The issuer: fixed the first time somebody names it, compared byte for byte afterwards.
@@ -274,6 +290,21 @@ mod tests {
                 .unwrap_err()
                 .contains("idsvc config set-issuer https://A.example --i-know")
         );
+    }
+
+    #[test]
+    fn the_development_server_keeps_away_from_the_data_of_others() {
+        let (own, foreign) = (Scratch::new(), Scratch::new());
+        let data = own.open().unwrap();
+        data.settle_development().unwrap();
+        data.settle_issuer(Some("https://localhost:8443")).unwrap();
+        data.settle_development().unwrap();
+        let data = foreign.open().unwrap();
+        data.settle_issuer(Some("https://id.example.com")).unwrap();
+        assert!(matches!(
+            data.settle_development(),
+            Err(DataDirError::NotForDevelopment)
+        ));
     }
 
     #[test]

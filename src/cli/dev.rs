@@ -116,7 +116,10 @@ async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError>
         sign_out: false,
     };
     let view = match user::set_password(admin, set).await {
-        Ok(view) => view,
+        Ok(view) => {
+            user::set_enabled(admin, USER.to_owned(), true).await?;
+            view
+        }
         Err(AdminError::Refused(_)) => {
             let fields = UserFields {
                 name: Some("Alice Example".to_owned()),

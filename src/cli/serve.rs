@@ -149,7 +149,10 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     };
     let listening = listener.local_addrs();
     if let Some(example) = &example {
-        announce(&listening, &config.issuer, example, output)?;
+        match announce(&listening, &config.issuer, example, output) {
+            Err(Stop::Unread) => tracing::warn!("nobody reads how to sign in"),
+            announced => announced?,
+        }
     }
     let app = Arc::new(App::new(
         core,
@@ -216,6 +219,9 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
 async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop> {
     let (settings, random) = (&config.settings, Random::system());
     let data = DataDir::open(&settings.data_dir, true, &random).map_err(Stop::refused)?;
+    if config.is_dev {
+        data.settle_development().map_err(Stop::refused)?;
+    }
     data.settle_issuer(Some(&config.issuer)).map_err(Stop::refused)?;
     let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
         .map_err(|error| Stop::refused(format!("the password threads cannot be started: {error}")))?;

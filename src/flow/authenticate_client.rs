@@ -5,6 +5,10 @@ use crate::clock::Timestamp;
 use crate::oauth::client_auth::{self, AuthenticatedClient, Credentials};
 
 /// Checks credentials against the client they name.
-pub fn authenticate_client(core: &Core, credentials: &Credentials, now: Timestamp) -> Answer<AuthenticatedClient> {
+pub fn authenticate_client(
+    core: &Core,
+    credentials: &Credentials,
+    now: Timestamp,
+) -> Answer<AuthenticatedClient> {
     client_auth::authenticate(credentials, core.catalog().client(&credentials.client_id), now)
 }

@@ -68,7 +68,11 @@ pub struct Onward {
 impl Onward {
     /// There, with the cookies it has.
     pub(super) fn to(next: Next) -> Self {
-        Self { next, binding: None, session: None }
+        Self {
+            next,
+            binding: None,
+            session: None,
+        }
     }
 }
 
@@ -98,24 +102,54 @@ pub struct Underway {
 }
 
 /// Finds a transaction for a page of this browser.
-pub fn underway(core: &Core, browser: &Browser, id: Uuid, now: Timestamp) -> Result<Result<Underway, Stale>, Failure> {
+pub fn underway(
+    core: &Core,
+    browser: &Browser,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Result<Underway, Stale>, Failure> {
     let catalog = core.catalog();
     let found = core.store.read(|snapshot| {
-        let Some(transaction) = LOGIN_TRANSACTIONS.get(snapshot, &id)? else { return Ok(None) };
-        let session = sessions::find(snapshot, browser.session.as_ref(), core.policy.lifetimes.session, now)?;
+        let Some(transaction) = LOGIN_TRANSACTIONS.get(snapshot, &id)? else {
+            return Ok(None);
+        };
+        let session = sessions::find(
+            snapshot,
+            browser.session.as_ref(),
+            core.policy.lifetimes.session,
+            now,
+        )?;
         Ok(Some((transaction, session)))
     })?;
-    let Some((transaction, session)) = found else { return Ok(Err(Stale::Expired)) };
+    let Some((transaction, session)) = found else {
+        return Ok(Err(Stale::Expired));
+    };
     if let Err(stale) = check(&transaction, browser, now) {
         return Ok(Err(stale));
     }
-    let Some(client) = catalog.client(&transaction.request.client_id).filter(|client| client.enabled) else {
+    let Some(client) = catalog
+        .client(&transaction.request.client_id)
+        .filter(|client| client.enabled)
+    else {
         return Ok(Err(Stale::Expired));
     };
     let step = core.store.read(|snapshot| {
-        step(snapshot, &transaction.request, client, session.as_ref(), transaction.progress(), now)
+        step(
+            snapshot,
+            &transaction.request,
+            client,
+            session.as_ref(),
+            transaction.progress(),
+            now,
+        )
     })?;
-    Ok(Ok(Underway { id, client: Arc::clone(client), transaction, session, step }))
+    Ok(Ok(Underway {
+        id,
+        client: Arc::clone(client),
+        transaction,
+        session,
+        step,
+    }))
 }
 
 /// Whether a transaction may be carried on in this browser now.
@@ -142,8 +176,11 @@ pub(super) fn step(
         Some(live) => CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?,
         None => None,
     };
-    let signed_in =
-        session.map(|live| SignedIn { id: live.id, session: &live.session, consent: consent.as_ref() });
+    let signed_in = session.map(|live| SignedIn {
+        id: live.id,
+        session: &live.session,
+        consent: consent.as_ref(),
+    });
     Ok(next_step(request, client, signed_in, progress, now))
 }
 
@@ -156,11 +193,17 @@ pub(super) struct DrawnCode {
 impl DrawnCode {
     pub(super) fn draw(core: &Core) -> Self {
         let id = core.random.uuid_v7(core.clock.unix_millis());
-        Self { id, secret: Secret::mint(id.as_bytes(), &core.random) }
+        Self {
+            id,
+            secret: Secret::mint(id.as_bytes(), &core.random),
+        }
     }
 
     pub(super) fn slot(&self) -> CodeSlot {
-        CodeSlot { id: self.id, digest: self.secret.digest() }
+        CodeSlot {
+            id: self.id,
+            digest: self.secret.digest(),
+        }
     }
 }
 
@@ -246,14 +289,32 @@ pub(super) fn onward(
 
 /// Carries a transaction on without anything new from the user: the way back to the right page, or to
 /// the client when all is settled by now.
-pub async fn carry_on(core: &Core, browser: &Browser, underway: Underway, now: Timestamp) -> Result<Onward, Failure> {
-    let Underway { id, transaction, client, session, .. } = underway;
-    settle(core, browser, (id, client), now, move |_, _| Ok(transaction.progress()), session.map(|live| live.id))
-        .await
-        .map(|answer| match answer {
-            Ok(next) => Onward::to(next),
-            Err(_) => Onward::to(Next::SignIn(id)),
-        })
+pub async fn carry_on(
+    core: &Core,
+    browser: &Browser,
+    underway: Underway,
+    now: Timestamp,
+) -> Result<Onward, Failure> {
+    let Underway {
+        id,
+        transaction,
+        client,
+        session,
+        ..
+    } = underway;
+    settle(
+        core,
+        browser,
+        (id, client),
+        now,
+        move |_, _| Ok(transaction.progress()),
+        session.map(|live| live.id),
+    )
+    .await
+    .map(|answer| match answer {
+        Ok(next) => Onward::to(next),
+        Err(_) => Onward::to(Next::SignIn(id)),
+    })
 }
 
 /// Runs `advance` on the transaction, then takes the step that follows, all in one write.
@@ -277,7 +338,9 @@ where
     let outcome = core
         .store
         .write("carry_on_authorization", move |tx| {
-            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else { return Ok(None) };
+            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
+                return Ok(None);
+            };
             if check(&transaction, &browser, now).is_err() {
                 return Ok(None);
             }
@@ -289,7 +352,14 @@ where
                 transaction.consented = progress.consented;
                 sessions::touch(tx, live.id, &live.session, now)?;
             }
-            let step = step(&*tx, &transaction.request, &client, live.as_ref(), transaction.progress(), now)?;
+            let step = step(
+                &*tx,
+                &transaction.request,
+                &client,
+                live.as_ref(),
+                transaction.progress(),
+                now,
+            )?;
             let taken = take(tx, step, (id, &transaction), slot, &policy, now)?;
             Ok(Some((taken, transaction.request)))
         })

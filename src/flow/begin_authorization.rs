@@ -10,7 +10,9 @@ use super::{Core, Failure, sessions};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
-use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, Progress, Step, Unanswerable, reply_address};
+use crate::oauth::authorize::{
+    AuthorizationRequest, LoginTransaction, Progress, Step, Unanswerable, reply_address,
+};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::secret::Secret;
@@ -45,9 +47,20 @@ pub async fn begin_authorization(
     };
 
     let (session, step) = core.store.read(|snapshot| {
-        let session = sessions::find(snapshot, browser.session.as_ref(), core.policy.lifetimes.session, now)?;
-        let step =
-            authorization::step(snapshot, &request, client, session.as_ref(), Progress::default(), now)?;
+        let session = sessions::find(
+            snapshot,
+            browser.session.as_ref(),
+            core.policy.lifetimes.session,
+            now,
+        )?;
+        let step = authorization::step(
+            snapshot,
+            &request,
+            client,
+            session.as_ref(),
+            Progress::default(),
+            now,
+        )?;
         Ok((session, step))
     })?;
     match step {
@@ -68,12 +81,22 @@ pub async fn begin_authorization(
             let next = authorization::onward(Taken::Issued, Uuid::nil(), &request, &code, issuer);
             Ok(Ok(Onward::to(next)))
         }
-        Step::SignIn => open_transaction(core, request, browser, now).await.map(|(id, onward)| {
-            Ok(Onward { next: Next::SignIn(id), ..onward })
-        }),
-        Step::AskConsent => open_transaction(core, request, browser, now).await.map(|(id, onward)| {
-            Ok(Onward { next: Next::AskConsent(id), ..onward })
-        }),
+        Step::SignIn => open_transaction(core, request, browser, now)
+            .await
+            .map(|(id, onward)| {
+                Ok(Onward {
+                    next: Next::SignIn(id),
+                    ..onward
+                })
+            }),
+        Step::AskConsent => open_transaction(core, request, browser, now)
+            .await
+            .map(|(id, onward)| {
+                Ok(Onward {
+                    next: Next::AskConsent(id),
+                    ..onward
+                })
+            }),
     }
 }
 
@@ -99,9 +122,18 @@ async fn open_transaction(
         consented: false,
     };
     core.store
-        .write("open_login_transaction", move |tx| LOGIN_TRANSACTIONS.put(tx, &id, &transaction))
+        .write("open_login_transaction", move |tx| {
+            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)
+        })
         .await?;
-    Ok((id, Onward { next: Next::SignIn(id), binding, session: None }))
+    Ok((
+        id,
+        Onward {
+            next: Next::SignIn(id),
+            binding,
+            session: None,
+        },
+    ))
 }
 
 /// Reads an ID token that this service issued, however long ago (OpenID Connect Core 3.1.2.1).
@@ -113,5 +145,8 @@ pub(super) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -> Option<
         &Algorithm::ALL,
         |kid, _| keyring.verifier(kid?),
     );
-    verified.ok().map(jwt::Verified::into_inner).filter(|hint| hint.iss == issuer)
+    verified
+        .ok()
+        .map(jwt::Verified::into_inner)
+        .filter(|hint| hint.iss == issuer)
 }

@@ -30,11 +30,20 @@ impl Catalog {
     /// Reads it from the store.
     pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
         let (clients, records) = store.read(|snapshot| {
-            Ok((CLIENTS.scan(snapshot, .., usize::MAX)?, SIGNING_KEYS.scan(snapshot, .., usize::MAX)?))
+            Ok((
+                CLIENTS.scan(snapshot, .., usize::MAX)?,
+                SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
+            ))
         })?;
-        let clients: HashMap<_, _> =
-            clients.into_iter().map(|(id, client)| (id, Arc::new(client))).collect();
-        let origins = clients.values().filter(|client| client.enabled).flat_map(|client| client.origins()).collect();
+        let clients: HashMap<_, _> = clients
+            .into_iter()
+            .map(|(id, client)| (id, Arc::new(client)))
+            .collect();
+        let origins = clients
+            .values()
+            .filter(|client| client.enabled)
+            .flat_map(|client| client.origins())
+            .collect();
         let mut keys = Vec::new();
         for (kid, record) in records {
             let state = match record.standing {
@@ -50,7 +59,13 @@ impl Catalog {
             signers.map(|key| (key.alg(), Encoder::new(key, typ))).collect()
         };
         let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
-        Ok(Self { clients, origins, keyring, access_tokens, id_tokens })
+        Ok(Self {
+            clients,
+            origins,
+            keyring,
+            access_tokens,
+            id_tokens,
+        })
     }
 
     /// The client with this identifier, enabled or not.
@@ -85,6 +100,9 @@ impl Catalog {
 }
 
 fn find(encoders: &[(Algorithm, Encoder)], alg: Algorithm) -> Result<&Encoder, Failure> {
-    let found = encoders.iter().find(|(known, _)| *known == alg).map(|(_, encoder)| encoder);
+    let found = encoders
+        .iter()
+        .find(|(known, _)| *known == alg)
+        .map(|(_, encoder)| encoder);
     found.ok_or(Failure::NoKey(alg.as_str()))
 }

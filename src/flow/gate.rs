@@ -32,13 +32,17 @@ pub fn admit(
     authorization: &Authorization,
 ) -> Result<Answer<User>, StoreError> {
     const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
-    let Some(user) = USERS.get(snapshot, &authorization.user)? else { return Ok(Err(GONE)) };
+    let Some(user) = USERS.get(snapshot, &authorization.user)? else {
+        return Ok(Err(GONE));
+    };
     if !user.enabled {
         return Ok(Err(GONE));
     }
     if client.consent == ConsentRequirement::Require {
         let key = (authorization.user, client.client_id.clone());
-        let given = CONSENTS.get(snapshot, &key)?.and_then(|consent| consent.scope.parse::<Scope>().ok());
+        let given = CONSENTS
+            .get(snapshot, &key)?
+            .and_then(|consent| consent.scope.parse::<Scope>().ok());
         let asked = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
         if !given.is_some_and(|given| asked.is_within(&given)) {
             return Ok(Err(Refusal::invalid_grant("the user has withdrawn consent")));

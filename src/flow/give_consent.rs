@@ -34,7 +34,11 @@ pub async fn give_consent(
     session: Uuid,
     now: Timestamp,
 ) -> Result<Answer<Onward>, Failure> {
-    let Some(user) = underway.session.as_ref().filter(|live| live.id == session).map(|live| live.user.uuid)
+    let Some(user) = underway
+        .session
+        .as_ref()
+        .filter(|live| live.id == session)
+        .map(|live| live.user.uuid)
     else {
         return Ok(Err(Refusal::invalid_request("another user is signed in by now")));
     };
@@ -65,17 +69,38 @@ async fn allow(
     let client_id = underway.client.client_id.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
-        let before = CONSENTS.get(&*tx, &key)?.and_then(|consent| consent.scope.parse::<Scope>().ok());
+        let before = CONSENTS
+            .get(&*tx, &key)?
+            .and_then(|consent| consent.scope.parse::<Scope>().ok());
         let scope = before.unwrap_or_default().union(&asked).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
-        Ok(Progress { settled_session, consented: true })
+        Ok(Progress {
+            settled_session,
+            consented: true,
+        })
     };
-    authorization::settle(core, browser, (underway.id, underway.client), now, remember, Some(session)).await
+    authorization::settle(
+        core,
+        browser,
+        (underway.id, underway.client),
+        now,
+        remember,
+        Some(session),
+    )
+    .await
 }
 
 async fn deny(core: &Core, underway: &Underway) -> Result<Next, Failure> {
     let id = underway.id;
-    core.store.write("deny_consent", move |tx| LOGIN_TRANSACTIONS.remove(tx, &id)).await?;
+    core.store
+        .write("deny_consent", move |tx| LOGIN_TRANSACTIONS.remove(tx, &id))
+        .await?;
     let refusal = Refusal::new(ErrorCode::AccessDenied, "the user declined");
-    Ok(Next::Respond(underway.transaction.request.reply.refusal(&refusal, &core.policy.issuer)))
+    Ok(Next::Respond(
+        underway
+            .transaction
+            .request
+            .reply
+            .refusal(&refusal, &core.policy.issuer),
+    ))
 }

@@ -26,21 +26,34 @@ pub struct LiveAccessToken {
 
 /// Checks an access token of this service: signature, times, and that neither it, nor its grant, its
 /// user or its client has been put out of force since.
-pub fn live_access_token(core: &Core, token: &str, now: Timestamp) -> Result<Option<LiveAccessToken>, StoreError> {
+pub fn live_access_token(
+    core: &Core,
+    token: &str,
+    now: Timestamp,
+) -> Result<Option<LiveAccessToken>, StoreError> {
     let catalog = core.catalog();
-    let Some(claims) = signed_access_token(core, token).filter(|token| token.is_current(&core.policy.issuer, now))
+    let Some(claims) =
+        signed_access_token(core, token).filter(|token| token.is_current(&core.policy.issuer, now))
     else {
         return Ok(None);
     };
-    if !catalog.client(&claims.client_id).is_some_and(|client| client.enabled) {
+    if !catalog
+        .client(&claims.client_id)
+        .is_some_and(|client| client.enabled)
+    {
         return Ok(None);
     }
     core.store.read(|snapshot| {
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
-        let Some(grant) = claims.grant_id else { return Ok(None) };
-        let Some(family) = FAMILIES.get(snapshot, &grant)?.filter(|family| family.revoked_at.is_none()) else {
+        let Some(grant) = claims.grant_id else {
+            return Ok(None);
+        };
+        let Some(family) = FAMILIES
+            .get(snapshot, &grant)?
+            .filter(|family| family.revoked_at.is_none())
+        else {
             return Ok(None);
         };
         let Some(user) = USERS.get(snapshot, &claims.sub)?.filter(|user| user.enabled) else {
@@ -71,7 +84,9 @@ pub fn introspect(
     now: Timestamp,
 ) -> Result<Introspection, Failure> {
     if let Ok(token) = PresentedRefreshToken::parse(token) {
-        return Ok(core.store.read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
+        return Ok(core
+            .store
+            .read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
     }
     let Some(LiveAccessToken { claims, user, .. }) = live_access_token(core, token, now)? else {
         return Ok(Introspection::INACTIVE);
@@ -98,12 +113,18 @@ fn refresh_token(
     token: &PresentedRefreshToken,
     now: Timestamp,
 ) -> Result<Introspection, StoreError> {
-    let Some(family) = FAMILIES.get(snapshot, &token.family)? else { return Ok(Introspection::INACTIVE) };
+    let Some(family) = FAMILIES.get(snapshot, &token.family)? else {
+        return Ok(Introspection::INACTIVE);
+    };
     let authorization = &family.authorization;
-    let user = USERS.get(snapshot, &authorization.user)?.filter(|user| user.enabled);
+    let user = USERS
+        .get(snapshot, &authorization.user)?
+        .filter(|user| user.enabled);
     let good = authorization.client_id == client.client_id
         && family.accepts(token, core.policy.refresh_retry_window, now);
-    let Some(user) = user.filter(|_| good) else { return Ok(Introspection::INACTIVE) };
+    let Some(user) = user.filter(|_| good) else {
+        return Ok(Introspection::INACTIVE);
+    };
     Ok(Introspection::Active(Box::new(Active {
         active: true,
         scope: authorization.scope.clone(),

@@ -38,7 +38,9 @@ pub struct Order {
 pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Result<TokenResponse, Failure> {
     let catalog = core.catalog();
     let policy = &core.policy;
-    let Order { user, authorization, .. } = order;
+    let Order {
+        user, authorization, ..
+    } = order;
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
@@ -48,7 +50,9 @@ pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Resu
         user_type: user.user_type.clone(),
         venue_id: user.venue_id.clone(),
         organization: user.organization.clone(),
-        amr: vec![Authority { authority: authorization.factor.authority().to_owned() }],
+        amr: vec![Authority {
+            authority: authorization.factor.authority().to_owned(),
+        }],
         phone_number: user.phone_number.clone(),
         source: user.source.clone(),
         email: user.email.clone().unwrap_or_default(),
@@ -98,7 +102,10 @@ pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Resu
         access_token,
         token_type: "bearer",
         expires_in: expires_in.as_secs(),
-        refresh_token: order.refresh_token.as_ref().map(|token| token.reveal().to_owned()),
+        refresh_token: order
+            .refresh_token
+            .as_ref()
+            .map(|token| token.reveal().to_owned()),
         id_token_alias: id_token.clone().filter(|_| policy.id_token_alias),
         id_token,
         common,

@@ -101,7 +101,15 @@ impl Core {
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
         let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer, &policy)?);
-        Ok(Self { store, clock, random, sealer, policy: Arc::new(policy), passwords, catalog })
+        Ok(Self {
+            store,
+            clock,
+            random,
+            sealer,
+            policy: Arc::new(policy),
+            passwords,
+            catalog,
+        })
     }
 
     /// The clients and keys as they are now.
@@ -111,7 +119,8 @@ impl Core {
 
     /// Reads clients and keys again, after an administrator changed some.
     pub fn reload_catalog(&self) -> Result<(), OpenError> {
-        self.catalog.store(Arc::new(Catalog::load(&self.store, &self.sealer, &self.policy)?));
+        self.catalog
+            .store(Arc::new(Catalog::load(&self.store, &self.sealer, &self.policy)?));
         Ok(())
     }
 }

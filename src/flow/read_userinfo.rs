@@ -10,13 +10,23 @@ use crate::oauth::openid::claims::{self, ClaimsRequest};
 use crate::oauth::scope::Scope;
 
 /// The claims that the token's scope and the original request ask for.
-pub fn read_userinfo(core: &Core, token: &str, now: Timestamp) -> Result<Answer<Map<String, Value>>, Failure> {
+pub fn read_userinfo(
+    core: &Core,
+    token: &str,
+    now: Timestamp,
+) -> Result<Answer<Map<String, Value>>, Failure> {
     let Some(live) = live_access_token(core, token, now)? else {
-        return Ok(Err(Refusal::new(ErrorCode::InvalidToken, "access token is unknown, expired or revoked")));
+        return Ok(Err(Refusal::new(
+            ErrorCode::InvalidToken,
+            "access token is unknown, expired or revoked",
+        )));
     };
     let scope = &live.claims.scope;
     if !scope.contains(Scope::OPENID) {
-        return Ok(Err(Refusal::new(ErrorCode::InsufficientScope, "the scope openid is needed")));
+        return Ok(Err(Refusal::new(
+            ErrorCode::InsufficientScope,
+            "the scope openid is needed",
+        )));
     }
     let requested: &ClaimsRequest = &live.family.authorization.claims;
     Ok(Ok(claims::userinfo(&live.user, scope, requested)))

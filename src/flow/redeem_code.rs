@@ -33,7 +33,10 @@ pub async fn redeem_code(
         return Ok(Err(refusal));
     }
     let family_id = core.random.uuid_v7(core.clock.unix_millis());
-    let entropy = Entropy { token: core.random.bytes(), lineage: core.random.bytes() };
+    let entropy = Entropy {
+        token: core.random.bytes(),
+        lineage: core.random.bytes(),
+    };
     let (policy, redeemer) = (Arc::clone(&core.policy), client.clone());
     let outcome = core
         .store
@@ -57,7 +60,9 @@ pub async fn redeem_code(
             let (family, token) =
                 RefreshFamily::start(family_id, authorization, &policy.lifetimes, &entropy, now);
             if family.bound_to_session && !SESSIONS.contains(&*tx, &code.authorization.session)? {
-                return Ok(Outcome::Refused(Refusal::invalid_grant("the user has signed out")));
+                return Ok(Outcome::Refused(Refusal::invalid_grant(
+                    "the user has signed out",
+                )));
             }
             CODES.put(tx, &exchange.id, &code)?;
             keep(tx, family_id, &family)?;
@@ -68,15 +73,23 @@ pub async fn redeem_code(
                 authorization: code.authorization,
                 family: family_id,
                 nonce: code.nonce,
-                refresh_token: redeemer.grant_types.contains(&GrantType::RefreshToken).then_some(token),
+                refresh_token: redeemer
+                    .grant_types
+                    .contains(&GrantType::RefreshToken)
+                    .then_some(token),
             })))
         })
         .await?;
     match outcome {
         Outcome::Granted(order) => mint(core, client, &order, now).map(Ok),
         Outcome::Replayed(family) => {
-            audit::record(&Event::CodeReplayed { client_id: &client.client_id, family });
-            Ok(Err(Refusal::invalid_grant("code was used before; what it brought has been revoked")))
+            audit::record(&Event::CodeReplayed {
+                client_id: &client.client_id,
+                family,
+            });
+            Ok(Err(Refusal::invalid_grant(
+                "code was used before; what it brought has been revoked",
+            )))
         }
         Outcome::Refused(refusal) => Ok(Err(refusal)),
     }

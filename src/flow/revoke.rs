@@ -20,11 +20,18 @@ pub async fn revoke(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let revoked = match PresentedRefreshToken::parse(token) {
-        Ok(token) => revoke_family(core, client, token, now).await?.then_some("refresh_token"),
-        Err(_) => revoke_access_token(core, client, token, now).await?.then_some("access_token"),
+        Ok(token) => revoke_family(core, client, token, now)
+            .await?
+            .then_some("refresh_token"),
+        Err(_) => revoke_access_token(core, client, token, now)
+            .await?
+            .then_some("access_token"),
     };
     if let Some(token_type) = revoked {
-        audit::record(&Event::TokenRevoked { client_id: &client.client_id, token_type });
+        audit::record(&Event::TokenRevoked {
+            client_id: &client.client_id,
+            token_type,
+        });
     }
     Ok(())
 }
@@ -40,8 +47,8 @@ async fn revoke_family(
         .store
         .write("revoke_family", move |tx| {
             let family = FAMILIES.get(&*tx, &token.family)?;
-            let found = family
-                .is_some_and(|family| family.authorization.client_id == owner && family.knows(&token));
+            let found =
+                family.is_some_and(|family| family.authorization.client_id == owner && family.knows(&token));
             if found {
                 sessions::end_family(tx, token.family, now)?;
             }
@@ -57,11 +64,15 @@ async fn revoke_access_token(
     token: &str,
     now: Timestamp,
 ) -> Result<bool, Failure> {
-    let Some(claims) = signed_access_token(core, token) else { return Ok(false) };
+    let Some(claims) = signed_access_token(core, token) else {
+        return Ok(false);
+    };
     if claims.client_id != client.client_id || !claims.is_current(&core.policy.issuer, now) {
         return Ok(false);
     }
     let key = (hour_of(claims.exp), claims.jti);
-    core.store.write("revoke_access_token", move |tx| REVOKED_TOKENS.put(tx, &key, &())).await?;
+    core.store
+        .write("revoke_access_token", move |tx| REVOKED_TOKENS.put(tx, &key, &()))
+        .await?;
     Ok(true)
 }

@@ -84,8 +84,13 @@ pub async fn rotate_refresh_token(
             mint(core, client, &order, now).map(Ok)
         }
         Outcome::Replayed => {
-            audit::record(&Event::RefreshTokenReplayed { client_id: &client.client_id, family: id });
-            Ok(Err(Refusal::invalid_grant("refresh_token was used before; its family has been revoked")))
+            audit::record(&Event::RefreshTokenReplayed {
+                client_id: &client.client_id,
+                family: id,
+            });
+            Ok(Err(Refusal::invalid_grant(
+                "refresh_token was used before; its family has been revoked",
+            )))
         }
         Outcome::Refused(refusal) => Ok(Err(refusal)),
     }

@@ -21,7 +21,10 @@ impl PresentedSession {
     /// Reads the cookie's value; nothing when it has not the form of one.
     pub fn parse(cookie: &str) -> Option<Self> {
         let secret = Secret::<SessionCookie>::parse(cookie).ok()?;
-        Some(Self { id: Uuid::from_slice(secret.locator()).ok()?, digest: secret.digest() })
+        Some(Self {
+            id: Uuid::from_slice(secret.locator()).ok()?,
+            digest: secret.digest(),
+        })
     }
 }
 
@@ -43,15 +46,23 @@ pub fn find(
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<Option<LiveSession>, StoreError> {
-    let Some(presented) = presented else { return Ok(None) };
-    let Some(session) = SESSIONS.get(snapshot, &presented.id)? else { return Ok(None) };
+    let Some(presented) = presented else {
+        return Ok(None);
+    };
+    let Some(session) = SESSIONS.get(snapshot, &presented.id)? else {
+        return Ok(None);
+    };
     if session.digest != presented.digest || !session.is_live(lifetimes, now) {
         return Ok(None);
     }
     let Some(user) = USERS.get(snapshot, &session.user)?.filter(|user| user.enabled) else {
         return Ok(None);
     };
-    Ok(Some(LiveSession { id: presented.id, session, user }))
+    Ok(Some(LiveSession {
+        id: presented.id,
+        session,
+        user,
+    }))
 }
 
 /// Notes that a session was used, when the last note is old enough.
@@ -59,7 +70,14 @@ pub fn touch(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Re
     if !session.is_due_for_touch(now) {
         return Ok(());
     }
-    SESSIONS.put(tx, &id, &Session { last_used_at: now, ..session.clone() })
+    SESSIONS.put(
+        tx,
+        &id,
+        &Session {
+            last_used_at: now,
+            ..session.clone()
+        },
+    )
 }
 
 /// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
@@ -81,7 +99,14 @@ pub fn start(
         }
         None => (fresh_id, fresh_digest, now),
     };
-    let session = Session { digest, user, auth_time: now, factor, created_at, last_used_at: now };
+    let session = Session {
+        digest,
+        user,
+        auth_time: now,
+        factor,
+        created_at,
+        last_used_at: now,
+    };
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
     Ok((id, session))
@@ -105,7 +130,10 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
 
 /// Ends one refresh family, if it still exists.
 pub fn end_family(tx: &mut dyn Tx, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
-    if let Some(mut family) = FAMILIES.get(&*tx, &id)?.filter(|family| family.revoked_at.is_none()) {
+    if let Some(mut family) = FAMILIES
+        .get(&*tx, &id)?
+        .filter(|family| family.revoked_at.is_none())
+    {
         family.revoke(now);
         FAMILIES.put(tx, &id, &family)?;
     }

@@ -50,16 +50,24 @@ pub async fn sign_in(
     now: Timestamp,
 ) -> Result<SignIn, Failure> {
     let name = LoginName::new(&typed.username);
-    let user = core.store.read(|snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
-        Some(uuid) => USERS.get(snapshot, &uuid),
-        None => Ok(None),
-    })?;
-    let usable = user.as_ref().filter(|user| user.enabled).and_then(|user| user.password.clone());
+    let user = core.store.read(
+        |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
+            Some(uuid) => USERS.get(snapshot, &uuid),
+            None => Ok(None),
+        },
+    )?;
+    let usable = user
+        .as_ref()
+        .filter(|user| user.enabled)
+        .and_then(|user| user.password.clone());
     let again = Zeroizing::new(typed.password.as_str().to_owned());
     let verdict = core.passwords.verify(usable.clone(), typed.password).await?;
     let client_id = &underway.client.client_id;
     let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
-        audit::record(&Event::SignInFailed { user: user.map(|user| user.uuid), client_id });
+        audit::record(&Event::SignInFailed {
+            user: user.map(|user| user.uuid),
+            client_id,
+        });
         return Ok(SignIn::Refused);
     };
     let rehashed = if verdict.rehash_needed {
@@ -70,9 +78,16 @@ pub async fn sign_in(
     let factor = Factor::Password;
     let event = (user.uuid, factor.authority().to_owned(), client_id.clone());
     let started = start_session(core, browser, underway, user, (checked, rehashed), factor, now).await?;
-    let Some((onward, session)) = started else { return Ok(SignIn::Expired) };
+    let Some((onward, session)) = started else {
+        return Ok(SignIn::Expired);
+    };
     let (user, authority, client_id) = event;
-    audit::record(&Event::SignedIn { user, session, authority: &authority, client_id: &client_id });
+    audit::record(&Event::SignedIn {
+        user,
+        session,
+        authority: &authority,
+        client_id: &client_id,
+    });
     Ok(SignIn::Done(onward))
 }
 
@@ -85,7 +100,12 @@ async fn start_session(
     factor: Factor,
     now: Timestamp,
 ) -> Result<Option<(Onward, Uuid)>, Failure> {
-    let Underway { id, client, session: previous, .. } = underway;
+    let Underway {
+        id,
+        client,
+        session: previous,
+        ..
+    } = underway;
     let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
     let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
     let renewed_id = previous.as_ref().map_or(fresh_id, |live| live.id);
@@ -99,11 +119,15 @@ async fn start_session(
     let outcome = core
         .store
         .write("sign_in", move |tx| {
-            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else { return Ok(None) };
+            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
+                return Ok(None);
+            };
             if authorization::check(&transaction, &browser, now).is_err() {
                 return Ok(None);
             }
-            let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else { return Ok(None) };
+            let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else {
+                return Ok(None);
+            };
             if user.password.as_ref() != Some(&checked) {
                 return Ok(None);
             }
@@ -113,7 +137,11 @@ async fn start_session(
             }
             let (session_id, session) =
                 sessions::start(tx, previous.as_ref(), digests, uuid, factor.clone(), now)?;
-            let live = LiveSession { id: session_id, session, user };
+            let live = LiveSession {
+                id: session_id,
+                session,
+                user,
+            };
             transaction.settled_session = Some(session_id);
             let progress = transaction.progress();
             let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
@@ -121,10 +149,19 @@ async fn start_session(
             Ok(Some((taken, transaction.request, session_id)))
         })
         .await?;
-    let Some((taken, request, session_id)) = outcome else { return Ok(None) };
+    let Some((taken, request, session_id)) = outcome else {
+        return Ok(None);
+    };
     let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
     let cookie = if session_id == fresh_id { fresh } else { renewed };
-    Ok(Some((Onward { next, binding: None, session: Some(cookie) }, session_id)))
+    Ok(Some((
+        Onward {
+            next,
+            binding: None,
+            session: Some(cookie),
+        },
+        session_id,
+    )))
 }
 
 /// The user goes on with the account that is signed in (`prompt=select_account`). Never in place of a
@@ -135,15 +172,30 @@ pub async fn continue_as(
     underway: Underway,
     now: Timestamp,
 ) -> Result<SignIn, Failure> {
-    let Some(chosen) = underway.session.as_ref().map(|live| live.id).filter(|_| may_continue(&underway, now)) else {
+    let Some(chosen) = underway
+        .session
+        .as_ref()
+        .map(|live| live.id)
+        .filter(|_| may_continue(&underway, now))
+    else {
         return Ok(SignIn::Refused);
     };
     let consented = underway.transaction.consented;
     let progress = move |_: &mut dyn Tx, live: &LiveSession| {
-        Ok(Progress { settled_session: Some(live.id), consented })
+        Ok(Progress {
+            settled_session: Some(live.id),
+            consented,
+        })
     };
-    let settled =
-        authorization::settle(core, browser, (underway.id, underway.client), now, progress, Some(chosen)).await?;
+    let settled = authorization::settle(
+        core,
+        browser,
+        (underway.id, underway.client),
+        now,
+        progress,
+        Some(chosen),
+    )
+    .await?;
     Ok(match settled {
         Ok(next) => SignIn::Done(Onward::to(next)),
         Err(_) => SignIn::Expired,
@@ -156,8 +208,8 @@ pub fn may_continue(underway: &Underway, now: Timestamp) -> bool {
     underway.session.as_ref().is_some_and(|live| {
         request.prompt.select_account
             && !request.prompt.login
-            && request.max_age.is_none_or(|age| {
-                now.since(live.session.auth_time) <= Duration::from_secs(age)
-            })
+            && request
+                .max_age
+                .is_none_or(|age| now.since(live.session.auth_time) <= Duration::from_secs(age))
     })
 }

@@ -31,12 +31,20 @@ pub async fn begin_sign_out(
     let hint = parameters
         .get("id_token_hint")
         .and_then(|token| super::begin_authorization::read_hint(&catalog, &core.policy.issuer, token));
-    let client = hint.as_ref().and_then(|hint| catalog.client(&hint.aud)).filter(|client| client.enabled);
+    let client = hint
+        .as_ref()
+        .and_then(|hint| catalog.client(&hint.aud))
+        .filter(|client| client.enabled);
     let request = match logout::parse(parameters, hint.as_ref(), client.map(|client| &**client)) {
         Ok(request) => request,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let LogoutRequest::Hinted { user, session: hinted, return_to } = request else {
+    let LogoutRequest::Hinted {
+        user,
+        session: hinted,
+        return_to,
+    } = request
+    else {
         return Ok(Ok(SignOut::Ask));
     };
     let current = find(core, browser, now)?;
@@ -45,7 +53,10 @@ pub async fn begin_sign_out(
         return Ok(Ok(SignOut::Ask));
     }
     let session = hinted.or(current.as_ref().map(|live| live.id));
-    for id in session.into_iter().chain(current.map(|live| live.id).filter(|id| Some(*id) != session)) {
+    for id in session
+        .into_iter()
+        .chain(current.map(|live| live.id).filter(|id| Some(*id) != session))
+    {
         end(core, id, user, now).await?;
     }
     Ok(Ok(SignOut::Done(return_to)))
@@ -62,7 +73,9 @@ pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) ->
 /// Who is signed in in this browser.
 pub fn find(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
-    Ok(core.store.read(|snapshot| sessions::find(snapshot, browser.session.as_ref(), lifetimes, now))?)
+    Ok(core
+        .store
+        .read(|snapshot| sessions::find(snapshot, browser.session.as_ref(), lifetimes, now))?)
 }
 
 async fn end(core: &Core, id: Uuid, user: Uuid, now: Timestamp) -> Result<(), Failure> {

@@ -51,7 +51,12 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
         .write("sweep", move |tx| {
             let mut swept = Swept::default();
             let codes = policy.lifetimes.code + CODE_MEMORY;
-            drop_older(tx, LOGIN_TRANSACTIONS, now - policy.lifetimes.login_transaction, &mut swept)?;
+            drop_older(
+                tx,
+                LOGIN_TRANSACTIONS,
+                now - policy.lifetimes.login_transaction,
+                &mut swept,
+            )?;
             drop_older(tx, CODES, now - codes, &mut swept)?;
             drop_markers(tx, now, &mut swept)?;
             let next = Cursor {
@@ -114,7 +119,11 @@ fn candidates<R: Record>(
     let rows = table.scan(tx, (from, Bound::Excluded(end)), ROUND)?;
     let is_full = rows.len() == ROUND;
     swept.more |= is_full;
-    let next = if is_full { rows.last().map(|(id, _)| *id) } else { None };
+    let next = if is_full {
+        rows.last().map(|(id, _)| *id)
+    } else {
+        None
+    };
     Ok((rows, next))
 }
 
@@ -129,7 +138,9 @@ fn families(
     let lifetimes = &policy.lifetimes;
     let (rows, next) = candidates(&*tx, FAMILIES, begin, now - lifetimes.access_token, swept)?;
     for (id, family) in rows {
-        let ends = family.revoked_at.map_or(family.expires_at, |at| at.min(family.expires_at));
+        let ends = family
+            .revoked_at
+            .map_or(family.expires_at, |at| at.min(family.expires_at));
         if now >= ends + lifetimes.access_token {
             FAMILIES.remove(tx, &id)?;
             FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;

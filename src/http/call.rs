@@ -39,12 +39,24 @@ pub struct Call {
 impl Call {
     /// A call whose body has not been read yet.
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
-        let request_id = app.core.random.bytes::<8>().iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let request_id = app
+            .core
+            .random
+            .bytes::<8>()
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            });
         let now = app.core.clock.now();
-        Self { app, request_id, now, body: Bytes::new(), peer, parts }
+        Self {
+            app,
+            request_id,
+            now,
+            body: Bytes::new(),
+            peer,
+            parts,
+        }
     }
 
     /// The method.
@@ -59,20 +71,27 @@ impl Call {
 
     /// The parameters in the address.
     pub fn query(&self) -> Result<Parameters, Refusal> {
-        Parameters::parse(self.parts.uri.query().unwrap_or_default().as_bytes()).map_err(|error| unreadable(&error))
+        Parameters::parse(self.parts.uri.query().unwrap_or_default().as_bytes())
+            .map_err(|error| unreadable(&error))
     }
 
     /// The parameters in the body, which has to be a form.
     pub fn form(&self) -> Result<Parameters, Refusal> {
         match request::media_type(self.headers()) {
             Some(MediaType::Form) => Parameters::parse(&self.body).map_err(|error| unreadable(&error)),
-            _ => Err(Refusal::invalid_request("Content-Type must be application/x-www-form-urlencoded")),
+            _ => Err(Refusal::invalid_request(
+                "Content-Type must be application/x-www-form-urlencoded",
+            )),
         }
     }
 
     /// The parameters, wherever the method puts them.
     pub fn parameters(&self) -> Result<Parameters, Refusal> {
-        if self.method() == Method::POST { self.form() } else { self.query() }
+        if self.method() == Method::POST {
+            self.form()
+        } else {
+            self.query()
+        }
     }
 
     /// The address the request came from, past trusted proxies.
@@ -93,14 +112,21 @@ impl Call {
     /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
     /// nothing is old; the token in the form decides alone then.
     pub fn is_from_own_page(&self) -> bool {
-        let text = |name: &HeaderName| self.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+        let text = |name: &HeaderName| {
+            self.headers()
+                .get(name)
+                .map(|value| value.to_str().unwrap_or("?"))
+        };
         let site = text(&SEC_FETCH_SITE).is_none_or(|site| matches!(site, "same-origin" | "none"));
         site && text(&ORIGIN).is_none_or(|origin| origin == self.app.issuer_origin)
     }
 
     /// The language of pages: what the client asked for, then what the browser prefers.
     pub fn locale(&self, ui_locales: Option<&str>) -> Locale {
-        let accepted = self.headers().get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        let accepted = self
+            .headers()
+            .get(ACCEPT_LANGUAGE)
+            .and_then(|value| value.to_str().ok());
         Locale::choose(ui_locales, accepted)
     }
 
@@ -114,15 +140,27 @@ impl Call {
 
     /// Draws the page that says what went wrong.
     pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
-        let page = ErrorPage { heading, message: message.to_owned(), request_id: self.request_id.clone() };
+        let page = ErrorPage {
+            heading,
+            message: message.to_owned(),
+            request_id: self.request_id.clone(),
+        };
         self.page(status, &page, None)
     }
 
     /// Nobody lives here.
     pub fn not_found(&self) -> Answer {
-        let accepts = self.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accepts = self
+            .headers()
+            .get(ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         if accepts.contains("text/html") {
-            self.error_page(StatusCode::NOT_FOUND, Heading::NotFound, "There is no page at this address.")
+            self.error_page(
+                StatusCode::NOT_FOUND,
+                Heading::NotFound,
+                "There is no page at this address.",
+            )
         } else {
             response::empty(StatusCode::NOT_FOUND)
         }

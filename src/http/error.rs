@@ -1,7 +1,7 @@
 //! From refusals and failures to the wire: the one place that knows status codes for them.
 
-use ::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::StatusCode;
+use ::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::call::Call;
@@ -22,12 +22,16 @@ struct Body<'a> {
 /// it is, with a challenge when it tried the Basic scheme (RFC 6749 section 5.2).
 pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
     let status = status_of(refusal.code);
-    let body = Body { error: refusal.code.as_str(), error_description: &refusal.description };
+    let body = Body {
+        error: refusal.code.as_str(),
+        error_description: &refusal.description,
+    };
     let mut answer = response::no_store(response::json(status, &body));
     if status == StatusCode::UNAUTHORIZED && call.headers().contains_key(::http::header::AUTHORIZATION) {
-        answer
-            .headers_mut()
-            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"idsvc\", charset=\"UTF-8\""));
+        answer.headers_mut().insert(
+            WWW_AUTHENTICATE,
+            HeaderValue::from_static("Basic realm=\"idsvc\", charset=\"UTF-8\""),
+        );
     }
     answer
 }
@@ -64,19 +68,24 @@ pub fn refused_bearer(refusal: Option<&Refusal>) -> Answer {
     let challenge = match refusal {
         None => "Bearer realm=\"idsvc\"".to_owned(),
         Some(refusal) => {
-            let scope = if refusal.code == ErrorCode::InsufficientScope { ", scope=\"openid\"" } else { "" };
+            let scope = if refusal.code == ErrorCode::InsufficientScope {
+                ", scope=\"openid\""
+            } else {
+                ""
+            };
             let code = refusal.code.as_str();
             let description = &refusal.description;
-            format!(
-                "Bearer realm=\"idsvc\", error=\"{code}\", error_description=\"{description}\"{scope}"
-            )
+            format!("Bearer realm=\"idsvc\", error=\"{code}\", error_description=\"{description}\"{scope}")
         }
     };
     let mut answer = match refusal {
         None => response::empty(status),
         Some(refusal) => response::json(
             status,
-            &Body { error: refusal.code.as_str(), error_description: &refusal.description },
+            &Body {
+                error: refusal.code.as_str(),
+                error_description: &refusal.description,
+            },
         ),
     };
     if let Ok(challenge) = HeaderValue::from_str(&challenge) {
@@ -92,11 +101,17 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
             error: ErrorCode::TemporarilyUnavailable.as_str(),
             error_description: "the service is busy; try again",
         };
-        return retry_later(response::no_store(response::json(StatusCode::SERVICE_UNAVAILABLE, &body)));
+        return retry_later(response::no_store(response::json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &body,
+        )));
     }
     report(call, failure);
     let description = format!("request {}", call.request_id);
-    let body = Body { error: ErrorCode::ServerError.as_str(), error_description: &description };
+    let body = Body {
+        error: ErrorCode::ServerError.as_str(),
+        error_description: &description,
+    };
     response::no_store(response::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
 }
 
@@ -107,7 +122,11 @@ pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
         return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, Heading::Busy, message));
     }
     report(call, failure);
-    call.error_page(StatusCode::INTERNAL_SERVER_ERROR, Heading::Server, "Something went wrong on our side.")
+    call.error_page(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        Heading::Server,
+        "Something went wrong on our side.",
+    )
 }
 
 fn is_passing(failure: &Failure) -> bool {
@@ -129,5 +148,7 @@ fn retry_later(mut answer: Answer) -> Answer {
 
 /// Asks the sender to try again in two seconds (RFC 9110 section 10.2.3).
 pub fn ask_to_retry(answer: &mut Answer) {
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("2"));
+    answer
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("2"));
 }

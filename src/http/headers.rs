@@ -21,11 +21,15 @@ const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-poli
 /// Puts on the headers that every answer has. `tls`: whether it travels over TLS (RFC 6797 section 7.2
 /// forbids HSTS otherwise).
 ///
+/// The referrer is cut to the origin, so that no address with a code or transaction in it leaks. It is not left
+/// out: browsers would then send `Origin: null` with our own forms, and with the response that a form
+/// posts to a client.
+///
 /// `Cross-Origin-Opener-Policy` is left out on purpose: it would cut off relying parties that open the
 /// sign-in in a window of its own and wait for it to answer.
 pub fn secure(headers: &mut HeaderMap, request_id: &str, tls: bool) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
         headers.insert(X_REQUEST_ID, request_id);
     }
@@ -227,7 +231,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         secure(&mut headers, "0198-abc", false);
         assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
-        assert_eq!(headers[REFERRER_POLICY], "no-referrer");
+        assert_eq!(headers[REFERRER_POLICY], "strict-origin");
         assert_eq!(headers[X_REQUEST_ID], "0198-abc");
         assert!(!headers.contains_key(STRICT_TRANSPORT_SECURITY));
         secure(&mut headers, "0198-abc", true);

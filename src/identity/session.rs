@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn a_session_ends_by_idleness_and_by_age() {
-        let lifetimes = SessionLifetimes { idle: Duration::from_secs(100), absolute: Duration::from_secs(250) };
+        let lifetimes = SessionLifetimes {
+            idle: Duration::from_secs(100),
+            absolute: Duration::from_secs(250),
+        };
         let start = Timestamp::from_seconds(1_000);
         let mut session = Session {
             digest: Digest::of(b"x"),

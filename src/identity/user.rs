@@ -76,7 +76,10 @@ impl User {
 
     /// The name by which pages address the user.
     pub fn display_name(&self) -> &str {
-        self.claims.get("name").and_then(Value::as_str).unwrap_or(&self.account_id)
+        self.claims
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or(&self.account_id)
     }
 
     /// The names a person may type to sign in, in the form under which they are unique.
@@ -118,8 +121,12 @@ mod tests {
 
     #[test]
     fn an_account_named_by_its_email_has_one_login_name() {
-        let user =
-            User::local(Uuid::from_u128(1), "Alice@Example.com", "default", Timestamp::from_seconds(0));
+        let user = User::local(
+            Uuid::from_u128(1),
+            "Alice@Example.com",
+            "default",
+            Timestamp::from_seconds(0),
+        );
         assert_eq!(user.login_names(), [LoginName::new(" alice@example.com ")]);
     }
 

@@ -67,7 +67,11 @@ pub struct AuthorizationResponse {
 impl AuthorizationResponse {
     /// The address that carries the answer in its query.
     pub fn location(&self) -> String {
-        let parameters: Vec<_> = self.parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let parameters: Vec<_> = self
+            .parameters
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         redirect_uri::with_query(&self.uri, &parameters)
     }
 }
@@ -127,7 +131,10 @@ pub fn reply_address(parameters: &Parameters, client: &Client) -> Result<ReplyAd
     }
     Ok(ReplyAddress {
         return_to: client.return_to(parameters.get("redirect_uri"))?,
-        response_mode: parameters.get("response_mode").and_then(ResponseMode::parse).unwrap_or_default(),
+        response_mode: parameters
+            .get("response_mode")
+            .and_then(ResponseMode::parse)
+            .unwrap_or_default(),
         state: parameters.get("state").map(ToOwned::to_owned),
     })
 }
@@ -198,10 +205,14 @@ impl AuthorizationRequest {
             prompt: Prompt::parse(parameters.get("prompt").unwrap_or_default())
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
             max_age: max_age(parameters)?,
-            login_hint: parameters.get("login_hint").map(|hint| hint.chars().take(256).collect()),
+            login_hint: parameters
+                .get("login_hint")
+                .map(|hint| hint.chars().take(256).collect()),
             subject: subject(parameters, demands.subject.as_deref(), read_hint)?,
             claims: claims.within(&client.scope),
-            ui_locales: parameters.get("ui_locales").map(|tags| tags.chars().take(256).collect()),
+            ui_locales: parameters
+                .get("ui_locales")
+                .map(|tags| tags.chars().take(256).collect()),
             reply,
         })
     }
@@ -220,10 +231,16 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
         ));
     }
     if parameters.get("request").is_some() {
-        return Err(Refusal::new(ErrorCode::RequestNotSupported, "request objects are not supported"));
+        return Err(Refusal::new(
+            ErrorCode::RequestNotSupported,
+            "request objects are not supported",
+        ));
     }
     if parameters.get("request_uri").is_some() {
-        return Err(Refusal::new(ErrorCode::RequestUriNotSupported, "request_uri is not supported"));
+        return Err(Refusal::new(
+            ErrorCode::RequestUriNotSupported,
+            "request_uri is not supported",
+        ));
     }
     if parameters.get("registration").is_some() {
         return Err(Refusal::new(
@@ -232,26 +249,38 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
         ));
     }
     match parameters.get("response_type") {
-        None => return Err(Refusal::invalid_request("response_type is missing; it must be code")),
+        None => {
+            return Err(Refusal::invalid_request(
+                "response_type is missing; it must be code",
+            ));
+        }
         Some("code") => {}
         Some(_) => {
-            return Err(Refusal::new(ErrorCode::UnsupportedResponseType, "response_type must be code"));
+            return Err(Refusal::new(
+                ErrorCode::UnsupportedResponseType,
+                "response_type must be code",
+            ));
         }
     }
     match parameters.get("response_mode") {
-        Some(mode) if ResponseMode::parse(mode).is_none() => {
-            Err(Refusal::invalid_request("response_mode must be query or form_post"))
-        }
+        Some(mode) if ResponseMode::parse(mode).is_none() => Err(Refusal::invalid_request(
+            "response_mode must be query or form_post",
+        )),
         _ => Ok(()),
     }
 }
 
 /// Values the client may not have are left out (SPEC: ignored at this endpoint), malformed ones refused.
 fn requested_scope(parameters: &Parameters, client: &Client) -> Result<Scope, Refusal> {
-    let Some(text) = parameters.get("scope") else { return Ok(client.default_scope.clone()) };
-    let asked: Scope = text
-        .parse()
-        .map_err(|_| Refusal::new(ErrorCode::InvalidScope, "scope has characters that RFC 6749 does not allow"))?;
+    let Some(text) = parameters.get("scope") else {
+        return Ok(client.default_scope.clone());
+    };
+    let asked: Scope = text.parse().map_err(|_| {
+        Refusal::new(
+            ErrorCode::InvalidScope,
+            "scope has characters that RFC 6749 does not allow",
+        )
+    })?;
     Ok(asked.filter(|value| client.scope.contains(value)))
 }
 
@@ -266,21 +295,26 @@ fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {
 
 /// RFC 7636 section 4.3; a challenge without a method means `plain`, which is not accepted.
 fn code_challenge(parameters: &Parameters, client: &Client) -> Result<Option<CodeChallenge>, Refusal> {
-    match (parameters.get("code_challenge"), parameters.get("code_challenge_method")) {
+    match (
+        parameters.get("code_challenge"),
+        parameters.get("code_challenge_method"),
+    ) {
         (Some(challenge), Some("S256")) => CodeChallenge::parse(challenge)
             .map(Some)
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string())),
         (Some(_), _) => Err(Refusal::invalid_request("code_challenge_method must be S256")),
         (None, Some(_)) => Err(Refusal::invalid_request("code_challenge is missing")),
-        (None, None) if client.requires_pkce() => {
-            Err(Refusal::invalid_request("code_challenge is missing; this client must use PKCE with S256"))
-        }
+        (None, None) if client.requires_pkce() => Err(Refusal::invalid_request(
+            "code_challenge is missing; this client must use PKCE with S256",
+        )),
         (None, None) => Ok(None),
     }
 }
 
 fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
-    let Some(text) = parameters.get("max_age") else { return Ok(None) };
+    let Some(text) = parameters.get("max_age") else {
+        return Ok(None);
+    };
     match text.parse() {
         Ok(seconds) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Some(seconds)),
         _ => Err(Refusal::invalid_request("max_age is a number of seconds")),
@@ -292,18 +326,19 @@ fn subject(
     demanded: Option<&str>,
     read_hint: HintReader<'_>,
 ) -> Result<Option<Uuid>, Refusal> {
-    let hinted = match parameters.get("id_token_hint") {
-        None => None,
-        Some(token) => Some(read_hint(token).ok_or_else(|| {
-            Refusal::invalid_request("id_token_hint is not an ID token of this service")
-        })?),
-    };
+    let hinted =
+        match parameters.get("id_token_hint") {
+            None => None,
+            Some(token) => Some(read_hint(token).ok_or_else(|| {
+                Refusal::invalid_request("id_token_hint is not an ID token of this service")
+            })?),
+        };
     // a subject that is no UUID is nobody's here
     let demanded = demanded.map(|text| text.parse::<Uuid>().unwrap_or(Uuid::nil()));
     match (hinted, demanded) {
-        (Some(one), Some(other)) if one != other => {
-            Err(Refusal::invalid_request("id_token_hint and the sub in claims name different users"))
-        }
+        (Some(one), Some(other)) if one != other => Err(Refusal::invalid_request(
+            "id_token_hint and the sub in claims name different users",
+        )),
         (one, other) => Ok(one.or(other)),
     }
 }
@@ -335,7 +370,10 @@ pub struct Progress {
 impl LoginTransaction {
     /// What has happened so far.
     pub fn progress(&self) -> Progress {
-        Progress { settled_session: self.settled_session, consented: self.consented }
+        Progress {
+            settled_session: self.settled_session,
+            consented: self.consented,
+        }
     }
 }
 
@@ -380,8 +418,15 @@ pub fn next_step(
         if request.prompt.login || request.prompt.select_account {
             return Step::SignIn;
         }
-        if request.max_age.is_some_and(|age| now.since(session.auth_time) > Duration::from_secs(age)) {
-            return sign_in_or(request, ErrorCode::LoginRequired, "the sign-in is older than max_age");
+        if request
+            .max_age
+            .is_some_and(|age| now.since(session.auth_time) > Duration::from_secs(age))
+        {
+            return sign_in_or(
+                request,
+                ErrorCode::LoginRequired,
+                "the sign-in is older than max_age",
+            );
         }
     }
     if request.subject.is_some_and(|subject| subject != session.user) {
@@ -391,11 +436,18 @@ pub fn next_step(
                 "another user than the requested one signed in",
             ));
         }
-        return sign_in_or(request, ErrorCode::LoginRequired, "another user than the requested one is signed in");
+        return sign_in_or(
+            request,
+            ErrorCode::LoginRequired,
+            "another user than the requested one is signed in",
+        );
     }
     if needs_consent(request, client, signed_in.consent, progress) {
         if request.prompt.none {
-            return Step::Refuse(Refusal::new(ErrorCode::ConsentRequired, "the user has not consented yet"));
+            return Step::Refuse(Refusal::new(
+                ErrorCode::ConsentRequired,
+                "the user has not consented yet",
+            ));
         }
         return Step::AskConsent;
     }
@@ -411,7 +463,11 @@ pub fn next_step(
 }
 
 fn sign_in_or(request: &AuthorizationRequest, code: ErrorCode, why: &'static str) -> Step {
-    if request.prompt.none { Step::Refuse(Refusal::new(code, why)) } else { Step::SignIn }
+    if request.prompt.none {
+        Step::Refuse(Refusal::new(code, why))
+    } else {
+        Step::SignIn
+    }
 }
 
 fn needs_consent(

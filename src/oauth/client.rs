@@ -46,10 +46,13 @@ impl FromStr for GrantType {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|grant| grant.as_str() == text).ok_or_else(|| {
-            let known: Vec<_> = Self::ALL.iter().map(|grant| grant.as_str()).collect();
-            format!("unknown grant type {text}; known are {}", known.join(", "))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|grant| grant.as_str() == text)
+            .ok_or_else(|| {
+                let known: Vec<_> = Self::ALL.iter().map(|grant| grant.as_str()).collect();
+                format!("unknown grant type {text}; known are {}", known.join(", "))
+            })
     }
 }
 
@@ -208,7 +211,14 @@ impl Client {
     /// The origins whose scripts may call the token endpoint: those of a public client's redirect URIs, and
     /// those that the operator named.
     pub fn origins(&self) -> impl Iterator<Item = String> {
-        let own: &[String] = if self.is_public() { &self.redirect_uris } else { &[] };
-        self.cors_origins.iter().cloned().chain(own.iter().filter_map(|uri| redirect_uri::origin(uri)))
+        let own: &[String] = if self.is_public() {
+            &self.redirect_uris
+        } else {
+            &[]
+        };
+        self.cors_origins
+            .iter()
+            .cloned()
+            .chain(own.iter().filter_map(|uri| redirect_uri::origin(uri)))
     }
 }

@@ -42,12 +42,12 @@ impl Credentials {
         let named = parameters.get("client_id");
         let posted = parameters.get("client_secret");
         match (basic, named, posted) {
-            (Some(_), _, Some(_)) => {
-                Err(Refusal::invalid_request("more than one client authentication method was used"))
-            }
-            (Some((user, _)), Some(named), None) if user != named => {
-                Err(Refusal::invalid_request("client_id differs from the one in the Authorization header"))
-            }
+            (Some(_), _, Some(_)) => Err(Refusal::invalid_request(
+                "more than one client authentication method was used",
+            )),
+            (Some((user, _)), Some(named), None) if user != named => Err(Refusal::invalid_request(
+                "client_id differs from the one in the Authorization header",
+            )),
             (Some((user, password)), _, None) => Ok(Self {
                 client_id: user.clone(),
                 method: AuthMethod::ClientSecretBasic,
@@ -58,9 +58,11 @@ impl Credentials {
                 method: AuthMethod::ClientSecretPost,
                 secret: Some(Digest::of(secret.as_bytes())),
             }),
-            (None, Some(named), None) => {
-                Ok(Self { client_id: named.to_owned(), method: AuthMethod::None, secret: None })
-            }
+            (None, Some(named), None) => Ok(Self {
+                client_id: named.to_owned(),
+                method: AuthMethod::None,
+                secret: None,
+            }),
             (None, None, _) => Err(Refusal::invalid_client("client authentication is missing")),
         }
     }
@@ -84,7 +86,10 @@ pub fn authenticate(
     if !client.auth_methods.contains(&credentials.method) {
         return Err(Refusal::naming(
             ErrorCode::InvalidClient,
-            &format!("this client is not registered for {}", credentials.method.as_str()),
+            &format!(
+                "this client is not registered for {}",
+                credentials.method.as_str()
+            ),
         ));
     }
     Ok(AuthenticatedClient(Arc::clone(client)))
@@ -102,16 +107,31 @@ mod tests {
     #[test]
     fn two_methods_at_once_are_an_invalid_request() {
         let both = parse(Some(("web", "s")), "client_id=web&client_secret=s");
-        assert_eq!(both.err().map(|refusal| refusal.code), Some(ErrorCode::InvalidRequest));
+        assert_eq!(
+            both.err().map(|refusal| refusal.code),
+            Some(ErrorCode::InvalidRequest)
+        );
         let differing = parse(Some(("web", "s")), "client_id=other");
-        assert_eq!(differing.err().map(|refusal| refusal.code), Some(ErrorCode::InvalidRequest));
+        assert_eq!(
+            differing.err().map(|refusal| refusal.code),
+            Some(ErrorCode::InvalidRequest)
+        );
     }
 
     #[test]
     fn each_method_is_told_apart() {
-        assert_eq!(parse(Some(("web", "s")), "client_id=web").unwrap().method, AuthMethod::ClientSecretBasic);
-        assert_eq!(parse(None, "client_id=web&client_secret=s").unwrap().method, AuthMethod::ClientSecretPost);
+        assert_eq!(
+            parse(Some(("web", "s")), "client_id=web").unwrap().method,
+            AuthMethod::ClientSecretBasic
+        );
+        assert_eq!(
+            parse(None, "client_id=web&client_secret=s").unwrap().method,
+            AuthMethod::ClientSecretPost
+        );
         assert_eq!(parse(None, "client_id=web").unwrap().method, AuthMethod::None);
-        assert_eq!(parse(None, "").err().map(|refusal| refusal.code), Some(ErrorCode::InvalidClient));
+        assert_eq!(
+            parse(None, "").err().map(|refusal| refusal.code),
+            Some(ErrorCode::InvalidClient)
+        );
     }
 }

@@ -97,7 +97,13 @@ impl AuthorizationCode {
     ///
     /// The order matters: who presents the code is settled before anything can be consumed or revoked.
     #[must_use]
-    pub fn redeem(mut self, exchange: &CodeExchange, client_id: &str, family: Uuid, now: Timestamp) -> Redemption {
+    pub fn redeem(
+        mut self,
+        exchange: &CodeExchange,
+        client_id: &str,
+        family: Uuid,
+        now: Timestamp,
+    ) -> Redemption {
         if self.digest != exchange.digest {
             return Redemption::Refused(UNKNOWN);
         }
@@ -110,7 +116,10 @@ impl AuthorizationCode {
         if now >= self.expires_at {
             return Redemption::Refused(Refusal::invalid_grant("code has expired"));
         }
-        if let Err(refusal) = self.check_redirect_uri(exchange).and_then(|()| self.check_verifier(exchange)) {
+        if let Err(refusal) = self
+            .check_redirect_uri(exchange)
+            .and_then(|()| self.check_verifier(exchange))
+        {
             return Redemption::Refused(refusal);
         }
         self.redeemed = Some(family);
@@ -121,9 +130,9 @@ impl AuthorizationCode {
         match &exchange.redirect_uri {
             Some(uri) if uri == self.return_to.uri() => Ok(()),
             None if !self.return_to.was_explicit() => Ok(()),
-            Some(_) => {
-                Err(Refusal::invalid_grant("redirect_uri differs from that of the authorization request"))
-            }
+            Some(_) => Err(Refusal::invalid_grant(
+                "redirect_uri differs from that of the authorization request",
+            )),
             None => Err(Refusal::invalid_grant(
                 "redirect_uri is missing; it was in the authorization request",
             )),
@@ -136,7 +145,9 @@ impl AuthorizationCode {
         match (&self.code_challenge, &exchange.code_verifier) {
             (None, None) => Ok(()),
             (Some(challenge), Some(verifier)) if challenge.is_met_by(verifier) => Ok(()),
-            (Some(_), Some(_)) => Err(Refusal::invalid_grant("code_verifier does not match code_challenge")),
+            (Some(_), Some(_)) => Err(Refusal::invalid_grant(
+                "code_verifier does not match code_challenge",
+            )),
             (Some(_), None) => Err(Refusal::invalid_grant("code_verifier is missing")),
             (None, Some(_)) => Err(Refusal::invalid_grant(
                 "code_verifier was sent but the authorization request had no code_challenge",
@@ -186,9 +197,20 @@ mod tests {
 
     const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
-    fn redeem(code: AuthorizationCode, text: &str, client: &str, uri: Option<&str>, verifier: Option<&str>) -> Redemption {
+    fn redeem(
+        code: AuthorizationCode,
+        text: &str,
+        client: &str,
+        uri: Option<&str>,
+        verifier: Option<&str>,
+    ) -> Redemption {
         let exchange = CodeExchange::parse(text, uri, verifier).unwrap();
-        code.redeem(&exchange, client, Uuid::from_u128(9), START + Duration::from_secs(59))
+        code.redeem(
+            &exchange,
+            client,
+            Uuid::from_u128(9),
+            START + Duration::from_secs(59),
+        )
     }
 
     #[test]
@@ -206,7 +228,13 @@ mod tests {
     fn another_client_learns_nothing_and_consumes_nothing() {
         let (mut code, text) = issued();
         code.redeemed = Some(Uuid::from_u128(3));
-        let verdict = redeem(code, &text, "other", Some("https://app.example/cb"), Some(VERIFIER));
+        let verdict = redeem(
+            code,
+            &text,
+            "other",
+            Some("https://app.example/cb"),
+            Some(VERIFIER),
+        );
         assert!(matches!(verdict, Redemption::Refused(_)));
     }
 
@@ -220,11 +248,17 @@ mod tests {
             (uri, Some("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXK")),
         ] {
             let (code, text) = issued();
-            assert!(matches!(redeem(code, &text, "web", uri, verifier), Redemption::Refused(_)));
+            assert!(matches!(
+                redeem(code, &text, "web", uri, verifier),
+                Redemption::Refused(_)
+            ));
         }
         let (mut code, text) = issued();
         code.code_challenge = None;
-        assert!(matches!(redeem(code, &text, "web", uri, Some(VERIFIER)), Redemption::Refused(_)));
+        assert!(matches!(
+            redeem(code, &text, "web", uri, Some(VERIFIER)),
+            Redemption::Refused(_)
+        ));
     }
 
     #[test]

@@ -90,7 +90,10 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal with a sentence that says what to mend.
     pub const fn new(code: ErrorCode, description: &'static str) -> Self {
-        Self { code, description: Cow::Borrowed(description) }
+        Self {
+            code,
+            description: Cow::Borrowed(description),
+        }
     }
 
     /// A refusal whose sentence names something the client sent; characters that may not stand in an
@@ -99,9 +102,18 @@ impl Refusal {
         let description = description
             .chars()
             .take(300)
-            .map(|c| if matches!(c, ' '..='!' | '#'..='[' | ']'..='~') { c } else { '?' })
+            .map(|c| {
+                if matches!(c, ' '..='!' | '#'..='[' | ']'..='~') {
+                    c
+                } else {
+                    '?'
+                }
+            })
             .collect::<String>();
-        Self { code, description: Cow::Owned(description) }
+        Self {
+            code,
+            description: Cow::Owned(description),
+        }
     }
 
     /// `invalid_request`.

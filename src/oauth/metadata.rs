@@ -41,7 +41,9 @@ impl Metadata<'_> {
     pub fn document(&self) -> Value {
         let methods = |public: bool| -> Vec<_> {
             let all = AuthMethod::ALL.into_iter();
-            all.filter(|method| public || *method != AuthMethod::None).map(AuthMethod::as_str).collect()
+            all.filter(|method| public || *method != AuthMethod::None)
+                .map(AuthMethod::as_str)
+                .collect()
         };
         json!({
             "issuer": self.issuer,

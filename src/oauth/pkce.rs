@@ -30,7 +30,9 @@ impl CodeChallenge {
     /// A verifier outside of `43*128unreserved` (section 4.1) never is.
     pub fn is_met_by(&self, code_verifier: &str) -> bool {
         let well_formed = (43..=128).contains(&code_verifier.len())
-            && code_verifier.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b));
+            && code_verifier
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b));
         let made = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, code_verifier.as_bytes()));
         well_formed & bool::from(made.as_bytes().ct_eq(self.0.as_bytes()))
     }
@@ -50,8 +52,7 @@ mod tests {
 
     #[test]
     fn a_short_verifier_is_refused_though_its_digest_agrees() {
-        let challenge =
-            CodeChallenge(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, b"too-short")));
+        let challenge = CodeChallenge(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, b"too-short")));
         assert!(!challenge.is_met_by("too-short"));
     }
 

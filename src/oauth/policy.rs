@@ -73,7 +73,9 @@ pub struct KeyRotation {
 
 impl Default for KeyRotation {
     fn default() -> Self {
-        Self { announce: Duration::from_hours(24) }
+        Self {
+            announce: Duration::from_hours(24),
+        }
     }
 }
 

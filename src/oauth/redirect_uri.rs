@@ -45,7 +45,10 @@ pub(crate) fn select(
 ) -> Result<ReturnTo, Mismatch> {
     let Some(requested) = requested else {
         return match registered {
-            [only] => Ok(ReturnTo { uri: only.clone(), explicit: false }),
+            [only] => Ok(ReturnTo {
+                uri: only.clone(),
+                explicit: false,
+            }),
             _ => Err(Mismatch::Missing),
         };
     };
@@ -53,7 +56,10 @@ pub(crate) fn select(
         .iter()
         .any(|uri| uri == requested || (loopback_port_may_differ && differ_in_loopback_port(uri, requested)));
     if matches {
-        Ok(ReturnTo { uri: requested.to_owned(), explicit: true })
+        Ok(ReturnTo {
+            uri: requested.to_owned(),
+            explicit: true,
+        })
     } else {
         Err(Mismatch::Unregistered)
     }
@@ -102,7 +108,10 @@ pub enum Unregistrable {
 
 /// Whether `uri` may be registered. Private-use schemes (RFC 8252 section 7.1) only for public clients.
 pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
-    if uri.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii() || c == '\\') {
+    if uri
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii() || c == '\\')
+    {
         return Err(Unregistrable::Unsafe);
     }
     if uri.contains('#') {
@@ -182,14 +191,21 @@ mod tests {
             "https://app.example@evil.example/cb?tenant=1",
             "",
         ] {
-            assert_eq!(select_one(registered, other), Err(Mismatch::Unregistered), "{other}");
+            assert_eq!(
+                select_one(registered, other),
+                Err(Mismatch::Unregistered),
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn the_port_of_a_loopback_literal_is_free_for_public_clients() {
         let registered = "http://127.0.0.1/cb";
-        assert_eq!(select_one(registered, "http://127.0.0.1:51234/cb").unwrap().uri(), "http://127.0.0.1:51234/cb");
+        assert_eq!(
+            select_one(registered, "http://127.0.0.1:51234/cb").unwrap().uri(),
+            "http://127.0.0.1:51234/cb"
+        );
         assert!(select_one("http://[::1]:80/cb", "http://[::1]:9/cb").is_ok());
         for other in [
             "http://127.0.0.1:51234/other",
@@ -219,25 +235,60 @@ mod tests {
 
     #[test]
     fn what_may_be_registered() {
-        for fine in ["https://app.example/cb", "http://127.0.0.1/cb", "http://localhost:3000/", "http://[::1]/"] {
+        for fine in [
+            "https://app.example/cb",
+            "http://127.0.0.1/cb",
+            "http://localhost:3000/",
+            "http://[::1]/",
+        ] {
             assert_eq!(check_registrable(fine, false), Ok(()), "{fine}");
         }
         assert_eq!(check_registrable("com.example.app:/oauth", true), Ok(()));
-        assert_eq!(check_registrable("com.example.app:/oauth", false), Err(Unregistrable::PrivateUse));
-        assert_eq!(check_registrable("https://a.example/#x", true), Err(Unregistrable::Fragment));
-        assert_eq!(check_registrable("http://app.example/cb", true), Err(Unregistrable::PlainHttp));
-        assert_eq!(check_registrable("javascript:alert(1)", true), Err(Unregistrable::Scheme));
+        assert_eq!(
+            check_registrable("com.example.app:/oauth", false),
+            Err(Unregistrable::PrivateUse)
+        );
+        assert_eq!(
+            check_registrable("https://a.example/#x", true),
+            Err(Unregistrable::Fragment)
+        );
+        assert_eq!(
+            check_registrable("http://app.example/cb", true),
+            Err(Unregistrable::PlainHttp)
+        );
+        assert_eq!(
+            check_registrable("javascript:alert(1)", true),
+            Err(Unregistrable::Scheme)
+        );
         assert_eq!(check_registrable("/cb", true), Err(Unregistrable::NotAbsolute));
-        for unsafe_one in ["https://u:p@a.example/", "https://*.example/", "https://a.example/ b", "https://a\\b/"] {
-            assert_eq!(check_registrable(unsafe_one, true), Err(Unregistrable::Unsafe), "{unsafe_one}");
+        for unsafe_one in [
+            "https://u:p@a.example/",
+            "https://*.example/",
+            "https://a.example/ b",
+            "https://a\\b/",
+        ] {
+            assert_eq!(
+                check_registrable(unsafe_one, true),
+                Err(Unregistrable::Unsafe),
+                "{unsafe_one}"
+            );
         }
     }
 
     #[test]
     fn a_registered_query_is_kept() {
-        assert_eq!(with_query("https://a/cb", &[("code", "x y")]), "https://a/cb?code=x+y");
-        assert_eq!(with_query("https://a/cb?t=1", &[("code", "x")]), "https://a/cb?t=1&code=x");
-        assert_eq!(with_query("https://a/cb?", &[("code", "x")]), "https://a/cb?code=x");
+        assert_eq!(
+            with_query("https://a/cb", &[("code", "x y")]),
+            "https://a/cb?code=x+y"
+        );
+        assert_eq!(
+            with_query("https://a/cb?t=1", &[("code", "x")]),
+            "https://a/cb?t=1&code=x"
+        );
+        assert_eq!(
+            with_query("https://a/cb?", &[("code", "x")]),
+            "https://a/cb?code=x"
+        );
         assert_eq!(with_query("app:/cb", &[("state", "a&b")]), "app:/cb?state=a%26b");
     }
 }

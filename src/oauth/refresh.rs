@@ -142,7 +142,10 @@ impl RefreshFamily {
             expires_at: expiry(lifetimes, now, now),
             revoked_at: None,
             lineage: Digest::of(&entropy.lineage),
-            current: Generation { number: 0, digest: token.digest() },
+            current: Generation {
+                number: 0,
+                digest: token.digest(),
+            },
             predecessor: None,
         };
         (family, token)
@@ -161,7 +164,10 @@ impl RefreshFamily {
     /// Whether the token is the newest one or its still good predecessor: what introspection calls active.
     pub fn accepts(&self, token: &PresentedRefreshToken, retry_window: Duration, now: Timestamp) -> bool {
         self.is_live(now)
-            && matches!(self.standing(token, retry_window, now), Standing::Current | Standing::Retry)
+            && matches!(
+                self.standing(token, retry_window, now),
+                Standing::Current | Standing::Retry
+            )
     }
 
     /// Whether the token is, or once was, one of this family's.
@@ -190,13 +196,21 @@ impl RefreshFamily {
 
     /// Presents a token: checks it and moves the family on in one step. `random` makes the successor.
     #[must_use]
-    pub fn refresh(mut self, token: &PresentedRefreshToken, terms: Terms<'_>, random: &[u8; 32], now: Timestamp) -> Refresh {
+    pub fn refresh(
+        mut self,
+        token: &PresentedRefreshToken,
+        terms: Terms<'_>,
+        random: &[u8; 32],
+        now: Timestamp,
+    ) -> Refresh {
         let standing = self.standing(token, terms.retry_window, now);
         if standing == Standing::Foreign {
             return Refresh::Refused(UNKNOWN);
         }
         if self.authorization.client_id != terms.client_id {
-            return Refresh::Refused(Refusal::invalid_grant("refresh_token was issued to another client"));
+            return Refresh::Refused(Refusal::invalid_grant(
+                "refresh_token was issued to another client",
+            ));
         }
         if self.revoked_at.is_some() {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has been revoked"));
@@ -215,7 +229,10 @@ impl RefreshFamily {
             }
             (Standing::Current, RefreshPolicy::Rotate) => {
                 let used = self.current.clone();
-                self.predecessor = Some(Predecessor { generation: used, used_at: now });
+                self.predecessor = Some(Predecessor {
+                    generation: used,
+                    used_at: now,
+                });
                 self.succeed(token, terms.lifetimes, random, now)
             }
             (Standing::Retry, _) => self.succeed(token, terms.lifetimes, random, now),
@@ -223,12 +240,21 @@ impl RefreshFamily {
     }
 
     /// Makes the next token the newest one; the one it replaces is worthless if it was a sibling.
-    fn succeed(mut self, token: &PresentedRefreshToken, lifetimes: &Lifetimes, random: &[u8; 32], now: Timestamp) -> Refresh {
+    fn succeed(
+        mut self,
+        token: &PresentedRefreshToken,
+        lifetimes: &Lifetimes,
+        random: &[u8; 32],
+        now: Timestamp,
+    ) -> Refresh {
         let Some(number) = self.current.number.checked_add(1) else {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has been used too often"));
         };
         let next = self::token(token.family, number, token.lineage.as_slice(), random);
-        self.current = Generation { number, digest: next.digest() };
+        self.current = Generation {
+            number,
+            digest: next.digest(),
+        };
         self.expires_at = expiry(lifetimes, self.created_at, now);
         Refresh::Granted(Box::new(self), next)
     }
@@ -239,7 +265,9 @@ pub const UNKNOWN: Refusal = Refusal::invalid_grant("refresh_token is unknown or
 
 fn expiry(lifetimes: &Lifetimes, created_at: Timestamp, now: Timestamp) -> Timestamp {
     let sliding = now + lifetimes.refresh_token;
-    lifetimes.refresh_absolute.map_or(sliding, |absolute| sliding.min(created_at + absolute))
+    lifetimes
+        .refresh_absolute
+        .map_or(sliding, |absolute| sliding.min(created_at + absolute))
 }
 
 fn token(family: Uuid, generation: u32, lineage: &[u8], random: &[u8; 32]) -> Secret<RefreshToken> {
@@ -263,7 +291,10 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(120);
 
     fn entropy(random: &Random) -> Entropy {
-        Entropy { token: random.bytes(), lineage: random.bytes() }
+        Entropy {
+            token: random.bytes(),
+            lineage: random.bytes(),
+        }
     }
 
     fn start(random: &Random) -> (RefreshFamily, Secret<RefreshToken>) {
@@ -276,13 +307,29 @@ mod tests {
             scope: "openid".parse().unwrap(),
             claims: ClaimsRequest::default(),
         };
-        RefreshFamily::start(Uuid::from_u128(7), authorization, &Lifetimes::default(), &entropy(random), START)
+        RefreshFamily::start(
+            Uuid::from_u128(7),
+            authorization,
+            &Lifetimes::default(),
+            &entropy(random),
+            START,
+        )
     }
 
-    fn present(family: &RefreshFamily, token: &str, client_id: &str, random: &Random, now: Timestamp) -> Refresh {
+    fn present(
+        family: &RefreshFamily,
+        token: &str,
+        client_id: &str,
+        random: &Random,
+        now: Timestamp,
+    ) -> Refresh {
         let lifetimes = Lifetimes::default();
-        let terms =
-            Terms { client_id, policy: RefreshPolicy::Rotate, lifetimes: &lifetimes, retry_window: WINDOW };
+        let terms = Terms {
+            client_id,
+            policy: RefreshPolicy::Rotate,
+            lifetimes: &lifetimes,
+            retry_window: WINDOW,
+        };
         let token = PresentedRefreshToken::parse(token).unwrap();
         family.clone().refresh(&token, terms, &random.bytes(), now)
     }
@@ -300,7 +347,10 @@ mod tests {
         let (family, first) = start(&random);
         let (family, lost) = granted(present(&family, first.reveal(), "web", &random, START));
         let (family, second) = granted(present(&family, first.reveal(), "web", &random, START + WINDOW));
-        assert!(matches!(present(&family, &lost, "web", &random, START), Refresh::Replayed(_)));
+        assert!(matches!(
+            present(&family, &lost, "web", &random, START),
+            Refresh::Replayed(_)
+        ));
         granted(present(&family, &second, "web", &random, START));
     }
 
@@ -322,7 +372,10 @@ mod tests {
         let (family, first) = start(&random);
         let (family, second) = granted(present(&family, first.reveal(), "web", &random, START));
         let (family, _) = granted(present(&family, &second, "web", &random, START));
-        assert!(matches!(present(&family, first.reveal(), "web", &random, START), Refresh::Replayed(_)));
+        assert!(matches!(
+            present(&family, first.reveal(), "web", &random, START),
+            Refresh::Replayed(_)
+        ));
     }
 
     #[test]
@@ -331,7 +384,10 @@ mod tests {
         let (family, first) = start(&random);
         let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
         let invented = token(Uuid::from_u128(7), 0, &[0; LINEAGE_LEN], &random.bytes());
-        assert!(matches!(present(&family, invented.reveal(), "web", &random, START), Refresh::Refused(_)));
+        assert!(matches!(
+            present(&family, invented.reveal(), "web", &random, START),
+            Refresh::Refused(_)
+        ));
     }
 
     #[test]
@@ -340,13 +396,18 @@ mod tests {
         let (family, first) = start(&random);
         let (family, second) = granted(present(&family, first.reveal(), "web", &random, START));
         let (family, _) = granted(present(&family, &second, "web", &random, START));
-        assert!(matches!(present(&family, first.reveal(), "other", &random, START), Refresh::Refused(_)));
+        assert!(matches!(
+            present(&family, first.reveal(), "other", &random, START),
+            Refresh::Refused(_)
+        ));
     }
 
     #[test]
     fn ninety_days_count_from_the_newest_token_and_an_absolute_bound_caps_them() {
-        let lifetimes =
-            Lifetimes { refresh_absolute: Some(Duration::from_hours(24 * 100)), ..Lifetimes::default() };
+        let lifetimes = Lifetimes {
+            refresh_absolute: Some(Duration::from_hours(24 * 100)),
+            ..Lifetimes::default()
+        };
         let days = |n: u64| Duration::from_hours(24 * n);
         assert_eq!(expiry(&lifetimes, START, START + days(5)), START + days(95));
         assert_eq!(expiry(&lifetimes, START, START + days(50)), START + days(100));

@@ -25,8 +25,14 @@ impl Scope {
     pub const ANONYMOUS: &'static str = "anonymous";
 
     /// The scope values with a meaning of their own in OpenID Connect Core 5.4 and 11.
-    pub const STANDARD: [&'static str; 6] =
-        [Self::OPENID, "profile", "email", "phone", "address", Self::OFFLINE_ACCESS];
+    pub const STANDARD: [&'static str; 6] = [
+        Self::OPENID,
+        "profile",
+        "email",
+        "phone",
+        "address",
+        Self::OFFLINE_ACCESS,
+    ];
 
     /// No scope at all.
     pub const fn empty() -> Self {

@@ -28,7 +28,10 @@ pub fn grant_type(parameters: &Parameters) -> Result<GrantType, Refusal> {
     match parameters.get("grant_type") {
         None => Err(Refusal::invalid_request("grant_type is missing")),
         Some(text) => text.parse().map_err(|_| {
-            Refusal::new(ErrorCode::UnsupportedGrantType, "this grant_type is not supported; see grant_types_supported in the discovery document")
+            Refusal::new(
+                ErrorCode::UnsupportedGrantType,
+                "this grant_type is not supported; see grant_types_supported in the discovery document",
+            )
         }),
     }
 }
@@ -38,19 +41,25 @@ impl TokenRequest {
     pub fn parse(grant_type: GrantType, parameters: &Parameters) -> Result<Self, Refusal> {
         match grant_type {
             GrantType::AuthorizationCode => {
-                let code = parameters.get("code").ok_or(Refusal::invalid_request("code is missing"))?;
+                let code = parameters
+                    .get("code")
+                    .ok_or(Refusal::invalid_request("code is missing"))?;
                 let redirect_uri = parameters.get("redirect_uri");
                 CodeExchange::parse(code, redirect_uri, parameters.get("code_verifier"))
                     .map(Self::AuthorizationCode)
                     .map_err(|_| code::UNKNOWN)
             }
             GrantType::RefreshToken => {
-                let token =
-                    parameters.get("refresh_token").ok_or(Refusal::invalid_request("refresh_token is missing"))?;
+                let token = parameters
+                    .get("refresh_token")
+                    .ok_or(Refusal::invalid_request("refresh_token is missing"))?;
                 let scope = match parameters.get("scope") {
                     None => None,
                     Some(text) => Some(text.parse().map_err(|_| {
-                        Refusal::new(ErrorCode::InvalidScope, "scope has characters that RFC 6749 does not allow")
+                        Refusal::new(
+                            ErrorCode::InvalidScope,
+                            "scope has characters that RFC 6749 does not allow",
+                        )
                     })?),
                 };
                 let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
@@ -63,9 +72,14 @@ impl TokenRequest {
 /// The scope of a refreshed access token: what was asked for, which may be less than what was granted and
 /// never more (RFC 6749 section 6). The service's own marker stays.
 pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>) -> Result<Scope, Refusal> {
-    let Some(asked) = asked else { return Ok(granted.clone()) };
+    let Some(asked) = asked else {
+        return Ok(granted.clone());
+    };
     if !asked.is_within(granted) {
-        return Err(Refusal::new(ErrorCode::InvalidScope, "scope exceeds what was granted"));
+        return Err(Refusal::new(
+            ErrorCode::InvalidScope,
+            "scope exceeds what was granted",
+        ));
     }
     Ok(granted.filter(|value| asked.contains(value) || value == Scope::AUTHENTICATED))
 }
@@ -109,7 +123,11 @@ mod tests {
 
     #[test]
     fn an_unknown_grant_type_is_told_from_a_missing_one() {
-        let read = |body: &str| grant_type(&Parameters::parse(body.as_bytes()).unwrap()).unwrap_err().code;
+        let read = |body: &str| {
+            grant_type(&Parameters::parse(body.as_bytes()).unwrap())
+                .unwrap_err()
+                .code
+        };
         assert_eq!(read(""), ErrorCode::InvalidRequest);
         assert_eq!(read("grant_type=password"), ErrorCode::UnsupportedGrantType);
     }

@@ -8,6 +8,7 @@ use crate::store::schema::{meta_get, meta_put};
 use crate::store::{Store, StoreError};
 
 const ISSUER: &str = "issuer";
+const DEVELOPMENT: &str = "development";
 const MASTER_KEY: &str = "master_key_fingerprint";
 
 /// The issuer that the first start fixed.
@@ -19,6 +20,16 @@ pub fn stored_issuer(store: &Store) -> Result<Option<String>, StoreError> {
 pub fn put_issuer(store: &Store, issuer: &str) -> Result<(), StoreError> {
     let issuer = issuer.to_owned();
     store.write_blocking("set issuer", move |tx| meta_put(tx, ISSUER, &issuer))
+}
+
+/// Whether the store was set up by the development server, whose example client and user are in it.
+pub fn is_for_development(store: &Store) -> Result<bool, StoreError> {
+    Ok(store.read(|snapshot| meta_get(snapshot, DEVELOPMENT))?.is_some())
+}
+
+/// Marks the store as the development server's.
+pub fn put_development(store: &Store) -> Result<(), StoreError> {
+    store.write_blocking("set development", move |tx| meta_put(tx, DEVELOPMENT, "true"))
 }
 
 /// The fingerprint of the master key that the store's secrets are sealed under.

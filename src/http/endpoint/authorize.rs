@@ -22,14 +22,19 @@ pub async fn respond(call: &Call) -> Answer {
             return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
         }
     };
-    if call.method() == Method::POST && call.body.len() <= LONGEST_QUERY && parameters.first_repeated().is_none() {
+    if call.method() == Method::POST
+        && call.body.len() <= LONGEST_QUERY
+        && parameters.first_repeated().is_none()
+    {
         return repeat_as_get(call, parameters.iter());
     }
     match begin_authorization(&call.app.core, &parameters, &call.browser(), call.now).await {
         Ok(Ok(next)) => onward::go(call, next),
-        Ok(Err(unanswerable)) => {
-            call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &unanswerable.to_string())
-        }
+        Ok(Err(unanswerable)) => call.error_page(
+            StatusCode::BAD_REQUEST,
+            Heading::Request,
+            &unanswerable.to_string(),
+        ),
         Err(failure) => error::failed_page(call, &failure),
     }
 }

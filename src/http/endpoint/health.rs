@@ -14,8 +14,15 @@ pub fn alive() -> Answer {
 pub fn ready(call: &Call) -> Answer {
     let core = &call.app.core;
     let (status, text) = if !core.store.is_writable() {
-        (StatusCode::SERVICE_UNAVAILABLE, "the store cannot be written to\n")
-    } else if core.catalog().access_token_encoder(core.policy.access_token_alg).is_err() {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the store cannot be written to\n",
+        )
+    } else if core
+        .catalog()
+        .access_token_encoder(core.policy.access_token_alg)
+        .is_err()
+    {
         (StatusCode::SERVICE_UNAVAILABLE, "there is no key to sign with\n")
     } else {
         (StatusCode::OK, "ready\n")

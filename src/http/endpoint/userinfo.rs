@@ -37,7 +37,9 @@ fn presented(call: &Call) -> Result<Option<String>, Refusal> {
         None
     };
     match (header, form) {
-        (Some(_), Some(_)) => Err(Refusal::invalid_request("the access token was sent in two places")),
+        (Some(_), Some(_)) => Err(Refusal::invalid_request(
+            "the access token was sent in two places",
+        )),
         (header, form) => Ok(header.map(ToOwned::to_owned).or(form)),
     }
 }

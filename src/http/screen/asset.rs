@@ -10,10 +10,17 @@ use crate::page::asset;
 
 /// Sends the file, to be kept for a year.
 pub fn respond(call: &Call, file: &str) -> Answer {
-    let Some(asset) = asset::find(file) else { return call.not_found() };
-    let mut answer = response::with_body(StatusCode::OK, asset.content_type, Bytes::from_static(asset.bytes));
-    answer
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
+    let Some(asset) = asset::find(file) else {
+        return call.not_found();
+    };
+    let mut answer = response::with_body(
+        StatusCode::OK,
+        asset.content_type,
+        Bytes::from_static(asset.bytes),
+    );
+    answer.headers_mut().insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("public, max-age=31536000, immutable"),
+    );
     answer
 }

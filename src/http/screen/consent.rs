@@ -22,12 +22,17 @@ pub async fn respond(call: &Call) -> Answer {
             return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
         }
     };
-    let id = parameters.get("transaction").and_then(|text| text.parse().ok()).unwrap_or(Uuid::nil());
+    let id = parameters
+        .get("transaction")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(Uuid::nil());
     let browser = call.browser();
     let core = &call.app.core;
     let underway = match authorization::underway(core, &browser, id, call.now) {
         Ok(Ok(underway)) => underway,
-        Ok(Err(stale)) => return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string()),
+        Ok(Err(stale)) => {
+            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string());
+        }
         Err(failure) => return error::failed_page(call, &failure),
     };
     let session = match (&underway.step, &underway.session) {
@@ -60,7 +65,10 @@ pub async fn respond(call: &Call) -> Answer {
 fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
     let request = &underway.transaction.request;
     let scope = request.scope_for_consent();
-    let user = underway.session.as_ref().map(|live| live.user.display_name().to_owned());
+    let user = underway
+        .session
+        .as_ref()
+        .map(|live| live.user.display_name().to_owned());
     let page = Consent {
         action: call.app.path(&Route::Consent),
         transaction: underway.id.to_string(),
@@ -69,7 +77,10 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
         user: user.unwrap_or_default(),
         scopes: scope
             .iter()
-            .map(|name| ScopeLine { name: name.to_owned(), description: String::new() })
+            .map(|name| ScopeLine {
+                name: name.to_owned(),
+                description: String::new(),
+            })
             .collect(),
     };
     call.page(StatusCode::OK, &page, request.ui_locales.as_deref())

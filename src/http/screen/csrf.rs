@@ -11,7 +11,9 @@ pub fn token(cookie: &str, form: &str) -> String {
 
 /// Whether the token is that of the form, in constant time.
 pub fn is_valid(presented: Option<&str>, cookie: &str, form: &str) -> bool {
-    let Some(Ok(presented)) = presented.map(|text| URL_SAFE_NO_PAD.decode(text)) else { return false };
+    let Some(Ok(presented)) = presented.map(|text| URL_SAFE_NO_PAD.decode(text)) else {
+        return false;
+    };
     hmac::verify(&key(cookie), form.as_bytes(), &presented).is_ok()
 }
 

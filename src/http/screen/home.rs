@@ -24,7 +24,9 @@ use crate::route::Route;
 
 /// Offers to sign in with the example client.
 pub fn respond(call: &Call) -> Answer {
-    let Some(dev) = &call.app.dev else { return call.not_found() };
+    let Some(dev) = &call.app.dev else {
+        return call.not_found();
+    };
     let [state, verifier] =
         [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(call.app.core.random.bytes::<32>())));
     let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
@@ -50,15 +52,21 @@ pub fn respond(call: &Call) -> Answer {
     let page = Home {
         sign_in_href: with_query(&call.app.path(&Route::Authorize), &parameters),
         user: dev.username.clone(),
-        endpoints: endpoints.map(|(name, route)| (name.to_owned(), call.app.url(&route))).to_vec(),
+        endpoints: endpoints
+            .map(|(name, route)| (name.to_owned(), call.app.url(&route)))
+            .to_vec(),
     };
     call.page(StatusCode::OK, &page, None)
 }
 
 /// Receives the code, redeems it as the example client, and shows what came.
 pub async fn callback(call: &Call) -> Answer {
-    let Some(dev) = &call.app.dev else { return call.not_found() };
-    let exchange = call.query().and_then(|parameters| exchange(call, dev, &parameters));
+    let Some(dev) = &call.app.dev else {
+        return call.not_found();
+    };
+    let exchange = call
+        .query()
+        .and_then(|parameters| exchange(call, dev, &parameters));
     let (exchange, client) = match exchange {
         Ok(exchange) => exchange,
         Err(refusal) => {
@@ -87,14 +95,21 @@ fn exchange(
     let verifier = parameters
         .get("state")
         .and_then(|state| dev.recall(state))
-        .ok_or(Refusal::invalid_request("this sign-in is not one of ours; start again"))?;
-    let code = parameters.get("code").ok_or(Refusal::invalid_request("code is missing"))?;
+        .ok_or(Refusal::invalid_request(
+            "this sign-in is not one of ours; start again",
+        ))?;
+    let code = parameters
+        .get("code")
+        .ok_or(Refusal::invalid_request("code is missing"))?;
     let callback = call.app.url(&Route::DevCallback);
     let exchange = CodeExchange::parse(code, Some(&callback), Some(&verifier))
         .map_err(|_| crate::oauth::code::UNKNOWN)?;
     let basic = (dev.client_id.clone(), dev.client_secret.clone());
     let credentials = Credentials::parse(Some(&basic), &Parameters::default())?;
-    Ok((exchange, authenticate_client(&call.app.core, &credentials, call.now)?))
+    Ok((
+        exchange,
+        authenticate_client(&call.app.core, &credentials, call.now)?,
+    ))
 }
 
 fn show(call: &Call, tokens: &TokenResponse) -> Answer {

@@ -27,11 +27,16 @@ pub async fn respond(call: &Call) -> Answer {
             return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
         }
     };
-    let id = parameters.get("transaction").and_then(|text| text.parse().ok()).unwrap_or(Uuid::nil());
+    let id = parameters
+        .get("transaction")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(Uuid::nil());
     let browser = call.browser();
     let underway = match authorization::underway(&call.app.core, &browser, id, call.now) {
         Ok(Ok(underway)) => underway,
-        Ok(Err(stale)) => return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string()),
+        Ok(Err(stale)) => {
+            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string());
+        }
         Err(failure) => return error::failed_page(call, &failure),
     };
     if call.method() != Method::POST {

@@ -20,8 +20,12 @@ pub fn go(call: &Call, onward: Onward) -> Answer {
         Next::AskConsent(id) => response::redirect_303(&address(call, &Route::Consent, id)),
     };
     let cookies = [
-        onward.binding.and_then(|secret| Cookie::Browser.set(secret.reveal(), None)),
-        onward.session.and_then(|secret| Cookie::Session.set(secret.reveal(), None)),
+        onward
+            .binding
+            .and_then(|secret| Cookie::Browser.set(secret.reveal(), None)),
+        onward
+            .session
+            .and_then(|secret| Cookie::Session.set(secret.reveal(), None)),
     ];
     for cookie in cookies.into_iter().flatten() {
         answer.headers_mut().append(SET_COOKIE, cookie);
@@ -39,8 +43,14 @@ fn deliver(call: &Call, answer: AuthorizationResponse) -> Answer {
     match answer.response_mode {
         ResponseMode::Query => response::redirect_303(&answer.location()),
         ResponseMode::FormPost => {
-            let fields = answer.parameters.into_iter().map(|(name, value)| (name.to_owned(), value));
-            let page = FormPost { action: answer.uri, fields: fields.collect() };
+            let fields = answer
+                .parameters
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value));
+            let page = FormPost {
+                action: answer.uri,
+                fields: fields.collect(),
+            };
             call.page(StatusCode::OK, &page, None)
         }
     }

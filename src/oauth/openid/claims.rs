@@ -13,8 +13,20 @@ pub const BY_SCOPE: [(&str, &[&str]); 4] = [
     (
         "profile",
         &[
-            "name", "family_name", "given_name", "middle_name", "nickname", "preferred_username", "profile",
-            "picture", "website", "gender", "birthdate", "zoneinfo", "locale", "updated_at",
+            "name",
+            "family_name",
+            "given_name",
+            "middle_name",
+            "nickname",
+            "preferred_username",
+            "profile",
+            "picture",
+            "website",
+            "gender",
+            "birthdate",
+            "zoneinfo",
+            "locale",
+            "updated_at",
         ],
     ),
     ("email", &["email", "email_verified"]),
@@ -57,14 +69,24 @@ pub struct MalformedClaims;
 impl ClaimsRequest {
     /// Reads the parameter.
     pub fn parse(text: &str) -> Result<(Self, ClaimsDemands), MalformedClaims> {
-        let Ok(Value::Object(places)) = serde_json::from_str(text) else { return Err(MalformedClaims) };
+        let Ok(Value::Object(places)) = serde_json::from_str(text) else {
+            return Err(MalformedClaims);
+        };
         let mut request = Self::default();
         let mut demands = ClaimsDemands::default();
-        for (place, into) in [("userinfo", &mut request.userinfo), ("id_token", &mut request.id_token)] {
+        for (place, into) in [
+            ("userinfo", &mut request.userinfo),
+            ("id_token", &mut request.id_token),
+        ] {
             match places.get(place) {
                 None | Some(Value::Null) => {}
                 Some(Value::Object(claims)) => {
-                    into.extend(claims.keys().filter(|name| carrying_scope(name).is_some()).cloned());
+                    into.extend(
+                        claims
+                            .keys()
+                            .filter(|name| carrying_scope(name).is_some())
+                            .cloned(),
+                    );
                 }
                 Some(_) => return Err(MalformedClaims),
             }
@@ -72,10 +94,15 @@ impl ClaimsRequest {
         if let Some(claims) = places.get("id_token").and_then(Value::as_object) {
             let wanted = |name: &str| claims.get(name).and_then(Value::as_object);
             let is_essential = |name: &str| {
-                wanted(name).and_then(|member| member.get("essential")).and_then(Value::as_bool) == Some(true)
+                wanted(name)
+                    .and_then(|member| member.get("essential"))
+                    .and_then(Value::as_bool)
+                    == Some(true)
             };
-            demands.subject =
-                wanted("sub").and_then(|sub| sub.get("value")).and_then(Value::as_str).map(ToOwned::to_owned);
+            demands.subject = wanted("sub")
+                .and_then(|sub| sub.get("value"))
+                .and_then(Value::as_str)
+                .map(ToOwned::to_owned);
             demands.auth_time = is_essential("auth_time");
             if let (Some(acr), true) = (wanted("acr"), is_essential("acr")) {
                 let values = acr.get("values").and_then(Value::as_array).into_iter().flatten();
@@ -100,13 +127,20 @@ impl ClaimsRequest {
 
     /// The scope values that carry the claims asked for: what consent is asked for beside the scope.
     pub fn implied_scope(&self) -> Scope {
-        let values = self.userinfo.iter().chain(&self.id_token).filter_map(|name| carrying_scope(name));
+        let values = self
+            .userinfo
+            .iter()
+            .chain(&self.id_token)
+            .filter_map(|name| carrying_scope(name));
         values.fold(Scope::empty(), Scope::with)
     }
 }
 
 fn carrying_scope(claim: &str) -> Option<&'static str> {
-    BY_SCOPE.iter().find(|(_, claims)| claims.contains(&claim)).map(|(scope, _)| *scope)
+    BY_SCOPE
+        .iter()
+        .find(|(_, claims)| claims.contains(&claim))
+        .map(|(scope, _)| *scope)
 }
 
 /// One claim of the user, of the JSON type that OpenID Connect Core 5.1 gives it; nothing when it has no value.
@@ -115,7 +149,10 @@ fn claim(user: &User, name: &str) -> Option<Value> {
         "email" => user.email.clone().map(Value::from),
         "email_verified" => user.email.is_some().then(|| Value::from(user.email_verified)),
         "phone_number" => user.phone_number.clone().map(Value::from),
-        "phone_number_verified" => user.phone_number.is_some().then(|| Value::from(user.phone_number_verified)),
+        "phone_number_verified" => user
+            .phone_number
+            .is_some()
+            .then(|| Value::from(user.phone_number_verified)),
         "updated_at" => Some(Value::from(user.updated_at.seconds())),
         _ => user.claims.get(name).filter(|value| !value.is_null()).cloned(),
     }
@@ -123,7 +160,10 @@ fn claim(user: &User, name: &str) -> Option<Value> {
 
 /// The claims that the scope and the request ask for at the `UserInfo` endpoint (OpenID Connect Core 5.3.2).
 pub fn userinfo(user: &User, scope: &Scope, request: &ClaimsRequest) -> Map<String, Value> {
-    let by_scope = BY_SCOPE.iter().filter(|(value, _)| scope.contains(value)).flat_map(|(_, claims)| *claims);
+    let by_scope = BY_SCOPE
+        .iter()
+        .filter(|(value, _)| scope.contains(value))
+        .flat_map(|(_, claims)| *claims);
     let mut names: BTreeSet<&str> = by_scope.copied().collect();
     names.extend(request.userinfo.iter().map(String::as_str));
     let mut document = collect(user, names);
@@ -137,13 +177,31 @@ pub fn id_token(user: &User, request: &ClaimsRequest) -> Map<String, Value> {
 }
 
 fn collect<'a>(user: &User, names: impl IntoIterator<Item = &'a str>) -> Map<String, Value> {
-    names.into_iter().filter_map(|name| Some((name.to_owned(), claim(user, name)?))).collect()
+    names
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), claim(user, name)?)))
+        .collect()
 }
 
 /// Every claim that can be supplied, as discovery lists them.
 pub fn supported() -> Vec<&'static str> {
-    let about_the_token = ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "azp", "sid"];
-    about_the_token.into_iter().chain(BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied())).collect()
+    let about_the_token = [
+        "sub",
+        "iss",
+        "aud",
+        "exp",
+        "iat",
+        "auth_time",
+        "nonce",
+        "acr",
+        "amr",
+        "azp",
+        "sid",
+    ];
+    about_the_token
+        .into_iter()
+        .chain(BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -155,9 +213,15 @@ mod tests {
     use crate::clock::Timestamp;
 
     fn alice() -> User {
-        let mut user = User::local(Uuid::from_u128(1), "alice@example.com", "default", Timestamp::from_seconds(5));
+        let mut user = User::local(
+            Uuid::from_u128(1),
+            "alice@example.com",
+            "default",
+            Timestamp::from_seconds(5),
+        );
         user.claims.insert("name".to_owned(), json!("Alice"));
-        user.claims.insert("address".to_owned(), json!({"locality": "Ghent"}));
+        user.claims
+            .insert("address".to_owned(), json!({"locality": "Ghent"}));
         user.claims.insert("badge".to_owned(), json!(7));
         user
     }
@@ -186,7 +250,10 @@ mod tests {
     fn what_is_not_understood_is_ignored_and_what_is_no_object_refused() {
         let (request, demands) =
             ClaimsRequest::parse(r#"{"elsewhere":{"x":1},"userinfo":{"unheard_of":null}}"#).unwrap();
-        assert_eq!((request, demands), (ClaimsRequest::default(), ClaimsDemands::default()));
+        assert_eq!(
+            (request, demands),
+            (ClaimsRequest::default(), ClaimsDemands::default())
+        );
         for text in ["", "[]", "\"x\"", r#"{"userinfo":[]}"#, "{"] {
             assert_eq!(ClaimsRequest::parse(text), Err(MalformedClaims), "{text}");
         }

@@ -46,7 +46,11 @@ pub struct IdTokenClaims<'a> {
 /// hash with SHA-256, or, as `EdDSA`, leave the choice open.
 pub fn at_hash(access_token: &str) -> String {
     let hash = digest::digest(&digest::SHA256, access_token.as_bytes());
-    URL_SAFE_NO_PAD.encode(hash.as_ref().get(..digest::SHA256_OUTPUT_LEN / 2).unwrap_or_default())
+    URL_SAFE_NO_PAD.encode(
+        hash.as_ref()
+            .get(..digest::SHA256_OUTPUT_LEN / 2)
+            .unwrap_or_default(),
+    )
 }
 
 /// What an ID token says when it comes back as a hint.
@@ -68,6 +72,9 @@ mod tests {
 
     #[test]
     fn at_hash_agrees_with_the_example_of_openid_connect_core_a_3() {
-        assert_eq!(at_hash("jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y"), "77QmUPtjPfzWtF2AnpK9RQ");
+        assert_eq!(
+            at_hash("jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y"),
+            "77QmUPtjPfzWtF2AnpK9RQ"
+        );
     }
 }

@@ -39,12 +39,19 @@ pub fn parse(
     let wanted = parameters.get("post_logout_redirect_uri");
     let Some(hint) = hint else {
         return match (parameters.get("id_token_hint"), wanted) {
-            (Some(_), _) => Err(Refusal::invalid_request("id_token_hint is not an ID token of this service")),
+            (Some(_), _) => Err(Refusal::invalid_request(
+                "id_token_hint is not an ID token of this service",
+            )),
             (None, _) => Ok(LogoutRequest::Unproven),
         };
     };
-    if parameters.get("client_id").is_some_and(|client_id| client_id != hint.aud) {
-        return Err(Refusal::invalid_request("client_id is not the client that id_token_hint was issued to"));
+    if parameters
+        .get("client_id")
+        .is_some_and(|client_id| client_id != hint.aud)
+    {
+        return Err(Refusal::invalid_request(
+            "client_id is not the client that id_token_hint was issued to",
+        ));
     }
     let return_to = match wanted {
         None => None,
@@ -60,5 +67,9 @@ pub fn parse(
             Some(redirect_uri::with_query(uri, state.as_slice()))
         }
     };
-    Ok(LogoutRequest::Hinted { user: hint.sub, session: hint.sid, return_to })
+    Ok(LogoutRequest::Hinted {
+        user: hint.sub,
+        session: hint.sid,
+        return_to,
+    })
 }

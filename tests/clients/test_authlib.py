@@ -1,0 +1,160 @@
+"""The service as Authlib sees it."""
+
+import unittest
+
+from authlib.common.security import generate_token
+from authlib.integrations.requests_client import OAuth2Session
+from authlib.integrations.base_client.errors import OAuthError
+from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
+from authlib.oidc.core import CodeIDToken
+from authlib.oidc.discovery import OpenIDProviderMetadata, get_well_known_url
+from joserfc import jwt
+from joserfc.jwk import KeySet
+
+from harness import STANDARD_SCOPES, Browser, Server
+
+REDIRECT_URI = "https://app.example/cb"
+
+
+class AuthlibTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().start()
+        cls.addClassCleanup(cls.server.stop)
+        cls.alice = cls.server.add_user("alice@example.com", "--email-verified", "--name", "Alice Example")
+        cls.confidential = cls.server.add_client("web", REDIRECT_URI)
+        cls.public = cls.server.add_client("native", REDIRECT_URI, "--public")
+
+    def session(self, method="client_secret_basic", client=None):
+        """A client session with the service's metadata read by discovery."""
+        client = client or self.confidential
+        session = OAuth2Session(
+            client["client_id"],
+            client.get("client_secret"),
+            token_endpoint_auth_method=method,
+            revocation_endpoint_auth_method=method,
+            scope=" ".join(STANDARD_SCOPES),
+            redirect_uri=REDIRECT_URI,
+            code_challenge_method="S256",
+        )
+        session.verify = str(self.server.ca_file)
+        session.trust_env = False
+        url = get_well_known_url(self.server.issuer, external=True)
+        session.metadata.update(session.request("GET", url, withhold_token=True).json())
+        return session
+
+    def sign_in(self, session, browser=None):
+        """The code flow with PKCE, state, nonce and the issuer check; answers the tokens and the ID token's claims."""
+        verifier, nonce = generate_token(48), generate_token(20)
+        url, state = session.create_authorization_url(
+            session.metadata["authorization_endpoint"], code_verifier=verifier, nonce=nonce
+        )
+        answer = (browser or Browser(self.server)).authorize(url, self.alice)
+        self.assertIn("iss=", answer)
+        token = session.fetch_token(
+            session.metadata["token_endpoint"], authorization_response=answer, state=state, code_verifier=verifier
+        )
+        return token, self.id_token(session, token, nonce)
+
+    def keys(self, session):
+        return KeySet.import_key_set(session.request("GET", session.metadata["jwks_uri"], withhold_token=True).json())
+
+    def id_token(self, session, token, nonce):
+        parsed = jwt.decode(token["id_token"], self.keys(session), algorithms=["RS256"])
+        claims = CodeIDToken(
+            parsed.claims,
+            parsed.header,
+            {"iss": {"value": self.server.issuer}, "aud": {"value": session.client_id}},
+            {"nonce": nonce, "client_id": session.client_id, "access_token": token["access_token"]},
+        )
+        claims.validate(leeway=5)
+        return claims
+
+    def test_metadata_is_valid(self):
+        metadata = self.session().metadata
+        document = {name: value for name, value in metadata.items() if name not in ("code_challenge_method",)}
+        OpenIDProviderMetadata(document).validate()
+        AuthorizationServerMetadata(document).validate()
+
+    def test_every_client_authentication_signs_in_and_refreshes(self):
+        for method, client in (
+            ("client_secret_basic", self.confidential),
+            ("client_secret_post", self.confidential),
+            ("none", self.public),
+        ):
+            with self.subTest(method):
+                session = self.session(method, client)
+                token, claims = self.sign_in(session)
+                self.assertEqual(claims["sub"], self.alice["uuid"])
+                self.assertEqual(claims["amr"], ["pwd"])
+                fresh = session.refresh_token(session.metadata["token_endpoint"], token["refresh_token"])
+                self.assertNotEqual(fresh["refresh_token"], token["refresh_token"])
+                self.assertEqual(fresh["account_id"], "alice@example.com")
+
+    def test_an_access_token_is_verified_by_the_published_keys(self):
+        session = self.session()
+        token, _ = self.sign_in(session)
+        parsed = jwt.decode(token["access_token"], self.keys(session), algorithms=["ES256"])
+        self.assertEqual(parsed.header["typ"], "at+jwt")
+        jwt.JWTClaimsRegistry(
+            iss={"essential": True, "value": self.server.issuer},
+            aud={"essential": True, "value": self.server.issuer},
+            exp={"essential": True},
+        ).validate(parsed.claims)
+        for name in ("account_id", "user_type", "venueId", "organization", "amr", "email", "uuid", "scope", "jti"):
+            self.assertEqual(parsed.claims[name], token[name], name)
+
+    def test_the_session_authorizes_userinfo(self):
+        session = self.session()
+        _, claims = self.sign_in(session)
+        userinfo = session.get(session.metadata["userinfo_endpoint"]).json()
+        self.assertEqual(userinfo["sub"], claims["sub"])
+        self.assertEqual(userinfo["email"], "alice@example.com")
+        self.assertIs(userinfo["email_verified"], True)
+
+    def test_introspection_follows_revocation(self):
+        for hint in ("access_token", "refresh_token"):
+            with self.subTest(hint):
+                session = self.session()
+                token, _ = self.sign_in(session)
+                inspect = session.metadata["introspection_endpoint"]
+                before = session.introspect_token(inspect, token=token[hint], token_type_hint=hint).json()
+                self.assertIs(before["active"], True)
+                self.assertEqual(before["client_id"], "web")
+                answer = session.revoke_token(session.metadata["revocation_endpoint"], token[hint], hint)
+                self.assertEqual(answer.status_code, 200)
+                after = session.introspect_token(inspect, token=token[hint], token_type_hint=hint).json()
+                self.assertEqual(after, {"active": False})
+
+    def test_a_public_client_revokes_its_token(self):
+        session = self.session("none", self.public)
+        token, _ = self.sign_in(session)
+        session.revoke_token(session.metadata["revocation_endpoint"], token["refresh_token"], "refresh_token")
+        with self.assertRaises(OAuthError) as caught:
+            session.refresh_token(session.metadata["token_endpoint"], token["refresh_token"])
+        self.assertEqual(caught.exception.error, "invalid_grant")
+
+    def test_a_wrong_code_verifier_is_refused(self):
+        session = self.session()
+        url, state = session.create_authorization_url(
+            session.metadata["authorization_endpoint"], code_verifier=generate_token(48)
+        )
+        answer = Browser(self.server).authorize(url, self.alice)
+        with self.assertRaises(OAuthError) as caught:
+            session.fetch_token(
+                session.metadata["token_endpoint"],
+                authorization_response=answer,
+                state=state,
+                code_verifier=generate_token(48),
+            )
+        self.assertEqual(caught.exception.error, "invalid_grant")
+
+    def test_a_signed_in_browser_is_not_asked_again(self):
+        browser = Browser(self.server)
+        _, first = self.sign_in(self.session(), browser)
+        _, second = self.sign_in(self.session("none", self.public), browser)
+        self.assertEqual(second["sid"], first["sid"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,197 @@
+//! The command line, with and without a running service: the same words, the same answers.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use crate::harness::process::Service;
+
+const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Asks the running process to end in order (SIGTERM), by its own id.
+fn terminate(id: u32) {
+    let status = std::process::Command::new("kill")
+        .args(["-TERM", &id.to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn what_was_added_to_a_stopped_service_is_there_when_it_runs_and_the_other_way_around() {
+    let service = Service::new();
+    let web = service.json(&[&ADD_WEB[..], &["--json"]].concat());
+    assert!(web["client_secret"].as_str().unwrap().starts_with("idsvc_cs_"));
+    let mut running = service.serve();
+    let shown = service.json(&["client", "show", "web", "--json"]);
+    assert_eq!(shown["client_uuid"], web["client_uuid"]);
+    assert!(shown.get("client_secret").is_none());
+    let alice = service.json(&[
+        "user",
+        "add",
+        "alice@example.com",
+        "--generate-password",
+        "--email-verified",
+        "--claim",
+        "address.locality=Ghent",
+        "--json",
+    ]);
+    assert!(alice["password"].is_string());
+    assert_eq!(alice["claims"]["address"]["locality"], "Ghent");
+    let while_running = service.json(&["user", "show", "alice@example.com", "--json"]);
+    terminate(running.id());
+    assert!(running.wait().success());
+    assert_eq!(
+        service.json(&["user", "show", "alice@example.com", "--json"]),
+        while_running
+    );
+}
+
+#[test]
+fn a_killed_service_leaves_nothing_in_the_way() {
+    let service = Service::new();
+    let mut running = service.serve();
+    service.json(&[&ADD_WEB[..], &["--json"]].concat());
+    running.kill();
+    assert_eq!(service.json(&["client", "list", "--json"])[0]["client_id"], "web");
+    let _again = service.serve();
+    assert_eq!(service.json(&["client", "list", "--json"])[0]["client_id"], "web");
+}
+
+#[test]
+fn refused_is_1_and_misused_is_2() {
+    let service = Service::new();
+    assert_eq!(code(&service.run(&ADD_WEB)), Some(0));
+    let twice = service.run(&ADD_WEB);
+    assert_eq!(code(&twice), Some(1));
+    assert!(twice.stdout.is_empty());
+    assert!(said(&twice).contains("there is a client web already"));
+    let misspelt = service.run(&["clinet", "list"]);
+    assert_eq!(code(&misspelt), Some(2));
+    assert!(said(&misspelt).contains("client"));
+    let unasked = service.run(&["client", "remove", "web"]);
+    assert_eq!(code(&unasked), Some(2));
+    assert!(said(&unasked).contains("--yes"));
+    assert_eq!(
+        service.json(&["client", "remove", "web", "--yes", "--json"])["removed"],
+        true
+    );
+    assert_eq!(code(&service.run(&["--help"])), Some(0));
+}
+
+#[test]
+fn nobody_reading_is_no_failure() {
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    let mut child = service
+        .command(&["client", "list"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), said(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_password_comes_from_standard_input_and_never_back() {
+    let service = Service::new();
+    let mut child = service
+        .command(&["user", "add", "alice@example.com", "--password-stdin", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"correct horse battery staple\n")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), Some(0));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("\"has_password\": true"), "{printed}");
+    assert!(!printed.contains("correct horse") && !printed.contains("argon2"));
+}
+
+#[test]
+fn a_second_service_on_the_same_data_says_so() {
+    let service = Service::new();
+    let _running = service.serve();
+    let second = service
+        .command(&["serve"])
+        .env("IDSVC_LISTEN", "127.0.0.1:0")
+        .output()
+        .unwrap();
+    assert_eq!(code(&second), Some(1));
+    assert!(
+        said(&second).contains("in use by another process"),
+        "{}",
+        said(&second)
+    );
+}
+
+#[test]
+fn another_issuer_is_refused_with_the_remedy_which_works() {
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    let moved = |words: &[&str]| {
+        service
+            .command(words)
+            .env("IDSVC_BASE_URL", "https://id.example.com")
+            .output()
+            .unwrap()
+    };
+    let refused = moved(&["client", "list"]);
+    assert_eq!(code(&refused), Some(1));
+    assert!(said(&refused).contains("idsvc config set-issuer https://id.example.com --i-know"));
+    assert_eq!(code(&moved(&["config", "set-issuer"])), Some(2));
+    assert_eq!(code(&moved(&["config", "set-issuer", "--i-know"])), Some(0));
+    assert_eq!(code(&moved(&["client", "list"])), Some(0));
+}
+
+#[test]
+fn every_fault_of_the_settings_is_named_at_once() {
+    let service = Service::new();
+    let file = service.folder.path().join("idsvc.toml");
+    std::fs::write(&file, "regoin = \"us\"\n[lifetimes]\ncode = \"1h\"\n").unwrap();
+    let checked = service.run(&["config", "check"]);
+    assert_eq!(code(&checked), Some(1));
+    let said = said(&checked);
+    assert!(
+        said.contains("line 1: unknown key regoin: did you mean region?"),
+        "{said}"
+    );
+    assert!(
+        said.contains("line 3: lifetimes.code must be at most ten minutes"),
+        "{said}"
+    );
+    let reference = service.run(&["config", "reference", "--config", "/dev/null"]);
+    std::fs::write(&file, reference.stdout).unwrap();
+    assert_eq!(code(&service.run(&["config", "check"])), Some(0));
+}
+
+#[test]
+fn a_missing_master_key_is_refused_with_the_remedy() {
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    std::fs::remove_file(service.folder.path().join("data/master.key")).unwrap();
+    for words in [&["serve"][..], &["client", "list"]] {
+        let refused = service.run(words);
+        assert_eq!(code(&refused), Some(1));
+        assert!(
+            said(&refused).contains("master.key is missing"),
+            "{}",
+            said(&refused)
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! The house rules that a compiler does not check: who may import whom, and what has only one home.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folder or file below `src/`, and what of ours it may import. `lib.rs` draws the same table.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("clock", &[]),
+    ("random", &["clock"]),
+    ("secret", &["random"]),
+    ("seal", &["random", "secret"]),
+    ("route", &[]),
+    ("audit", &[]),
+    ("jose", &["clock", "random", "secret"]),
+    ("identity", &["clock", "secret"]),
+    ("oauth", &["clock", "identity", "jose", "secret"]),
+    ("store", &["clock", "identity", "jose", "oauth", "secret"]),
+    ("flow", &["audit", "clock", "identity", "jose", "oauth", "random", "seal", "secret", "store"]),
+    ("page", &["route"]),
+    ("net", &[]),
+    ("app", &["flow", "oauth", "page", "route"]),
+    (
+        "http",
+        &["app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store"],
+    ),
+    ("config", &["identity", "jose", "net", "oauth"]),
+    ("control", &["clock", "flow", "identity", "jose", "oauth", "secret", "store"]),
+    (
+        "cli",
+        &[
+            "app", "audit", "clock", "config", "control", "flow", "http", "identity", "jose", "net", "oauth",
+            "page", "random", "route", "seal", "secret", "store",
+        ],
+    ),
+    ("main", &["cli"]),
+    ("lib", &[]),
+];
+
+/// A word of code, and the only places below `src/` where it may stand.
+const HOMES: &[(&str, &[&str])] = &[
+    ("SystemTime::now", &["clock.rs"]),
+    ("OffsetDateTime::now", &["clock.rs"]),
+    ("redb::", &["store/backend/"]),
+    ("maud::", &["page/"]),
+    ("clap::", &["cli/"]),
+    ("tokio_rustls", &["net/"]),
+    ("rustls::Server", &["net/"]),
+    ("hyper::", &["net/", "http/"]),
+    ("argon2::", &["identity/password"]),
+    ("http::StatusCode", &["http/", "net/"]),
+    ("tokio::", &["net/", "http/", "control/", "cli/", "store/", "flow/"]),
+    ("UnixListener", &["control/"]),
+];
+
+const LONGEST_FILE: usize = 700;
+
+struct Source {
+    path: String,
+    code: String,
+    lines: usize,
+}
+
+/// Every source file, without comments and without its tests.
+fn sources() -> Vec<Source> {
+    fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, into);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                into.push(path);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    collect(&root, &mut paths);
+    let sources = paths.into_iter().map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().count();
+        let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let code = shipped
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        Source { path: path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), code, lines }
+    });
+    sources.collect()
+}
+
+fn is_test_file(path: &str) -> bool {
+    path.ends_with("tests.rs") || path.contains("/tests/")
+}
+
+fn room(path: &str) -> &str {
+    path.split('/').next().unwrap().trim_end_matches(".rs")
+}
+
+/// What a file imports of ours: the name behind each `crate::`, one by one inside braces too.
+fn imports(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let word = |text: &str| {
+            text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+        };
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0_i32;
+            let mut item = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => {
+                        found.insert(word(item.trim()));
+                        item.clear();
+                    }
+                    _ => item.push(c),
+                }
+            }
+            found.insert(word(item.trim()));
+        } else {
+            found.insert(word(rest));
+        }
+    }
+    found.remove("");
+    found
+}
+
+#[test]
+fn every_folder_imports_only_what_the_table_allows() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        if is_test_file(&source.path) {
+            continue;
+        }
+        let room = room(&source.path);
+        let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == room) else {
+            faults.push(format!("{}: `{room}` is not in the table", source.path));
+            continue;
+        };
+        for import in imports(&source.code) {
+            if import != room && !allowed.contains(&import.as_str()) {
+                faults.push(format!("{}: `{room}` may not import `{import}`", source.path));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn what_has_one_home_stays_there() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        if is_test_file(&source.path) {
+            continue;
+        }
+        for (word, homes) in HOMES {
+            let is_home = homes.iter().any(|home| source.path.starts_with(home));
+            let stands_there = source.code.match_indices(word).any(|(at, _)| {
+                !source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+            });
+            if !is_home && stands_there {
+                faults.push(format!("{}: `{word}` belongs in {homes:?}", source.path));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn no_file_holds_more_than_one_idea_can_fill() {
+    let long: Vec<_> = sources()
+        .into_iter()
+        .filter(|source| source.lines > LONGEST_FILE)
+        .map(|source| format!("{} has {} lines", source.path, source.lines))
+        .collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn no_two_tables_share_a_number_or_a_name() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/tables.rs")).unwrap();
+    let named: Vec<(&str, &str)> = text
+        .match_indices("Table::new(")
+        .map(|(at, _)| {
+            let inside = text[at + "Table::new(".len()..].split(')').next().unwrap();
+            inside.split_once(", ").unwrap()
+        })
+        .collect();
+    assert!(named.len() > 10);
+    let numbers: BTreeSet<_> = named.iter().map(|(number, _)| number).collect();
+    let names: BTreeSet<_> = named.iter().map(|(_, name)| name).collect();
+    assert_eq!((numbers.len(), names.len()), (named.len(), named.len()));
+    assert!(!numbers.contains(&"0"), "number 0 is the schema's own");
+}
+
+#[test]
+fn the_checks_can_fail() {
+    assert_eq!(
+        imports("use crate::{oauth::{a, b}, store};\nlet x = crate::flow::y;"),
+        BTreeSet::from(["flow".to_owned(), "oauth".to_owned(), "store".to_owned()])
+    );
+    assert!(!IMPORTS.iter().any(|(room, allowed)| *room != "main" && allowed.contains(&"cli")));
+}
