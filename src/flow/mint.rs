@@ -35,27 +35,24 @@ pub struct Order {
 }
 
 /// Signs what was ordered.
-pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Result<TokenResponse, Failure> {
+pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Result<TokenResponse, Failure> {
     let catalog = core.catalog();
     let policy = &core.policy;
-    let Order {
-        user, authorization, ..
-    } = order;
+    let Order { grant_type, user, authorization, scope, family, nonce, refresh_token } = order;
+    let requested = claims::id_token(&user, &authorization.claims);
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
-        scope: order.scope.clone(),
-        account_id: user.account_id.clone(),
-        user_type: user.user_type.clone(),
-        venue_id: user.venue_id.clone(),
-        organization: user.organization.clone(),
-        amr: vec![Authority {
-            authority: authorization.factor.authority().to_owned(),
-        }],
-        phone_number: user.phone_number.clone(),
-        source: user.source.clone(),
-        email: user.email.clone().unwrap_or_default(),
+        scope,
+        account_id: user.account_id,
+        user_type: user.user_type,
+        venue_id: user.venue_id,
+        organization: user.organization,
+        amr: vec![Authority { authority: authorization.factor.authority().to_owned() }],
+        phone_number: user.phone_number,
+        source: user.source,
+        email: user.email.unwrap_or_default(),
         uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
@@ -63,28 +60,28 @@ pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Resu
         .access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?
         .encode(&AccessTokenClaims {
             common: &common,
-            sub: user.uuid,
+            sub: common.uuid,
             aud: client.audience.as_deref().unwrap_or(&policy.issuer),
             exp: now + expires_in,
             client_id: &client.client_id,
             auth_time: Some(authorization.auth_time),
-            grant_id: Some(order.family),
+            grant_id: Some(family),
         })?;
-    let id_token = if order.scope.contains(Scope::OPENID) {
+    let id_token = if common.scope.contains(Scope::OPENID) {
         let claims = IdTokenClaims {
             iss: &policy.issuer,
-            sub: user.uuid,
+            sub: common.uuid,
             aud: &client.client_id,
             azp: &client.client_id,
             exp: now + policy.lifetimes.id_token,
             iat: now,
             auth_time: authorization.auth_time,
-            nonce: order.nonce.as_deref(),
+            nonce: nonce.as_deref(),
             at_hash: id_token::at_hash(&access_token),
             sid: authorization.session,
             amr: [authorization.factor.method()],
             acr: ACR_PASSWORD,
-            requested: claims::id_token(user, &authorization.claims),
+            requested,
         };
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
@@ -92,20 +89,17 @@ pub fn mint(core: &Core, client: &Client, order: &Order, now: Timestamp) -> Resu
         None
     };
     audit::record(&Event::TokensIssued {
-        user: user.uuid,
+        user: common.uuid,
         client_id: &client.client_id,
-        grant_type: order.grant_type.as_str(),
+        grant_type: grant_type.as_str(),
         jti: common.jti,
-        family: order.family,
+        family,
     });
     Ok(TokenResponse {
         access_token,
         token_type: "bearer",
         expires_in: expires_in.as_secs(),
-        refresh_token: order
-            .refresh_token
-            .as_ref()
-            .map(|token| token.reveal().to_owned()),
+        refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
         id_token_alias: id_token.clone().filter(|_| policy.id_token_alias),
         id_token,
         common,

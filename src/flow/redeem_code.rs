@@ -81,7 +81,7 @@ pub async fn redeem_code(
         })
         .await?;
     match outcome {
-        Outcome::Granted(order) => mint(core, client, &order, now).map(Ok),
+        Outcome::Granted(order) => mint(core, client, *order, now).map(Ok),
         Outcome::Replayed(family) => {
             audit::record(&Event::CodeReplayed {
                 client_id: &client.client_id,

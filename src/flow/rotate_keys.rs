@@ -324,32 +324,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::identity::password::{PasswordParams, PasswordPool, PoolSize};
-    use crate::oauth::Policy;
-    use crate::store::{Options, Store};
+    use crate::flow::admin::tests::core;
 
     const DAY: Duration = Duration::from_hours(24);
-
-    fn core() -> Core {
-        let params = PasswordParams::new(8, 1, 1).unwrap();
-        Core::open(
-            Store::in_memory(Options::default()).unwrap(),
-            Clock::manual(Timestamp::from_seconds(1_000_000)),
-            Random::system(),
-            Sealer::new(&[7; 32]),
-            Policy::of("https://id.example.com"),
-            PasswordPool::start(
-                params,
-                PoolSize {
-                    threads: 1,
-                    waiting: 4,
-                },
-            )
-            .unwrap(),
-        )
-        .unwrap()
-    }
 
     fn signer(core: &Core) -> String {
         core.catalog()

@@ -81,7 +81,7 @@ pub async fn rotate_refresh_token(
     match outcome {
         Outcome::Granted(mut order) => {
             order.refresh_token = order.refresh_token.or_else(|| Secret::parse(text).ok());
-            mint(core, client, &order, now).map(Ok)
+            mint(core, client, *order, now).map(Ok)
         }
         Outcome::Replayed => {
             audit::record(&Event::RefreshTokenReplayed {

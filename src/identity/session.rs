@@ -94,7 +94,7 @@ mod tests {
         };
         assert!(session.is_live(lifetimes, start + Duration::from_secs(99)));
         assert!(!session.is_live(lifetimes, start + Duration::from_secs(100)));
-        session.last_used_at = start + Duration::from_secs(240);
+        session.last_used_at = start + Duration::from_mins(4);
         assert!(session.is_live(lifetimes, start + Duration::from_secs(249)));
         assert!(!session.is_live(lifetimes, start + Duration::from_secs(250)));
     }

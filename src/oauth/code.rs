@@ -28,7 +28,7 @@ pub struct Authorization {
     /// What was granted.
     pub scope: Scope,
     /// The claims that were asked for one by one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ClaimsRequest::is_empty")]
     pub claims: ClaimsRequest,
 }
 
@@ -189,7 +189,7 @@ mod tests {
             code_challenge: Some(
                 CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
             ),
-            expires_at: START + Duration::from_secs(60),
+            expires_at: START + Duration::from_mins(1),
             redeemed: None,
         };
         (code, secret.reveal().to_owned())

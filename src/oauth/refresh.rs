@@ -51,9 +51,11 @@ pub struct RefreshFamily {
     /// When the newest token stops being good.
     pub expires_at: Timestamp,
     /// When the family was revoked, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
     lineage: Digest<Lineage>,
     current: Generation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     predecessor: Option<Predecessor>,
 }
 
@@ -288,7 +290,7 @@ mod tests {
     use crate::random::Random;
 
     const START: Timestamp = Timestamp::from_seconds(1_000_000);
-    const WINDOW: Duration = Duration::from_secs(120);
+    const WINDOW: Duration = Duration::from_mins(2);
 
     fn entropy(random: &Random) -> Entropy {
         Entropy {

@@ -116,6 +116,11 @@ impl ClaimsRequest {
         Ok((request, demands))
     }
 
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.userinfo.is_empty() && self.id_token.is_empty()
+    }
+
     /// Leaves out every claim whose scope the client is not registered for.
     #[must_use]
     pub fn within(mut self, allowed: &Scope) -> Self {
