@@ -20,12 +20,15 @@ use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement};
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Register a client
+    #[command(
+        after_help = "Examples:\n  idsvc client add web --redirect-uri https://app.example/cb --pkce required\n  idsvc client add phone --public --redirect-uri com.example.app:/cb"
+    )]
     Add(Box<Add>),
     /// Show all clients
     List,
     /// Show one client
     Show(Id),
-    /// Change a client; what is not named stays
+    /// Change a client; what is not named stays, a list that is named is replaced, '' removes a value
     Update(Box<Update>),
     /// Remove a client and end everything granted to it
     Remove(Remove),
@@ -208,7 +211,7 @@ pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
     } else {
         fs::File::open(path).and_then(|file| file.take(FILE_LIMIT).read_to_string(&mut text))
     };
-    read.map_err(|error| Stop::refused(format!("{}: {error}", path.display())))?;
+    read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
 }

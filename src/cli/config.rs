@@ -25,8 +25,8 @@ pub enum Verb {
 /// A new issuer.
 #[derive(Debug, Args)]
 pub struct SetIssuer {
-    /// The issuer [default: the configured `base_url`]
-    #[arg(value_name = "URL")]
+    /// The issuer.
+    #[arg(help = "The issuer [default: the configured base_url]", value_name = "URL")]
     pub issuer: Option<String>,
     /// I know that every token and every client's configuration names the old issuer
     #[arg(long)]

@@ -27,8 +27,12 @@ pub enum Verb {
 /// Which key is replaced.
 #[derive(Debug, Args)]
 pub struct Rotate {
-    /// RS256, PS256, ES256 or `EdDSA`
-    #[arg(long, default_value_t = Algorithm::Es256)]
+    /// The algorithm whose key is replaced.
+    #[arg(
+        long,
+        help = "The algorithm whose key is replaced: RS256, PS256, ES256 or EdDSA",
+        default_value_t = Algorithm::Es256
+    )]
     pub alg: Algorithm,
     /// Sign with it at once, without announcing it first; verifiers that keep old key sets will fail for a while
     #[arg(long)]
@@ -38,7 +42,7 @@ pub struct Rotate {
 /// Which key goes.
 #[derive(Debug, Args)]
 pub struct Retire {
-    /// The key's name
+    /// The key's name, as key list shows it
     #[arg(value_name = "KID")]
     pub kid: String,
     /// Do not ask

@@ -55,7 +55,7 @@ pub struct Global {
     /// Where the service keeps its data; otherwise as configured
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Print one JSON document on standard output
+    /// Print one JSON document on standard output; errors stay text on standard error
     #[arg(long, global = true)]
     pub json: bool,
 }

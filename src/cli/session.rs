@@ -29,7 +29,7 @@ pub struct List {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Revoke {
-    /// The session, with the refresh tokens bound to it
+    /// The session, as session list shows it; the refresh tokens bound to it end too
     #[arg(value_name = "SESSION")]
     pub session: Option<Uuid>,
     /// All sessions of this user, with all refresh tokens

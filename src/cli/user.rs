@@ -15,6 +15,9 @@ use crate::flow::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, Us
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Add a user
+    #[command(
+        after_help = "Examples:\n  idsvc user add alice@example.com --generate-password --email-verified --name 'Alice Example'\n  idsvc user add bob@example.com --password-stdin --claim given_name=Bob <password.txt"
+    )]
     Add(Box<Add>),
     /// Show users in the order in which they were added
     List(List),
@@ -177,7 +180,10 @@ impl PasswordFlags {
         }
         if self.password_stdin {
             let mut text = Zeroizing::new(String::new());
-            io::stdin().take(PASSWORD_LIMIT).read_to_string(&mut text)?;
+            io::stdin()
+                .take(PASSWORD_LIMIT)
+                .read_to_string(&mut text)
+                .map_err(|error| Stop::refused(format!("the password cannot be read: {error}")))?;
             let line = text.strip_suffix('\n').unwrap_or(&text);
             return Ok(NewPassword::Given(Disclosed::new(
                 line.strip_suffix('\r').unwrap_or(line),

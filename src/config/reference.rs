@@ -57,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
         None,
         r#""/var/lib/idsvc""#,
         "Where everything that lasts is kept; created with mode 0700.\n\
-         Default: $STATE_DIRECTORY when the service manager sets it, else ./idsvc-data.",
+         Left out: $STATE_DIRECTORY when the service manager sets it, else ./idsvc-data.",
     ),
     setting(
         "region",
@@ -324,7 +324,8 @@ fn distance(one: &str, other: &str) -> usize {
 pub fn reference() -> String {
     let mut text = String::from(
         "# Settings of idsvc. A flag of `idsvc serve` comes before the environment, the environment before\n\
-         # this file, this file before the default. Remove the # before a key to set it.\n",
+         # this file, this file before the default. Remove the # before a key to set it.\n\
+         # The flag of tls.mode is --tls-mode, and so on. A time is written 60s, 30m, 24h or 90d.\n",
     );
     let mut current = None;
     for setting in SETTINGS {
