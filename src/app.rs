@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use ipnet::IpNet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use crate::flow::{Catalog, Core};
@@ -29,7 +30,11 @@ pub struct App {
     /// The page that shows a sign-in, in development only.
     pub dev: Option<DevSite>,
     metadata: ArcSwapOption<(Arc<Catalog>, Bytes)>,
+    bodies: Arc<Semaphore>,
 }
+
+/// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
+const BODIES_KIB: usize = 64 * 1024;
 
 /// The development server's own relying party.
 pub struct DevSite {
@@ -94,7 +99,15 @@ impl App {
             trusted_proxies,
             dev,
             metadata: ArcSwapOption::empty(),
+            bodies: Arc::new(Semaphore::new(BODIES_KIB)),
         }
+    }
+
+    /// Room for a body of so many bytes, for as long as what comes back is kept; nothing when too many are
+    /// being read already. Without it, peers that send slowly could fill the memory together.
+    pub fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        Arc::clone(&self.bodies).try_acquire_many_owned(kib).ok()
     }
 
     /// The address of a route.

@@ -31,8 +31,6 @@ use crate::store::Store;
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
-/// Sweeping rounds at one go; what is left is swept the next time.
-const SWEEPS_AT_ONCE: usize = 20;
 
 /// How to run the service.
 #[derive(Debug, Args)]
@@ -322,16 +320,17 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock) {
     }
 }
 
-/// Moves keys on and removes what has expired, every minute.
+/// Moves keys on and removes what has expired, every minute; round after round as long as that finds
+/// something, so that no flood of requests outgrows it.
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
     loop {
         if let Err(error) = rotate_keys::advance(&app.core).await {
             tracing::error!(%error, "signing keys were not moved on");
         }
-        for _ in 0..SWEEPS_AT_ONCE {
+        loop {
             match sweep::sweep(&app.core, &mut cursor, app.core.clock.now()).await {
-                Ok(swept) if swept.more => {}
+                Ok(swept) if swept.more && swept.removed > 0 => {}
                 Ok(_) => break,
                 Err(error) => {
                     tracing::error!(%error, "what has expired was not removed");

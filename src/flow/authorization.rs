@@ -133,6 +133,10 @@ pub fn underway(
     else {
         return Ok(Err(Stale::Expired));
     };
+    let return_to = transaction.request.reply.return_to.uri();
+    if client.return_to(Some(return_to)).is_err() {
+        return Ok(Err(Stale::Expired));
+    }
     let step = core.store.read(|snapshot| {
         step(
             snapshot,
@@ -154,7 +158,7 @@ pub fn underway(
 
 /// Whether a transaction may be carried on in this browser now.
 pub(super) fn check(transaction: &LoginTransaction, browser: &Browser, now: Timestamp) -> Result<(), Stale> {
-    if now >= transaction.expires_at {
+    if !transaction.is_open(now) {
         return Err(Stale::Expired);
     }
     if browser.binding != Some(transaction.browser) {
@@ -226,7 +230,7 @@ pub(super) enum Taken {
 pub(super) fn take(
     tx: &mut dyn Tx,
     step: Step,
-    under: (Uuid, &LoginTransaction),
+    under: (Uuid, &mut LoginTransaction),
     slot: CodeSlot,
     policy: &Policy,
     now: Timestamp,
@@ -237,15 +241,15 @@ pub(super) fn take(
         Step::AskConsent => Taken::AskConsent,
         Step::Issue(authorization) => {
             issue(tx, &transaction.request, authorization, slot, policy, now)?;
+            transaction.answered_at.get_or_insert(now);
             Taken::Issued
         }
         Step::Refuse(refusal) => Taken::Refused(refusal),
     };
-    match taken {
-        Taken::SignIn | Taken::AskConsent => LOGIN_TRANSACTIONS.put(tx, &id, transaction)?,
-        Taken::Issued | Taken::Refused(_) => {
-            LOGIN_TRANSACTIONS.remove(tx, &id)?;
-        }
+    if let Taken::Refused(_) = taken {
+        LOGIN_TRANSACTIONS.remove(tx, &id)?;
+    } else {
+        LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
     }
     Ok(taken)
 }
@@ -350,7 +354,7 @@ where
                 let progress = advance(tx, live)?;
                 transaction.settled_session = progress.settled_session;
                 transaction.consented = progress.consented;
-                sessions::touch(tx, live.id, &live.session, now)?;
+                sessions::touch(tx, live, now)?;
             }
             let step = step(
                 &*tx,
@@ -360,7 +364,7 @@ where
                 transaction.progress(),
                 now,
             )?;
-            let taken = take(tx, step, (id, &transaction), slot, &policy, now)?;
+            let taken = take(tx, step, (id, &mut transaction), slot, &policy, now)?;
             Ok(Some((taken, transaction.request)))
         })
         .await?;

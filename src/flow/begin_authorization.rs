@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::authorization::{self, Browser, DrawnCode, Next, Onward, Taken};
 use super::catalog::Catalog;
 use super::{Core, Failure, sessions};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
+use crate::oauth::Client;
 use crate::oauth::authorize::{
     AuthorizationRequest, LoginTransaction, Progress, Step, Unanswerable, reply_address,
 };
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
-use crate::secret::Secret;
+use crate::secret::{BrowserCookie, Secret};
+use crate::store::StoreError;
+use crate::store::backend::Snapshot;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
@@ -46,68 +47,63 @@ pub async fn begin_authorization(
         Err(refusal) => return Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer))))),
     };
 
-    let (session, step) = core.store.read(|snapshot| {
-        let session = sessions::find(
-            snapshot,
-            browser.session.as_ref(),
-            core.policy.lifetimes.session,
-            now,
-        )?;
-        let step = authorization::step(
-            snapshot,
-            &request,
-            client,
-            session.as_ref(),
-            Progress::default(),
-            now,
-        )?;
-        Ok((session, step))
-    })?;
-    match step {
-        Step::Refuse(refusal) => Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer))))),
-        Step::Issue(authorization) => {
-            let code = DrawnCode::draw(core);
-            let slot = code.slot();
-            let policy = Arc::clone(&core.policy);
-            let asked = request.clone();
-            core.store
-                .write("issue_code", move |tx| {
-                    if let Some(live) = &session {
-                        sessions::touch(tx, live.id, &live.session, now)?;
-                    }
-                    authorization::issue(tx, &asked, authorization.clone(), slot, &policy, now)
-                })
-                .await?;
-            let next = authorization::onward(Taken::Issued, Uuid::nil(), &request, &code, issuer);
-            Ok(Ok(Onward::to(next)))
-        }
-        Step::SignIn => open_transaction(core, request, browser, now)
-            .await
-            .map(|(id, onward)| {
-                Ok(Onward {
-                    next: Next::SignIn(id),
-                    ..onward
-                })
-            }),
-        Step::AskConsent => open_transaction(core, request, browser, now)
-            .await
-            .map(|(id, onward)| {
-                Ok(Onward {
-                    next: Next::AskConsent(id),
-                    ..onward
-                })
-            }),
+    let lifetimes = core.policy.lifetimes.session;
+    let presented = browser.session.clone();
+    let decide = move |snapshot: &dyn Snapshot, client: &Client, request: &AuthorizationRequest| {
+        let live = sessions::find(snapshot, presented.as_ref(), lifetimes, now)?;
+        let step = authorization::step(snapshot, request, client, live.as_ref(), Progress::default(), now)?;
+        Ok::<_, StoreError>((live, step))
+    };
+    // most refusals, as to prompt=none, write nothing
+    let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, client, &request))?;
+    if let Step::Refuse(refusal) = foreseen {
+        return Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer)))));
     }
+    let code = DrawnCode::draw(core);
+    let slot = code.slot();
+    let id = core.random.uuid_v7(core.clock.unix_millis());
+    let (transaction, binding) = open(core, request.clone(), browser, now);
+    let (policy, asking) = (Arc::clone(&core.policy), Arc::clone(client));
+    let taken = core
+        .store
+        .write("begin_authorization", move |tx| {
+            let (live, step) = decide(&*tx, &asking, &transaction.request)?;
+            match step {
+                Step::Issue(authorization) => {
+                    if let Some(live) = &live {
+                        sessions::touch(tx, live, now)?;
+                    }
+                    authorization::issue(tx, &transaction.request, authorization, slot, &policy, now)?;
+                    Ok(Taken::Issued)
+                }
+                Step::Refuse(refusal) => Ok(Taken::Refused(refusal)),
+                Step::SignIn => {
+                    LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
+                    Ok(Taken::SignIn)
+                }
+                Step::AskConsent => {
+                    LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
+                    Ok(Taken::AskConsent)
+                }
+            }
+        })
+        .await?;
+    let binding = binding.filter(|_| matches!(taken, Taken::SignIn | Taken::AskConsent));
+    let next = authorization::onward(taken, id, &request, &code, issuer);
+    Ok(Ok(Onward {
+        next,
+        binding,
+        session: None,
+    }))
 }
 
-/// Writes down that a sign-in is under way and binds it to the browser.
-async fn open_transaction(
+/// A sign-in under way, bound to the browser, and the binding when the browser has none yet.
+fn open(
     core: &Core,
     request: AuthorizationRequest,
     browser: &Browser,
     now: Timestamp,
-) -> Result<(Uuid, Onward), Failure> {
-    let id = core.random.uuid_v7(core.clock.unix_millis());
+) -> (LoginTransaction, Option<Secret<BrowserCookie>>) {
     let (digest, binding) = if let Some(digest) = browser.binding {
         (digest, None)
     } else {
@@ -120,20 +116,9 @@ async fn open_transaction(
         expires_at: now + core.policy.lifetimes.login_transaction,
         settled_session: None,
         consented: false,
+        answered_at: None,
     };
-    core.store
-        .write("open_login_transaction", move |tx| {
-            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)
-        })
-        .await?;
-    Ok((
-        id,
-        Onward {
-            next: Next::SignIn(id),
-            binding,
-            session: None,
-        },
-    ))
+    (transaction, binding)
 }
 
 /// Reads an ID token that this service issued, however long ago (OpenID Connect Core 3.1.2.1).

@@ -43,7 +43,10 @@ pub fn admit(
         let given = CONSENTS
             .get(snapshot, &key)?
             .and_then(|consent| consent.scope.parse::<Scope>().ok());
-        let asked = authorization.scope.filter(|value| value != Scope::AUTHENTICATED);
+        let asked = authorization
+            .scope
+            .filter(|value| value != Scope::AUTHENTICATED)
+            .union(&authorization.claims.implied_scope());
         if !given.is_some_and(|given| asked.is_within(&given)) {
             return Ok(Err(Refusal::invalid_grant("the user has withdrawn consent")));
         }

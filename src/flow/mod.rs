@@ -23,7 +23,7 @@ pub mod sign_in;
 pub mod sign_out;
 pub mod sweep;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -88,6 +88,7 @@ pub struct Core {
     /// The threads that hash passwords.
     pub passwords: PasswordPool,
     catalog: ArcSwap<Catalog>,
+    reloading: Mutex<()>,
 }
 
 impl Core {
@@ -109,6 +110,7 @@ impl Core {
             policy: Arc::new(policy),
             passwords,
             catalog,
+            reloading: Mutex::new(()),
         })
     }
 
@@ -118,7 +120,10 @@ impl Core {
     }
 
     /// Reads clients and keys again, after an administrator changed some.
+    ///
+    /// One at a time: of two that read at once, the one that saw less must not have the last word.
     pub fn reload_catalog(&self) -> Result<(), OpenError> {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         self.catalog
             .store(Arc::new(Catalog::load(&self.store, &self.sealer, &self.policy)?));
         Ok(())

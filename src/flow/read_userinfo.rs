@@ -6,7 +6,7 @@ use super::introspect::live_access_token;
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::openid::claims::{self, ClaimsRequest};
+use crate::oauth::openid::claims;
 use crate::oauth::scope::Scope;
 
 /// The claims that the token's scope and the original request ask for.
@@ -28,6 +28,13 @@ pub fn read_userinfo(
             "the scope openid is needed",
         )));
     }
-    let requested: &ClaimsRequest = &live.family.authorization.claims;
-    Ok(Ok(claims::userinfo(&live.user, scope, requested)))
+    let granted = &live.family.authorization;
+    let requested = granted.claims.clone();
+    let requested = if granted.scope.is_within(scope) {
+        requested
+    } else {
+        // the client narrowed this token: what it asked for one by one is narrowed along
+        requested.within(scope)
+    };
+    Ok(Ok(claims::userinfo(&live.user, scope, &requested)))
 }

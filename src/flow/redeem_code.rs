@@ -59,7 +59,8 @@ pub async fn redeem_code(
             let authorization = code.authorization.clone();
             let (family, token) =
                 RefreshFamily::start(family_id, authorization, &policy.lifetimes, &entropy, now);
-            if family.bound_to_session && !SESSIONS.contains(&*tx, &code.authorization.session)? {
+            let session = SESSIONS.get(&*tx, &code.authorization.session)?;
+            if session.is_none_or(|session| session.user != code.authorization.user) {
                 return Ok(Outcome::Refused(Refusal::invalid_grant(
                     "the user has signed out",
                 )));

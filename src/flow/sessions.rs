@@ -65,24 +65,22 @@ pub fn find(
     }))
 }
 
-/// Notes that a session was used, when the last note is old enough.
-pub fn touch(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Result<(), StoreError> {
-    if !session.is_due_for_touch(now) {
+/// Notes that a session was used, when the last note is old enough. The session was found in the same
+/// transaction: an older copy could bring one back that has ended since.
+pub(super) fn touch(tx: &mut dyn Tx, live: &LiveSession, now: Timestamp) -> Result<(), StoreError> {
+    if !live.session.is_due_for_touch(now) {
         return Ok(());
     }
-    SESSIONS.put(
-        tx,
-        &id,
-        &Session {
-            last_used_at: now,
-            ..session.clone()
-        },
-    )
+    let touched = Session {
+        last_used_at: now,
+        ..live.session.clone()
+    };
+    SESSIONS.put(tx, &live.id, &touched)
 }
 
 /// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
-/// `sid`, stays, its cookie changes. The session of another user ends.
-pub fn start(
+/// `sid`, stays, its cookie changes. The session of another user ends. `previous` was found in the same transaction.
+pub(super) fn start(
     tx: &mut dyn Tx,
     previous: Option<&LiveSession>,
     fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),

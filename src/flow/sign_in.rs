@@ -99,15 +99,13 @@ async fn start_session(
     factor: Factor,
     now: Timestamp,
 ) -> Result<Option<(Onward, Uuid)>, Failure> {
-    let Underway {
-        id,
-        client,
-        session: previous,
-        ..
-    } = underway;
+    let Underway { id, client, .. } = underway;
     let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
     let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
-    let renewed_id = previous.as_ref().map_or(fresh_id, |live| live.id);
+    let renewed_id = browser
+        .session
+        .as_ref()
+        .map_or(fresh_id, |presented| presented.id);
     let renewed = Secret::<SessionCookie>::mint(renewed_id.as_bytes(), &core.random);
     let digests = (fresh_id, fresh.digest(), renewed.digest());
     let code = DrawnCode::draw(core);
@@ -134,6 +132,8 @@ async fn start_session(
                 user.password = Some(hash.clone());
                 USERS.put(tx, &uuid, &user)?;
             }
+            let lifetimes = policy.lifetimes.session;
+            let previous = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
             let (session_id, session) =
                 sessions::start(tx, previous.as_ref(), digests, uuid, factor.clone(), now)?;
             let live = LiveSession {
@@ -144,7 +144,7 @@ async fn start_session(
             transaction.settled_session = Some(session_id);
             let progress = transaction.progress();
             let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
-            let taken = authorization::take(tx, step, (id, &transaction), slot, &policy, now)?;
+            let taken = authorization::take(tx, step, (id, &mut transaction), slot, &policy, now)?;
             Ok(Some((taken, transaction.request, session_id)))
         })
         .await?;

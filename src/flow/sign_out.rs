@@ -39,25 +39,15 @@ pub async fn begin_sign_out(
         Ok(request) => request,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let LogoutRequest::Hinted {
-        user,
-        session: hinted,
-        return_to,
-    } = request
-    else {
+    let LogoutRequest::Hinted { user, return_to } = request else {
         return Ok(Ok(SignOut::Ask));
     };
-    let current = find(core, browser, now)?;
-    if current.as_ref().is_some_and(|live| live.user.uuid != user) {
+    match find(core, browser, now)? {
         // the browser has changed hands since: whoever is signed in now decides
-        return Ok(Ok(SignOut::Ask));
-    }
-    let session = hinted.or(current.as_ref().map(|live| live.id));
-    for id in session
-        .into_iter()
-        .chain(current.map(|live| live.id).filter(|id| Some(*id) != session))
-    {
-        end(core, id, user, now).await?;
+        Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
+        Some(live) => end(core, live.id, user, now).await?,
+        // the hint alone ends nothing: whoever once saw an ID token could sign its user out from anywhere
+        None => {}
     }
     Ok(Ok(SignOut::Done(return_to)))
 }
@@ -81,9 +71,8 @@ pub fn find(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<Liv
 async fn end(core: &Core, id: Uuid, user: Uuid, now: Timestamp) -> Result<(), Failure> {
     core.store
         .write("sign_out", move |tx| match SESSIONS.get(&*tx, &id)? {
-            Some(session) if session.user == user => sessions::end(tx, id, &session, now),
-            Some(_) => Ok(()),
-            None => sessions::end_families(tx, id, now),
+            Some(session) => sessions::end(tx, id, &session, now),
+            None => Ok(()),
         })
         .await?;
     audit::record(&Event::SignedOut { user, session: id });

@@ -29,6 +29,7 @@ const CODE_MEMORY: Duration = Duration::from_hours(24);
 /// Where the next round begins, in the tables whose old rows may still live.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
+    codes: Option<Uuid>,
     families: Option<Uuid>,
     sessions: Option<Uuid>,
 }
@@ -50,16 +51,15 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
         .store
         .write("sweep", move |tx| {
             let mut swept = Swept::default();
-            let codes = policy.lifetimes.code + CODE_MEMORY;
             drop_older(
                 tx,
                 LOGIN_TRANSACTIONS,
                 now - policy.lifetimes.login_transaction,
                 &mut swept,
             )?;
-            drop_older(tx, CODES, now - codes, &mut swept)?;
             drop_markers(tx, now, &mut swept)?;
             let next = Cursor {
+                codes: codes(tx, begin.codes, &policy, now, &mut swept)?,
                 families: families(tx, begin.families, &policy, now, &mut swept)?,
                 sessions: sessions(tx, begin.sessions, &policy, now, &mut swept)?,
             };
@@ -125,6 +125,29 @@ fn candidates<R: Record>(
         None
     };
     Ok((rows, next))
+}
+
+/// A code that was never redeemed has nothing to remember.
+fn codes(
+    tx: &mut dyn Tx,
+    begin: Option<Uuid>,
+    policy: &Policy,
+    now: Timestamp,
+    swept: &mut Swept,
+) -> Result<Option<Uuid>, StoreError> {
+    let (rows, next) = candidates(&*tx, CODES, begin, now - policy.lifetimes.code, swept)?;
+    for (id, code) in rows {
+        let kept_for = if code.redeemed.is_some() {
+            CODE_MEMORY
+        } else {
+            Duration::ZERO
+        };
+        if now >= code.expires_at + kept_for {
+            CODES.remove(tx, &id)?;
+            swept.removed += 1;
+        }
+    }
+    Ok(next)
 }
 
 /// A revoked family is kept until its access tokens have expired too, so that they stay revoked.

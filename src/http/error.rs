@@ -97,14 +97,7 @@ pub fn refused_bearer(refusal: Option<&Refusal>) -> Answer {
 /// A failure as programs see it: 503 when trying again helps, 500 with nothing but the request's name.
 pub fn failed(call: &Call, failure: &Failure) -> Answer {
     if is_passing(failure) {
-        let body = Body {
-            error: ErrorCode::TemporarilyUnavailable.as_str(),
-            error_description: "the service is busy; try again",
-        };
-        return retry_later(response::no_store(response::json(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &body,
-        )));
+        return busy();
     }
     report(call, failure);
     let description = format!("request {}", call.request_id);
@@ -113,6 +106,18 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
         error_description: &description,
     };
     response::no_store(response::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
+}
+
+/// Too much at once: 503, and when to try again.
+pub fn busy() -> Answer {
+    let body = Body {
+        error: ErrorCode::TemporarilyUnavailable.as_str(),
+        error_description: "the service is busy; try again",
+    };
+    retry_later(response::no_store(response::json(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &body,
+    )))
 }
 
 /// A failure as people see it.

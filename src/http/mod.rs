@@ -31,7 +31,7 @@ use crate::route::{Cors, Route, strip_issuer_path};
 /// The greatest body that is read.
 pub const MAX_BODY: usize = 64 * 1024;
 /// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(30);
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Answers one request.
 pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, peer: Peer) -> Answer {
@@ -46,14 +46,18 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
         Some(route) if !route.methods().contains(call.method()) => {
             headers::method_not_allowed(route.methods())
         }
-        Some(route) => match read_body(body, MAX_BODY, BODY_TIME).await {
-            Ok(body) => {
-                call.body = body;
-                dispatch(&call, route).await
-            }
-            Err(BodyError::TooLarge) => empty(StatusCode::PAYLOAD_TOO_LARGE),
-            Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
-            Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
+        Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
+        Some(route) => match call.app.room_for(announced(&body)) {
+            None => error::busy(),
+            Some(_room) => match read_body(body, MAX_BODY, BODY_TIME).await {
+                Ok(body) => {
+                    call.body = body;
+                    dispatch(&call, route).await
+                }
+                Err(BodyError::TooLarge) => empty(StatusCode::PAYLOAD_TOO_LARGE),
+                Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
+                Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
+            },
         },
     };
     if let Some(route) = &route {
@@ -69,6 +73,15 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
         "answered"
     );
     answer
+}
+
+/// The memory that a body may come to need: what it announces, or the most that is read.
+fn announced(body: &impl Body) -> usize {
+    let exact = body
+        .size_hint()
+        .exact()
+        .and_then(|bytes| usize::try_from(bytes).ok());
+    exact.map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY))
 }
 
 async fn dispatch(call: &Call, route: &Route) -> Answer {

@@ -66,7 +66,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_mins(1),
             request_timeout: Duration::from_secs(30),
             max_header_bytes: 16 * 1024,
-            max_concurrent_streams: 128,
+            max_concurrent_streams: 32,
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -117,6 +117,9 @@ pub enum Unanswerable {
     /// No redirect URI to trust.
     #[error(transparent)]
     RedirectUri(#[from] redirect_uri::Mismatch),
+    /// A `state` that cannot be given back byte for byte, or that nobody needs to be so long.
+    #[error("state is longer than 2048 bytes or has control characters")]
+    State,
     /// A parameter that decides where the answer goes was sent twice.
     #[error("a parameter was sent more than once")]
     Ambiguous,
@@ -129,13 +132,17 @@ pub fn reply_address(parameters: &Parameters, client: &Client) -> Result<ReplyAd
             return Err(Unanswerable::Ambiguous);
         }
     }
+    let state = parameters.get("state");
+    if state.is_some_and(|state| state.len() > MAX_STATE_BYTES || state.chars().any(char::is_control)) {
+        return Err(Unanswerable::State);
+    }
     Ok(ReplyAddress {
         return_to: client.return_to(parameters.get("redirect_uri"))?,
         response_mode: parameters
             .get("response_mode")
             .and_then(ResponseMode::parse)
             .unwrap_or_default(),
-        state: parameters.get("state").map(ToOwned::to_owned),
+        state: state.map(ToOwned::to_owned),
     })
 }
 
@@ -170,6 +177,7 @@ pub struct AuthorizationRequest {
 pub type HintReader<'a> = &'a dyn Fn(&str) -> Option<Uuid>;
 
 const MAX_NONCE_BYTES: usize = 1024;
+const MAX_STATE_BYTES: usize = 2048;
 
 impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `reply`.
@@ -295,9 +303,9 @@ fn requested_scope(parameters: &Parameters, client: &Client) -> Result<Scope, Re
 
 fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {
     match parameters.get("nonce") {
-        Some(nonce) if nonce.len() > MAX_NONCE_BYTES => {
-            Err(Refusal::invalid_request("nonce is longer than 1024 bytes"))
-        }
+        Some(nonce) if nonce.len() > MAX_NONCE_BYTES || nonce.chars().any(char::is_control) => Err(
+            Refusal::invalid_request("nonce is longer than 1024 bytes or has control characters"),
+        ),
         nonce => Ok(nonce.map(ToOwned::to_owned)),
     }
 }
@@ -365,6 +373,10 @@ pub struct LoginTransaction {
     pub settled_session: Option<Uuid>,
     /// Whether the user has said yes since the request was made.
     pub consented: bool,
+    /// When the client was first sent a code for it. The form may be sent twice by a hasty hand, and the
+    /// browser shows the second answer.
+    #[serde(default)]
+    pub answered_at: Option<Timestamp>,
 }
 
 /// What has happened since a request was made.
@@ -377,6 +389,14 @@ pub struct Progress {
 }
 
 impl LoginTransaction {
+    /// How long an answered transaction answers once more.
+    const REPEATABLE: Duration = Duration::from_secs(10);
+
+    /// Whether its pages may still be used.
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        now < self.expires_at && self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
+    }
+
     /// What has happened so far.
     pub fn progress(&self) -> Progress {
         Progress {
@@ -461,7 +481,10 @@ pub fn next_step(
         session: signed_in.id,
         auth_time: session.auth_time,
         factor: session.factor.clone(),
-        scope: request.scope.clone().with(Scope::AUTHENTICATED),
+        scope: request
+            .scope
+            .filter(|value| client.scope.contains(value))
+            .with(Scope::AUTHENTICATED),
         claims: request.claims.clone(),
     })
 }

@@ -44,7 +44,8 @@ struct Predecessor {
 pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
     pub authorization: Authorization,
-    /// Whether it ends with the session it was granted in (no `offline_access`, OpenID Connect Core 11).
+    /// Whether signing out of the session it was granted in ends it too (no `offline_access`, OpenID Connect
+    /// Core 11). A session that merely expires ends nothing.
     pub bound_to_session: bool,
     /// When the family began.
     pub created_at: Timestamp,

@@ -9,10 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope(Vec<String>);
 
-/// A scope value holds a character that RFC 6749 section 3.3 does not allow.
+/// A scope value holds a character that RFC 6749 section 3.3 does not allow, or there are too many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("scope values are printable ASCII without spaces, quotes and backslashes")]
+#[error("scope values are printable ASCII without spaces, quotes and backslashes, and no more than 100")]
 pub struct InvalidScope;
+
+/// More values than any client has; a list is searched value by value.
+const MAX_VALUES: usize = 100;
 
 impl Scope {
     /// `openid`: makes a request an OpenID Connect request (OpenID Connect Core 3.1.2.1).
@@ -44,7 +47,7 @@ impl Scope {
         let mut scope = Self::empty();
         for value in values {
             let value = value.as_ref();
-            if value.is_empty() || !value.bytes().all(is_scope_char) {
+            if value.is_empty() || !value.bytes().all(is_scope_char) || scope.0.len() >= MAX_VALUES {
                 return Err(InvalidScope);
             }
             scope.push(value);
@@ -156,6 +159,13 @@ mod tests {
         for text in ["\"", "a\\b", "é", "a\tb", "a\u{7f}"] {
             assert_eq!(text.parse::<Scope>(), Err(InvalidScope), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_without_end_is_no_scope() {
+        let values: Vec<_> = (0..=MAX_VALUES).map(|number| number.to_string()).collect();
+        assert!(Scope::of(&values[..MAX_VALUES]).is_ok());
+        assert_eq!(Scope::of(&values), Err(InvalidScope));
     }
 
     proptest! {

@@ -61,7 +61,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("http::StatusCode", &["http/", "net/"]),
     (
         "tokio::",
-        &["net/", "http/", "control/", "cli/", "store/", "flow/"],
+        &["app.rs", "net/", "http/", "control/", "cli/", "store/", "flow/"],
     ),
     ("UnixListener", &["control/"]),
 ];

@@ -1,13 +1,14 @@
 //! `GET` and `POST /oauth2/logout`: OpenID Connect RP-Initiated Logout 1.0 section 2.
 
-use ::http::StatusCode;
 use ::http::header::SET_COOKIE;
+use ::http::{Method, StatusCode};
 
 use crate::flow::sign_out::{SignOut, begin_sign_out};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
+use crate::http::screen::onward::repeat_as_get;
 use crate::page::Heading;
 use crate::route::Route;
 
@@ -19,6 +20,9 @@ pub async fn respond(call: &Call) -> Answer {
             return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
         }
     };
+    if call.method() == Method::POST {
+        return repeat_as_get(call, &Route::EndSession);
+    }
     match begin_sign_out(&call.app.core, &parameters, &call.browser(), call.now).await {
         Ok(Ok(SignOut::Done(return_to))) => {
             let location = return_to.unwrap_or_else(|| call.app.path(&Route::LoggedOut));

@@ -9,7 +9,7 @@ use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::response::{self, Answer};
 use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
-use crate::page::FormPost;
+use crate::page::{FormPost, Heading};
 use crate::route::Route;
 
 /// Sends the browser on, with the cookies it is given.
@@ -31,6 +31,27 @@ pub fn go(call: &Call, onward: Onward) -> Answer {
         answer.headers_mut().append(SET_COOKIE, cookie);
     }
     answer
+}
+
+/// Has the browser ask again with GET, the form as the query.
+///
+/// A form that a client's page posts comes without our cookies, which are `SameSite=Lax`; the redirect brings
+/// them. What does not fit into an address is refused.
+pub fn repeat_as_get(call: &Call, route: &Route) -> Answer {
+    const LONGEST: usize = 8 * 1024;
+    if call.body.len() > LONGEST {
+        let message = "The request is too long.";
+        return call.error_page(StatusCode::PAYLOAD_TOO_LARGE, Heading::Request, message);
+    }
+    match std::str::from_utf8(&call.body) {
+        Ok(form) if form.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') => {
+            response::redirect_303(&format!("{}?{form}", call.app.path(route)))
+        }
+        _ => {
+            let message = "The form is not encoded as it should be.";
+            call.error_page(StatusCode::BAD_REQUEST, Heading::Request, message)
+        }
+    }
 }
 
 /// The address of a page of a transaction.

@@ -64,8 +64,6 @@ pub struct IdTokenHint {
     pub aud: String,
     /// The same client. Access tokens, whose `typ` may be configured to be the same, have no such claim.
     pub azp: String,
-    /// The session.
-    pub sid: Option<Uuid>,
 }
 
 #[cfg(test)]

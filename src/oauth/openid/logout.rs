@@ -15,8 +15,6 @@ pub enum LogoutRequest {
     Hinted {
         /// The user.
         user: Uuid,
-        /// The session, if the token named one.
-        session: Option<Uuid>,
         /// Where the browser goes afterwards; nothing: to the page that says so.
         return_to: Option<String>,
     },
@@ -69,7 +67,6 @@ pub fn parse(
     };
     Ok(LogoutRequest::Hinted {
         user: hint.sub,
-        session: hint.sid,
         return_to,
     })
 }

@@ -357,16 +357,50 @@ async fn a_sign_in_left_alone_expires() {
     );
 }
 
-/// A sign-in brings one code: going back and sending the form again brings no other.
+/// A form sent twice by a hasty hand is answered twice, since the browser shows the second answer; going back later
+/// and sending it again brings nothing.
 #[tokio::test]
-async fn a_finished_sign_in_cannot_be_repeated() {
-    let (_server, acme, alice) = scene().await;
+async fn a_finished_sign_in_is_answered_once_more_and_then_no_more() {
+    let (server, acme, alice) = scene().await;
     let browser = alice.browser();
     let page = browser.authorize(&acme.request()).await;
     page.clone().sign_in().await.callback().code();
+    let second = page.clone().sign_in().await.callback().code();
+    acme.redeem(&second).await.tokens();
+    server.advance(10);
     let expired = "400 this sign-in has expired; go back to the application and start again";
     assert_eq!(page.clone().sign_in().await.error_page(), expired);
     assert_eq!(browser.visit(&page.path).await.error_page(), expired);
+}
+
+/// What the operator changes while somebody signs in counts: nobody is sent to an address that was taken away.
+#[tokio::test]
+async fn a_redirect_uri_taken_away_meanwhile_gets_no_code() {
+    let (server, acme, alice) = scene().await;
+    let page = alice.browser().authorize(&acme.request()).await;
+    server
+        .change_client(&acme, |client| {
+            client.redirect_uris = vec!["https://acme.example/new".to_owned()];
+        })
+        .await;
+    assert_eq!(page.sign_in().await.status, 400);
+}
+
+/// A code does not outlive the session it was issued in, whatever its scope.
+#[tokio::test]
+async fn a_code_is_worthless_once_its_user_has_signed_out() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let request = acme.request().with("scope", "openid offline_access");
+    let tokens = acme.tokens_for(&browser, &request).await;
+    let code = browser.authorize(&request).await.callback().code();
+    let path = format!("/oauth2/logout?id_token_hint={}", tokens.id_token());
+    browser.visit(&path).await;
+    assert_eq!(
+        acme.redeem(&code).await.refusal(),
+        "400 invalid_grant: the user has signed out"
+    );
+    drop(server);
 }
 
 /// What the operator changes while somebody signs in counts.

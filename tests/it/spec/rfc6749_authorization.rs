@@ -40,23 +40,38 @@ async fn a_posted_request_finds_the_session() {
     browser.visit(posted.location()).await.callback().code();
 }
 
-/// Section 3.1: also when it is too long for an address.
+/// Section 3.1: what is too long for an address, or no form at all, is refused on a page, and nothing is kept of it.
 #[tokio::test]
-async fn a_very_long_posted_request_is_answered_too() {
-    let (server, acme, alice) = scene().await;
-    let request = acme.request().with("state", &"s".repeat(9_000));
+async fn a_posted_request_that_fits_no_address_is_refused() {
+    let (server, acme, _alice) = scene().await;
+    let request = acme.request().with("extra", &"x".repeat(9_000));
     let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
-    assert!(posted.location().starts_with("/login?transaction="));
+    assert_eq!(posted.error_page(), "413 The request is too long.");
+    assert!(posted.cookies().is_empty());
+    let raw = server
+        .post("/oauth2/authorize")
+        .body("application/x-www-form-urlencoded", "client_id=acme\r\nX: y")
+        .await;
+    assert_eq!(raw.error_page(), "400 The form is not encoded as it should be.");
+}
+
+/// Section 4.1.1: a state that nobody needs to be so long, or that cannot be given back, is refused on a page.
+#[tokio::test]
+async fn a_state_without_measure_is_refused() {
+    let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
-    let (name, value) = posted.cookies()[0]
-        .split_once(';')
-        .unwrap()
-        .0
-        .split_once('=')
-        .unwrap();
-    browser.set_cookie(name, value);
-    let callback = browser.visit(posted.location()).await.through().await;
-    assert_eq!(callback.get("state").unwrap().len(), 9_000);
+    let told = "400 state is longer than 2048 bytes or has control characters";
+    for state in ["s".repeat(2_049), "a\nb".to_owned(), "\u{1}".to_owned()] {
+        let page = browser.authorize(&acme.request().with("state", &state)).await;
+        assert_eq!(page.error_page(), told);
+    }
+    let longest = "s".repeat(2_048);
+    let callback = browser
+        .authorize(&acme.request().with("state", &longest))
+        .await
+        .through()
+        .await;
+    assert_eq!(callback.get("state"), Some(longest.as_str()));
 }
 
 /// Section 3.1: unknown parameters are ignored, and their order means nothing.
@@ -104,7 +119,7 @@ async fn a_parameter_sent_twice_is_told_to_the_client() {
         );
         assert_eq!(callback.get("state"), Some("state of acme"));
         let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
-        assert_eq!(posted.callback(), callback);
+        assert_eq!(browser.visit(posted.location()).await.callback(), callback);
     }
 }
 
@@ -383,7 +398,7 @@ async fn a_refusal_goes_back_to_the_client() {
         ),
         (
             request.clone().with("nonce", &"n".repeat(1025)),
-            "invalid_request: nonce is longer than 1024 bytes",
+            "invalid_request: nonce is longer than 1024 bytes or has control characters",
         ),
     ];
     for (request, refusal) in refused {

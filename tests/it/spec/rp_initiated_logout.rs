@@ -86,9 +86,10 @@ async fn a_registered_query_is_kept() {
     assert_eq!(screen.location(), "https://acme.example/bye?tenant=%20a&state=s");
 }
 
-/// Section 2: the request may be posted. A form from another site brings no cookie along; the hint is enough.
+/// Section 2: the request may be posted. A form from another site brings no cookie along, so the browser is asked
+/// to come again.
 #[tokio::test]
-async fn a_posted_request_ends_the_session_that_the_hint_names() {
+async fn a_posted_request_ends_the_session_of_the_browser_it_came_from() {
     let (server, acme, alice) = scene().await;
     let browser = alice.browser();
     let elsewhere = alice.browser();
@@ -99,9 +100,26 @@ async fn a_posted_request_ends_the_session_that_the_hint_names() {
         .with("id_token_hint", tokens.id_token())
         .with("post_logout_redirect_uri", BYE)
         .await;
-    assert_eq!(reply.location(), BYE);
+    assert!(is_signed_in(&browser, &acme).await);
+    assert_eq!(browser.visit(reply.location()).await.location(), BYE);
     assert!(!is_signed_in(&browser, &acme).await);
     assert!(is_signed_in(&elsewhere, &acme).await);
+}
+
+/// Section 2: whoever once saw an ID token cannot sign its user out from somewhere else.
+#[tokio::test]
+async fn a_hint_alone_ends_nothing() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let path = logout(&[
+        ("id_token_hint", tokens.id_token()),
+        ("post_logout_redirect_uri", BYE),
+    ]);
+    let stranger = server.user("mallory").await.browser();
+    assert_eq!(stranger.visit(&path).await.location(), BYE);
+    assert!(is_signed_in(&browser, &acme).await);
+    acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
 /// Section 2: an expired hint is a hint, however old.
