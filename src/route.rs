@@ -20,6 +20,9 @@ pub enum Cors {
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 /// A page with a form, or an endpoint that takes its parameters either way.
 const READ_OR_SUBMIT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+/// An endpoint that changes something and is reached by a link: HEAD, which browsers and scanners send to look
+/// only, would change it too.
+const FOLLOW_OR_SUBMIT: &[Method] = &[Method::GET, Method::POST];
 /// An endpoint that changes something.
 const SUBMIT: &[Method] = &[Method::POST];
 
@@ -78,7 +81,7 @@ macro_rules! routes {
 
 routes! {
     /// The authorization endpoint (RFC 6749 section 3.1).
-    Authorize "/oauth2/authorize", READ_OR_SUBMIT, "authorize", None;
+    Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None;
     /// The token endpoint (RFC 6749 section 3.2).
     Token "/oauth2/token", SUBMIT, "token", Clients;
     /// The provider's metadata (OpenID Connect Discovery 1.0 section 4).
@@ -94,7 +97,7 @@ routes! {
     /// Token revocation (RFC 7009).
     Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients;
     /// Logout asked for by a client (OpenID Connect RP-Initiated Logout 1.0 section 2).
-    EndSession "/oauth2/logout", READ_OR_SUBMIT, "end_session", None;
+    EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None;
     /// The page that asks who the user is.
     Login "/login", READ_OR_SUBMIT, "login", None;
     /// The page that asks whether a client may act for the user.

@@ -78,6 +78,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             grant_id: Some(family),
         })?;
     let id_token = if common.scope.contains(Scope::OPENID) {
+        let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
             iss: &policy.issuer,
             sub: common.uuid,
@@ -87,13 +88,12 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             iat: now,
             auth_time: authorization.auth_time,
             nonce: nonce.as_deref(),
-            at_hash: id_token::at_hash(&access_token),
+            at_hash: id_token::at_hash(&access_token, alg),
             sid: authorization.session,
             amr: [authorization.factor.method()],
             acr: ACR_PASSWORD,
             requested,
         };
-        let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
     } else {
         None

@@ -79,6 +79,7 @@ impl Call {
     pub fn form(&self) -> Result<Parameters, Refusal> {
         match request::media_type(self.headers()) {
             Some(MediaType::Form) => Parameters::parse(&self.body).map_err(|error| unreadable(&error)),
+            None if self.body.is_empty() => Ok(Parameters::default()),
             _ => Err(Refusal::invalid_request(
                 "Content-Type must be application/x-www-form-urlencoded",
             )),
@@ -140,6 +141,7 @@ impl Call {
 
     /// Draws the page that says what went wrong.
     pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
+        super::error::note(self, status.as_str(), message);
         let page = ErrorPage {
             heading,
             message: message.to_owned(),

@@ -5,6 +5,7 @@ use ::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::call::Call;
+use super::request;
 use super::response::{self, Answer};
 use crate::flow::Failure;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -21,19 +22,27 @@ struct Body<'a> {
 /// A refusal as the token endpoint and its neighbours send it: 400, or 401 for a client that did not prove who
 /// it is, with a challenge when it tried the Basic scheme (RFC 6749 section 5.2).
 pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
+    note(call, refusal.code.as_str(), &refusal.description);
     let status = status_of(refusal.code);
     let body = Body {
         error: refusal.code.as_str(),
         error_description: &refusal.description,
     };
     let mut answer = response::no_store(response::json(status, &body));
-    if status == StatusCode::UNAUTHORIZED && call.headers().contains_key(::http::header::AUTHORIZATION) {
+    let tried_basic = matches!(request::authorization(call.headers()), Ok(Some((scheme, _))) if scheme.eq_ignore_ascii_case("Basic"));
+    if status == StatusCode::UNAUTHORIZED && tried_basic {
         answer.headers_mut().insert(
             WWW_AUTHENTICATE,
             HeaderValue::from_static("Basic realm=\"idsvc\", charset=\"UTF-8\""),
         );
     }
     answer
+}
+
+/// Writes down why a request was refused, under the name by which its sender may ask about it. Neither
+/// word is the sender's own.
+pub fn note(call: &Call, error: &str, description: &str) {
+    tracing::info!(request_id = %call.request_id, error, description, "refused");
 }
 
 fn status_of(code: ErrorCode) -> StatusCode {
@@ -106,6 +115,15 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
         error_description: &description,
     };
     response::no_store(response::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
+}
+
+/// A body of more than is read (RFC 9110 section 15.5.14).
+pub fn too_large() -> Answer {
+    let body = Body {
+        error: ErrorCode::InvalidRequest.as_str(),
+        error_description: "the body is larger than 64 KiB",
+    };
+    response::no_store(response::json(StatusCode::PAYLOAD_TOO_LARGE, &body))
 }
 
 /// Too much at once: 503, and when to try again.

@@ -15,7 +15,7 @@ pub mod screen;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::ORIGIN;
+use ::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use ::http::{Method, Request, StatusCode};
 use bytes::Bytes;
 use hyper::body::Body;
@@ -40,9 +40,7 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
     let mut call = Call::new(app, parts, peer);
     let mut answer = match &route {
         None => call.not_found(),
-        Some(route) if call.method() == Method::OPTIONS && route.cors() != Cors::None => {
-            preflight(&call, route)
-        }
+        Some(route) if is_preflight(&call) && route.cors() != Cors::None => preflight(&call, route),
         Some(route) if !route.methods().contains(call.method()) => {
             headers::method_not_allowed(route.methods())
         }
@@ -54,7 +52,7 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
                     call.body = body;
                     dispatch(&call, route).await
                 }
-                Err(BodyError::TooLarge) => empty(StatusCode::PAYLOAD_TOO_LARGE),
+                Err(BodyError::TooLarge) => error::too_large(),
                 Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
                 Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
             },
@@ -105,6 +103,13 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::Home => screen::home::respond(call),
         Route::DevCallback => screen::home::callback(call).await,
     }
+}
+
+/// A browser asks whether a script may send a request (Fetch standard, section 3.3.2).
+fn is_preflight(call: &Call) -> bool {
+    call.method() == Method::OPTIONS
+        && call.headers().contains_key(ORIGIN)
+        && call.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 fn allowed_origin<'a>(call: &'a Call, route: &Route) -> Option<AllowedOrigin<'a>> {

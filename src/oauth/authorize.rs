@@ -118,7 +118,7 @@ pub enum Unanswerable {
     #[error(transparent)]
     RedirectUri(#[from] redirect_uri::Mismatch),
     /// A `state` that cannot be given back byte for byte, or that nobody needs to be so long.
-    #[error("state is longer than 2048 bytes or has control characters")]
+    #[error("state is longer than 4096 bytes or has control characters")]
     State,
     /// A parameter that decides where the answer goes was sent twice.
     #[error("a parameter was sent more than once")]
@@ -177,7 +177,7 @@ pub struct AuthorizationRequest {
 pub type HintReader<'a> = &'a dyn Fn(&str) -> Option<Uuid>;
 
 const MAX_NONCE_BYTES: usize = 1024;
-const MAX_STATE_BYTES: usize = 2048;
+const MAX_STATE_BYTES: usize = 4096;
 
 impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `reply`.

@@ -6,8 +6,9 @@
 //! old tokens, and nobody who merely learned the family's id can have it revoked by inventing one.
 //!
 //! An answer may be lost on its way. The predecessor of the newest token therefore stays good until the newest
-//! one has been used, or the retry window is over; a retry makes the unused sibling worthless. Every other
-//! use of an old token is a replay and ends the family.
+//! one has been used, or the retry window is over; a retry makes the unused sibling worthless. While the window is
+//! open such a sibling is merely refused: it may be the late answer to a request that was repeated. Every
+//! other use of an old token is a replay and ends the family.
 
 use std::time::Duration;
 
@@ -123,6 +124,8 @@ pub struct Terms<'a> {
 enum Standing {
     Current,
     Retry,
+    /// Replaced by a retry without having been used.
+    Sibling,
     Replaced,
     Foreign,
 }
@@ -185,15 +188,20 @@ impl RefreshFamily {
         if token.generation == self.current.number && token.digest == self.current.digest {
             return Standing::Current;
         }
-        match &self.predecessor {
-            Some(last)
-                if token.generation == last.generation.number
-                    && token.digest == last.generation.digest
-                    && now <= last.used_at + retry_window =>
-            {
-                Standing::Retry
-            }
-            _ => Standing::Replaced,
+        let Some(last) = &self.predecessor else {
+            return Standing::Replaced;
+        };
+        if now > last.used_at + retry_window {
+            return Standing::Replaced;
+        }
+        if token.generation == last.generation.number && token.digest == last.generation.digest {
+            return Standing::Retry;
+        }
+        let between = last.generation.number < token.generation && token.generation < self.current.number;
+        if between {
+            Standing::Sibling
+        } else {
+            Standing::Replaced
         }
     }
 
@@ -222,6 +230,9 @@ impl RefreshFamily {
             return Refresh::Refused(Refusal::invalid_grant("refresh_token has expired"));
         }
         match (standing, terms.policy) {
+            (Standing::Sibling, _) => Refresh::Refused(Refusal::invalid_grant(
+                "refresh_token has been replaced by that of a repeated request",
+            )),
             (Standing::Replaced | Standing::Foreign, _) => {
                 self.revoke(now);
                 Refresh::Replayed(Box::new(self))
@@ -351,10 +362,23 @@ mod tests {
         let (family, lost) = granted(present(&family, first.reveal(), "web", &random, START));
         let (family, second) = granted(present(&family, first.reveal(), "web", &random, START + WINDOW));
         assert!(matches!(
-            present(&family, &lost, "web", &random, START),
-            Refresh::Replayed(_)
+            present(&family, &lost, "web", &random, START + WINDOW),
+            Refresh::Refused(_)
         ));
         granted(present(&family, &second, "web", &random, START));
+    }
+
+    #[test]
+    fn a_sibling_that_turns_up_when_the_window_is_over_ends_the_family() {
+        let random = Random::seeded(6);
+        let (family, first) = start(&random);
+        let (family, sibling) = granted(present(&family, first.reveal(), "web", &random, START));
+        let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
+        let late = START + WINDOW + Duration::from_secs(1);
+        assert!(matches!(
+            present(&family, &sibling, "web", &random, late),
+            Refresh::Replayed(_)
+        ));
     }
 
     #[test]
@@ -439,7 +463,9 @@ mod tests {
                     }
                     Refresh::Replayed(next) => family = *next,
                     Refresh::Reused(_) => prop_assert!(false),
-                    Refresh::Refused(_) => prop_assert!(was_revoked),
+                    Refresh::Refused(refusal) => {
+                        prop_assert!(was_revoked || refusal.description.contains("repeated request"));
+                    }
                 }
                 let good: Vec<_> = tokens
                     .iter()

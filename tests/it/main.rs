@@ -13,4 +13,5 @@ mod crash;
 mod harness;
 mod rsa_keygen;
 mod spec;
+mod sweep;
 mod tidy;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
 
 /// The claims of an ID token.
 #[derive(Clone, Debug, Serialize)]
@@ -42,15 +43,16 @@ pub struct IdTokenClaims<'a> {
     pub requested: Map<String, Value>,
 }
 
-/// `at_hash`: the left half of the SHA-256 of the access token. All signature algorithms in use here
-/// hash with SHA-256, or, as `EdDSA`, leave the choice open.
-pub fn at_hash(access_token: &str) -> String {
-    let hash = digest::digest(&digest::SHA256, access_token.as_bytes());
-    URL_SAFE_NO_PAD.encode(
-        hash.as_ref()
-            .get(..digest::SHA256_OUTPUT_LEN / 2)
-            .unwrap_or_default(),
-    )
+/// `at_hash`: the left half of the access token's hash, by the hash that the ID token's signature uses;
+/// for `EdDSA` with Ed25519 that is SHA-512 (RFC 8032 section 5.1).
+pub fn at_hash(access_token: &str, alg: Algorithm) -> String {
+    let algorithm = match alg {
+        Algorithm::Rs256 | Algorithm::Ps256 | Algorithm::Es256 => &digest::SHA256,
+        Algorithm::EdDsa => &digest::SHA512,
+    };
+    let hash = digest::digest(algorithm, access_token.as_bytes());
+    let half = hash.as_ref().get(..algorithm.output_len() / 2);
+    URL_SAFE_NO_PAD.encode(half.unwrap_or_default())
 }
 
 /// What an ID token says when it comes back as a hint.
@@ -73,8 +75,13 @@ mod tests {
     #[test]
     fn at_hash_agrees_with_the_example_of_openid_connect_core_a_3() {
         assert_eq!(
-            at_hash("jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y"),
+            at_hash("jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y", Algorithm::Rs256),
             "77QmUPtjPfzWtF2AnpK9RQ"
         );
+    }
+
+    #[test]
+    fn with_eddsa_it_is_twice_as_long() {
+        assert_eq!(at_hash("token", Algorithm::EdDsa).len(), 43);
     }
 }

@@ -289,6 +289,7 @@ async fn a_public_clients_script_may_read_claims() {
     let preflight = server
         .call("OPTIONS", "/oauth2/userinfo")
         .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST")
         .header("access-control-request-headers", "authorization")
         .await;
     assert!(

@@ -158,6 +158,7 @@ async fn the_documents_are_cacheable_and_open_to_all_scripts() {
         let preflight = server
             .call("OPTIONS", path)
             .header("origin", "https://anywhere.example")
+            .header("access-control-request-method", "POST")
             .await;
         assert_eq!(
             (preflight.status, preflight.header("access-control-allow-origin")),

@@ -44,7 +44,7 @@ async fn a_posted_request_finds_the_session() {
 #[tokio::test]
 async fn a_posted_request_that_fits_no_address_is_refused() {
     let (server, acme, _alice) = scene().await;
-    let request = acme.request().with("extra", &"x".repeat(9_000));
+    let request = acme.request().with("extra", &"x".repeat(13_000));
     let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
     assert_eq!(posted.error_page(), "413 The request is too long.");
     assert!(posted.cookies().is_empty());
@@ -60,12 +60,12 @@ async fn a_posted_request_that_fits_no_address_is_refused() {
 async fn a_state_without_measure_is_refused() {
     let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
-    let told = "400 state is longer than 2048 bytes or has control characters";
-    for state in ["s".repeat(2_049), "a\nb".to_owned(), "\u{1}".to_owned()] {
+    let told = "400 state is longer than 4096 bytes or has control characters";
+    for state in ["s".repeat(4_097), "a\nb".to_owned(), "\u{1}".to_owned()] {
         let page = browser.authorize(&acme.request().with("state", &state)).await;
         assert_eq!(page.error_page(), told);
     }
-    let longest = "s".repeat(2_048);
+    let longest = "s".repeat(4_096);
     let callback = browser
         .authorize(&acme.request().with("state", &longest))
         .await
@@ -457,11 +457,13 @@ async fn scope_values_a_client_may_not_have_are_left_out() {
 async fn other_methods_and_paths_are_nobodys() {
     let (server, acme, _alice) = scene().await;
     for (method, path, allowed) in [
-        ("DELETE", "/oauth2/authorize", "GET, HEAD, POST"),
+        ("DELETE", "/oauth2/authorize", "GET, POST"),
         ("GET", "/oauth2/token", "POST"),
         ("PUT", "/oauth2/token", "POST"),
         ("GET", "/oauth2/introspect", "POST"),
         ("GET", "/oauth2/revoke", "POST"),
+        ("OPTIONS", "/oauth2/token", "POST"),
+        ("HEAD", "/oauth2/authorize", "GET, POST"),
         ("POST", "/oauth2/jwks", "GET, HEAD"),
         ("POST", "/.well-known/openid-configuration", "GET, HEAD"),
     ] {

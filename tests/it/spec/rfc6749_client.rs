@@ -376,6 +376,7 @@ async fn only_the_origins_of_clients_may_read_the_answer() {
         let preflight = server
             .call("OPTIONS", "/oauth2/token")
             .header("origin", origin)
+            .header("access-control-request-method", "POST")
             .await;
         assert_eq!(preflight.status, if allowed { 204 } else { 403 });
         assert_eq!(

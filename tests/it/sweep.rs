@@ -1,0 +1,102 @@
+//! What has expired goes; what lives stays.
+
+use idsvc::flow::sweep::{Cursor, sweep};
+use idsvc::store::tables::{
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
+};
+
+use crate::harness::{Server, scene};
+
+const MINUTE: u64 = 60;
+const DAY: u64 = 24 * 60 * MINUTE;
+
+/// Rows of every table in which rows expire.
+fn rows(server: &Server) -> [u64; 7] {
+    let store = &server.app.core.store;
+    store
+        .read(|snapshot| {
+            Ok([
+                LOGIN_TRANSACTIONS.count(snapshot)?,
+                CODES.count(snapshot)?,
+                FAMILIES.count(snapshot)?,
+                FAMILIES_BY_OWNER.count(snapshot)?,
+                SESSIONS.count(snapshot)?,
+                SESSIONS_BY_USER.count(snapshot)?,
+                REVOKED_TOKENS.count(snapshot)?,
+            ])
+        })
+        .unwrap()
+}
+
+/// Sweeps until nothing is left to do.
+async fn sweep_all(server: &Server) -> usize {
+    let core = &server.app.core;
+    let mut cursor = Cursor::default();
+    let mut removed = 0;
+    loop {
+        let swept = sweep(core, &mut cursor, core.clock.now()).await.unwrap();
+        removed += swept.removed;
+        if swept.removed == 0 {
+            return removed;
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_go_when_they_have_expired_and_not_before() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let first = acme.tokens(&browser).await;
+    acme.code(&browser).await;
+    let second = acme.refresh(first.refresh_token()).await.tokens();
+    acme.revoke(second.access_token()).await;
+    // a sign-in that was answered, a redeemed code and a fresh one, a family under its user and its session
+    assert_eq!(rows(&server), [1, 2, 1, 2, 1, 1, 1]);
+    assert_eq!(sweep_all(&server).await, 0);
+
+    server.advance(31 * MINUTE);
+    sweep_all(&server).await;
+    assert_eq!(rows(&server), [0, 1, 1, 2, 1, 1, 1]);
+
+    server.advance(2 * DAY);
+    sweep_all(&server).await;
+    assert_eq!(rows(&server), [0, 0, 1, 2, 0, 0, 0]);
+
+    let third = acme.refresh(second.refresh_token()).await.tokens();
+    server.advance(89 * DAY);
+    sweep_all(&server).await;
+    assert_eq!(rows(&server)[2..4], [1, 2]);
+    acme.refresh(third.refresh_token()).await.tokens();
+    server.advance(92 * DAY);
+    sweep_all(&server).await;
+    assert_eq!(rows(&server), [0; 7]);
+}
+
+#[tokio::test]
+async fn a_replay_is_recognised_for_a_day() {
+    let (server, acme, alice) = scene().await;
+    let code = acme.code(&alice.browser()).await;
+    let tokens = acme.redeem(&code).await.tokens();
+    server.advance(DAY);
+    sweep_all(&server).await;
+    assert!(acme.redeem(&code).await.refusal().contains("used before"));
+    assert_eq!(
+        acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+}
+
+#[tokio::test]
+async fn more_rows_than_one_round_holds_are_all_seen() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let kept = acme.tokens(&browser).await;
+    for _ in 0..1_100 {
+        browser.authorize(&acme.request().with("prompt", "login")).await;
+    }
+    assert_eq!(rows(&server)[0], 1_101);
+    server.advance(31 * MINUTE);
+    assert!(sweep_all(&server).await >= 1_101);
+    assert_eq!(rows(&server)[0], 0);
+    acme.refresh(kept.refresh_token()).await.tokens();
+}
