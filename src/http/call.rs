@@ -95,6 +95,14 @@ impl Call {
         }
     }
 
+    /// The parameters of a request that a person made; a page says what is wrong with them.
+    pub fn page_parameters(&self) -> Result<Parameters, Box<Answer>> {
+        self.parameters().map_err(|refusal| {
+            self.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
+                .into()
+        })
+    }
+
     /// The address the request came from, past trusted proxies.
     pub fn client_address(&self) -> IpAddr {
         request::client_address(self.peer.addr, self.headers(), &self.app.trusted_proxies)

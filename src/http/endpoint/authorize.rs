@@ -12,11 +12,9 @@ use crate::route::Route;
 
 /// Answers an authorization request, or shows the user why it cannot be answered.
 pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.parameters() {
+    let parameters = match call.page_parameters() {
         Ok(parameters) => parameters,
-        Err(refusal) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
-        }
+        Err(page) => return *page,
     };
     if call.method() == Method::POST {
         return repeat_as_get(call, &Route::Authorize);

@@ -14,11 +14,9 @@ use crate::route::Route;
 
 /// Ends the session that an ID token names, or asks the user.
 pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.parameters() {
+    let parameters = match call.page_parameters() {
         Ok(parameters) => parameters,
-        Err(refusal) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
-        }
+        Err(page) => return *page,
     };
     if call.method() == Method::POST {
         return repeat_as_get(call, &Route::EndSession);

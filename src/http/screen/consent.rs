@@ -3,6 +3,7 @@
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
+use super::underway::{self, Asked};
 use super::{csrf, onward};
 use crate::flow::authorization::{self, Underway};
 use crate::flow::give_consent::{Decision, give_consent};
@@ -16,25 +17,16 @@ use crate::route::Route;
 
 /// Shows the page, or takes the answer.
 pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.parameters() {
-        Ok(parameters) => parameters,
-        Err(refusal) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
-        }
+    let Asked {
+        parameters,
+        browser,
+        underway,
+    } = match underway::find(call) {
+        Ok(asked) => asked,
+        Err(page) => return *page,
     };
-    let id = parameters
-        .get("transaction")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(Uuid::nil());
-    let browser = call.browser();
+    let id = underway.id;
     let core = &call.app.core;
-    let underway = match authorization::underway(core, &browser, id, call.now) {
-        Ok(Ok(underway)) => underway,
-        Ok(Err(stale)) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string());
-        }
-        Err(failure) => return error::failed_page(call, &failure),
-    };
     let session = match (&underway.step, &underway.session) {
         (Step::AskConsent, Some(live)) => live.id,
         _ => {

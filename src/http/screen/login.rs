@@ -4,6 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::underway::{self, Asked};
 use super::{csrf, onward};
 use crate::flow::Failure;
 use crate::flow::authorization::{self, Underway};
@@ -13,7 +14,7 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::Answer;
 use crate::oauth::authorize::Step;
-use crate::page::{Heading, Login, LoginProblem};
+use crate::page::{Login, LoginProblem};
 use crate::route::Route;
 
 /// The longest user name that is written back into the page.
@@ -21,24 +22,15 @@ const LONGEST_USERNAME: usize = 256;
 
 /// Shows the page, or takes what was typed.
 pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.parameters() {
-        Ok(parameters) => parameters,
-        Err(refusal) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
-        }
+    let Asked {
+        parameters,
+        browser,
+        underway,
+    } = match underway::find(call) {
+        Ok(asked) => asked,
+        Err(page) => return *page,
     };
-    let id = parameters
-        .get("transaction")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(Uuid::nil());
-    let browser = call.browser();
-    let underway = match authorization::underway(&call.app.core, &browser, id, call.now) {
-        Ok(Ok(underway)) => underway,
-        Ok(Err(stale)) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string());
-        }
-        Err(failure) => return error::failed_page(call, &failure),
-    };
+    let id = underway.id;
     if call.method() != Method::POST {
         return match underway.step {
             Step::SignIn => draw(call, &underway, None, None),
@@ -71,10 +63,9 @@ pub async fn respond(call: &Call) -> Answer {
 
 /// Draws the page once more and says why.
 fn again(call: &Call, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
-    match authorization::underway(&call.app.core, &call.browser(), id, call.now) {
-        Ok(Ok(underway)) => draw(call, &underway, Some(problem), username),
-        Ok(Err(stale)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string()),
-        Err(failure) => error::failed_page(call, &failure),
+    match underway::again(call, id) {
+        Ok(underway) => draw(call, &underway, Some(problem), username),
+        Err(page) => *page,
     }
 }
 

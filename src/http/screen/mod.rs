@@ -8,3 +8,4 @@ pub mod home;
 pub mod login;
 pub mod logout;
 pub mod onward;
+pub mod underway;

@@ -1,0 +1,45 @@
+//! What the pages of a sign-in begin with: the form or address, and the sign-in it belongs to.
+
+use ::http::StatusCode;
+use uuid::Uuid;
+
+use crate::flow::authorization::{self, Browser, Underway};
+use crate::http::call::Call;
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::Answer;
+use crate::page::Heading;
+
+/// The sign-in under way that a request to a page is about.
+pub struct Asked {
+    /// What was sent.
+    pub parameters: Parameters,
+    /// The browser that sent it.
+    pub browser: Browser,
+    /// The sign-in.
+    pub underway: Underway,
+}
+
+/// Finds it, or says on a page why there is none.
+pub fn find(call: &Call) -> Result<Asked, Box<Answer>> {
+    let parameters = call.page_parameters()?;
+    let id = parameters.get("transaction").and_then(|text| text.parse().ok());
+    let browser = call.browser();
+    let underway = again(call, id.unwrap_or(Uuid::nil()))?;
+    Ok(Asked {
+        parameters,
+        browser,
+        underway,
+    })
+}
+
+/// Looks at a sign-in once more, after something was tried.
+pub fn again(call: &Call, id: Uuid) -> Result<Underway, Box<Answer>> {
+    match authorization::underway(&call.app.core, &call.browser(), id, call.now) {
+        Ok(Ok(underway)) => Ok(underway),
+        Ok(Err(stale)) => Err(call
+            .error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string())
+            .into()),
+        Err(failure) => Err(error::failed_page(call, &failure).into()),
+    }
+}
