@@ -1,9 +1,11 @@
 //! Carries a command out: by the running server, or on the store when none runs.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use super::Global;
-use super::data_dir::{DataDir, DataDirError, control_socket};
+use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
+use super::deed::Deed;
 use super::output::{Output, Stop};
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -22,31 +24,62 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How commands reach the service that the flags and settings mean.
 pub struct Call<'a> {
     global: &'a Global,
+    said: RefCell<Vec<String>>,
 }
 
 impl<'a> Call<'a> {
     /// The service that these flags mean.
     pub fn of(global: &'a Global) -> Self {
-        Self { global }
+        Self {
+            global,
+            said: RefCell::default(),
+        }
     }
 
     /// The settings, with what looks like a mistake said.
     pub fn settings(&self, output: &mut Output<'_>) -> Result<Settings, Stop> {
         let sources = self.global.sources(Vec::new());
         for warning in &sources.warnings {
-            output.say(&format!("warning: {warning}"));
+            self.warn(warning, output);
         }
         resolve_settings(&sources).map_err(Stop::refused)
     }
 
+    /// Says what looks like a mistake, once.
+    fn warn(&self, warning: &str, output: &mut Output<'_>) {
+        let mut said = self.said.borrow_mut();
+        if said.iter().all(|before| before != warning) {
+            output.say(&format!("warning: {warning}"));
+            said.push(warning.to_owned());
+        }
+    }
+
+    /// Carries out one command and prints its reply; a refusal is the error, and so is a change that could
+    /// not be shown.
+    pub fn run(
+        &self,
+        command: Command,
+        output: &mut Output<'_>,
+        print: impl FnOnce(Reply, &mut Output<'_>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let deed = Deed::of(&command);
+        let reply = self.ask(command, output)?;
+        print(reply, output).map_err(|stop| match deed {
+            Some(deed) => deed.unshown(stop),
+            None => stop,
+        })
+    }
+
     /// Carries out one command; a refusal is the error.
-    pub fn run(&self, command: Command, output: &mut Output<'_>) -> Result<Reply, Stop> {
+    pub fn ask(&self, command: Command, output: &mut Output<'_>) -> Result<Reply, Stop> {
         let settings = self.settings(output)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(Stop::refused)?;
-        match runtime.block_on(carry_out(&settings, command))? {
+        match runtime.block_on(carry_out(&settings, command, |warning| {
+            self.warn(warning, output);
+        }))? {
             Reply::Refused(refusal) => Err(refusal.into()),
             Reply::Failed(message) => Err(Stop::refused(message)),
             reply => Ok(reply),
@@ -54,7 +87,7 @@ impl<'a> Call<'a> {
     }
 }
 
-async fn carry_out(settings: &Settings, command: Command) -> Result<Reply, Stop> {
+async fn carry_out(settings: &Settings, command: Command, warn: impl FnOnce(&str)) -> Result<Reply, Stop> {
     let socket = control_socket(&settings.data_dir);
     let begun = Instant::now();
     loop {
@@ -63,6 +96,9 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<Reply, Stop>
         }
         match open(settings, &command) {
             Ok(core) => {
+                if let Some(exposure) = exposure(&settings.data_dir) {
+                    warn(&exposure);
+                }
                 let admin = Admin {
                     core: &core,
                     password_policy: settings.password_policy,
@@ -93,7 +129,7 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
     let data = DataDir::open(&settings.data_dir, may_create, &random)?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),
-        _ => data.settle_issuer(settings.base_url.as_deref())?,
+        _ => data.issuer_or(settings.base_url.as_deref())?,
     };
     let pool =
         PasswordPool::start(settings.password_params, settings.password_pool_size()).map_err(|source| {

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use zeroize::Zeroizing;
 
 use super::call::Call;
+use super::key::algorithm;
 use super::output::{Output, Stop, moment, yes_no};
 use crate::config::resolve::parse_duration;
 use crate::control::{Command, Reply};
@@ -137,10 +138,10 @@ pub struct Fields {
     #[arg(long)]
     pub audience: Option<String>,
     /// The algorithm of ID tokens [default: RS256]
-    #[arg(long, value_name = "ALG")]
+    #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub id_token_alg: Option<Algorithm>,
     /// The algorithm of access tokens [default: as configured]
-    #[arg(long, value_name = "ALG")]
+    #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub access_token_alg: Option<Algorithm>,
 }
 
@@ -262,7 +263,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Disable(which) => Command::ClientDisable(which.id),
     };
     let is_add = matches!(command, Command::ClientAdd(_));
-    match call.run(command, output)? {
+    call.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
         Reply::Clients(views) => list(&views, output),
         Reply::ClientRemoved(client_id) if output.json => {
@@ -270,7 +271,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         }
         Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
         _ => Err(super::call::unexpected()),
-    }
+    })
 }
 
 fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), Stop> {

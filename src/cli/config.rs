@@ -7,14 +7,17 @@ use super::Global;
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop};
 use super::serve::SettingFlags;
+use crate::clock::Clock;
 use crate::config::reference::reference;
 use crate::config::resolve::{check_base_url, resolve};
+use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::{Command, Reply};
+use crate::net::certificate::examine;
 
 /// The verbs of settings.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Say everything that is wrong with the settings
+    /// Say everything that is wrong with the settings and the TLS files that they name
     Check(Box<SettingFlags>),
     /// Print the commented configuration file
     Reference,
@@ -51,7 +54,13 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
         output.say(&format!("warning: {warning}"));
     }
     let file = sources.file.as_ref().map(|file| file.display().to_string());
-    match resolve(&sources) {
+    let checked = resolve(&sources).and_then(|config| {
+        if let Some(warning) = check_tls(&config)? {
+            output.say(&format!("warning: {warning}"));
+        }
+        Ok(config)
+    });
+    match checked {
         Ok(config) if output.json => output.document(&json!({
             "ok": true,
             "file": file,
@@ -88,6 +97,23 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     }
 }
 
+/// Reads the files of TLS as a start would; a warning when there is something to be said of them.
+fn check_tls(config: &Config) -> Result<Option<String>, ConfigError> {
+    let Tls::Files { cert, key } = &config.tls else {
+        return Ok(None);
+    };
+    let warning = examine(cert, key, Clock::System.now().seconds()).map_err(|errors| ConfigError {
+        faults: errors
+            .into_iter()
+            .map(|error| Fault {
+                place: "tls".to_owned(),
+                message: error.to_string(),
+            })
+            .collect(),
+    })?;
+    Ok(warning.map(|warning| format!("{}: {warning}", cert.display())))
+}
+
 fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let issuer = match request.issuer {
         Some(issuer) => issuer,
@@ -103,7 +129,7 @@ fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> R
             "with the issuer {issuer} every token issued so far is refused, everybody signs in again, and every client must be configured anew: add --i-know to go on"
         )));
     }
-    match call.run(Command::SetIssuer(issuer), output)? {
+    call.run(Command::SetIssuer(issuer), output, |reply, output| match reply {
         Reply::Issuer(view) if output.json => output.document(&view),
         Reply::Issuer(view) => {
             output.facts(&[
@@ -117,5 +143,5 @@ fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> R
             Ok(())
         }
         _ => Err(unexpected()),
-    }
+    })
 }

@@ -26,13 +26,19 @@ pub enum DataDirError {
     #[error("{} holds no data yet: start the service, or name its data directory with --data-dir", .0.display())]
     Absent(PathBuf),
     /// The operating system refused.
-    #[error("{} cannot be used: {source}", path.display())]
+    #[error("{} cannot be used: {source}{}", path.display(), remedy(source))]
     Io {
         /// Which file or directory.
         path: PathBuf,
         /// The operating system's word.
         source: io::Error,
     },
+    /// The key is there, the database is not.
+    #[error(
+        "{} is missing (or empty) but master.key is there: put the database back; to start anew remove master.key",
+        .0.display()
+    )]
+    DatabaseMissing(PathBuf),
     /// The database is there, the key is not.
     #[error(
         "{} is missing, and what the database keeps secret cannot be read without it: put it back from where it was saved, or restore a backup together with its key",
@@ -95,11 +101,50 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     move |source| DataDirError::Io { path, source }
 }
 
+/// What to do about an error of the operating system, where that is known.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ": run this as the user that owns the data directory, or as root",
+        _ => "",
+    }
+}
+
+fn store_error(error: store::OpenError) -> DataDirError {
+    match error {
+        store::OpenError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+            DataDirError::Io { path, source }
+        }
+        error => DataDirError::Open(error),
+    }
+}
+
+/// The sentence about a data directory that others than its owner can get into.
+pub fn exposure(path: &Path) -> Option<String> {
+    let mode = fs::metadata(path).ok()?.permissions().mode();
+    (mode & 0o077 != 0).then(|| {
+        format!(
+            "the data directory is open to other users: chmod 700 {}",
+            path.display()
+        )
+    })
+}
+
 impl DataDir {
     /// Opens the directory; makes it, the database and the master key when `may_create` and there are none.
+    ///
+    /// The key is made once there is a database, and under its lock. So a key without a database is never
+    /// what a start left behind that was cut off: the database was lost.
     pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
         let (database, key_file) = (path.join(DATABASE), path.join(MASTER_KEY));
-        let has_database = database.try_exists().map_err(io_error(&database))?;
+        let mut key = read_key(&key_file)?;
+        let has_database = match fs::metadata(&database) {
+            Ok(found) => found.len() != 0,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(io_error(&database)(error)),
+        };
+        if !has_database && key.is_some() {
+            return Err(DataDirError::DatabaseMissing(database));
+        }
         if !has_database && !may_create {
             return Err(DataDirError::Absent(path.to_owned()));
         }
@@ -108,15 +153,19 @@ impl DataDir {
             .mode(0o700)
             .create(path)
             .map_err(io_error(path))?;
-        let key = match read_key(&key_file)? {
+        let store = Store::open(&database, Options::default()).map_err(store_error)?;
+        fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(io_error(&database))?;
+        let fingerprint = settings::stored_fingerprint(&store)?;
+        if key.is_none() {
+            key = read_key(&key_file)?;
+        }
+        let key = match key {
             Some(key) => key,
-            None if has_database => return Err(DataDirError::KeyMissing(key_file)),
+            None if fingerprint.is_some() => return Err(DataDirError::KeyMissing(key_file)),
             None => make_key(path, &key_file, random)?,
         };
         let sealer = Sealer::new(&key);
-        let store = Store::open(&database, Options::default())?;
-        fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(io_error(&database))?;
-        match settings::stored_fingerprint(&store)? {
+        match fingerprint {
             Some(stored) if stored == sealer.fingerprint() => {}
             Some(_) => return Err(DataDirError::KeyForeign(key_file)),
             None => settings::put_fingerprint(&store, &sealer.fingerprint())?,
@@ -135,20 +184,26 @@ impl DataDir {
         }
     }
 
-    /// The issuer: fixed the first time somebody names it, compared byte for byte afterwards.
-    pub fn settle_issuer(&self, configured: Option<&str>) -> Result<String, DataDirError> {
-        match (settings::stored_issuer(&self.store)?, configured) {
-            (None, None) => Err(DataDirError::NoIssuer),
-            (None, Some(configured)) => {
-                settings::put_issuer(&self.store, configured)?;
-                Ok(configured.to_owned())
-            }
-            (Some(stored), Some(configured)) if stored != configured => Err(DataDirError::IssuerChanged {
-                configured: configured.to_owned(),
-                stored,
-            }),
-            (Some(stored), _) => Ok(stored),
+    /// Fixes the issuer the first time, compares it byte for byte afterwards.
+    pub fn settle_issuer(&self, configured: &str) -> Result<(), DataDirError> {
+        let stored = self.issuer_or(Some(configured))?;
+        if stored == configured {
+            return Ok(());
         }
+        Err(DataDirError::IssuerChanged {
+            configured: configured.to_owned(),
+            stored,
+        })
+    }
+
+    /// The issuer that was fixed, whatever is configured now; when none was, `configured` is.
+    pub fn issuer_or(&self, configured: Option<&str>) -> Result<String, DataDirError> {
+        if let Some(stored) = settings::stored_issuer(&self.store)? {
+            return Ok(stored);
+        }
+        let configured = configured.ok_or(DataDirError::NoIssuer)?;
+        settings::put_issuer(&self.store, configured)?;
+        Ok(configured.to_owned())
     }
 }
 
@@ -273,17 +328,90 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_or_empty_database_beside_a_key_is_refused_and_nothing_is_made() {
+        let scratch = Scratch::new();
+        let first = scratch.open().unwrap().sealer.fingerprint();
+        let database = scratch.0.join(DATABASE);
+        let saved = fs::read(&database).unwrap();
+        for may_create in [true, false] {
+            fs::remove_file(&database).unwrap();
+            let refused = || DataDir::open(&scratch.0, may_create, &Random::system()).err();
+            assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
+            assert!(!database.exists());
+            fs::write(&database, "").unwrap();
+            assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
+            assert_eq!(fs::metadata(&database).unwrap().len(), 0);
+        }
+        fs::write(&database, saved).unwrap();
+        assert_eq!(scratch.open().unwrap().sealer.fingerprint(), first);
+        fs::write(&database, "").unwrap();
+        fs::remove_file(scratch.0.join(MASTER_KEY)).unwrap();
+        assert_ne!(scratch.open().unwrap().sealer.fingerprint(), first);
+    }
+
+    #[test]
+    fn a_first_start_that_was_cut_off_is_finished_by_the_next() {
+        let scratch = Scratch::new();
+        fs::create_dir(&scratch.0).unwrap();
+        fs::write(scratch.0.join(DATABASE), "").unwrap();
+        drop(scratch.open().unwrap());
+
+        let scratch = Scratch::new();
+        fs::create_dir(&scratch.0).unwrap();
+        drop(Store::open(&scratch.0.join(DATABASE), Options::default()).unwrap());
+        drop(scratch.open().unwrap());
+
+        let scratch = Scratch::new();
+        fs::create_dir(&scratch.0).unwrap();
+        drop(Store::open(&scratch.0.join(DATABASE), Options::default()).unwrap());
+        let key = make_key(&scratch.0, &scratch.0.join(MASTER_KEY), &Random::system()).unwrap();
+        assert_eq!(
+            scratch.open().unwrap().sealer.fingerprint(),
+            Sealer::new(&key).fingerprint()
+        );
+    }
+
+    #[test]
+    fn a_closed_file_is_refused_with_the_remedy() {
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let path = PathBuf::from("/data/idsvc.redb");
+        let errors = [
+            io_error(&path)(denied()),
+            store_error(store::OpenError::Io {
+                path,
+                source: denied(),
+            }),
+        ];
+        for error in errors.map(|error| error.to_string()) {
+            assert!(error.contains("run this as the user that owns"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_open_to_others_is_noticed() {
+        let scratch = Scratch::new();
+        drop(scratch.open().unwrap());
+        assert_eq!(exposure(&scratch.0), None);
+        fs::set_permissions(&scratch.0, Permissions::from_mode(0o750)).unwrap();
+        let said = exposure(&scratch.0).unwrap();
+        assert!(
+            said.ends_with(&format!("chmod 700 {}", scratch.0.display())),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn the_issuer_is_fixed_once() {
         let scratch = Scratch::new();
         let data = scratch.open().unwrap();
-        assert!(matches!(data.settle_issuer(None), Err(DataDirError::NoIssuer)));
-        assert_eq!(
-            data.settle_issuer(Some("https://a.example")).unwrap(),
-            "https://a.example"
-        );
-        assert_eq!(data.settle_issuer(None).unwrap(), "https://a.example");
+        assert!(matches!(data.issuer_or(None), Err(DataDirError::NoIssuer)));
+        data.settle_issuer("https://a.example").unwrap();
+        data.settle_issuer("https://a.example").unwrap();
+        for configured in [None, Some("https://A.example")] {
+            assert_eq!(data.issuer_or(configured).unwrap(), "https://a.example");
+        }
         let changed = data
-            .settle_issuer(Some("https://A.example"))
+            .settle_issuer("https://A.example")
             .map_err(|error| error.to_string());
         assert!(
             changed
@@ -297,10 +425,10 @@ mod tests {
         let (own, foreign) = (Scratch::new(), Scratch::new());
         let data = own.open().unwrap();
         data.settle_development().unwrap();
-        data.settle_issuer(Some("https://localhost:8443")).unwrap();
+        data.settle_issuer("https://localhost:8443").unwrap();
         data.settle_development().unwrap();
         let data = foreign.open().unwrap();
-        data.settle_issuer(Some("https://id.example.com")).unwrap();
+        data.settle_issuer("https://id.example.com").unwrap();
         assert!(matches!(
             data.settle_development(),
             Err(DataDirError::NotForDevelopment)

@@ -9,7 +9,7 @@ use super::client::read_secret;
 use super::output::{Output, Stop, moment};
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
-use crate::jose::alg::Algorithm;
+use crate::jose::alg::{Algorithm, UnknownAlgorithm};
 
 /// The verbs of signing keys.
 #[derive(Debug, Subcommand)]
@@ -18,7 +18,10 @@ pub enum Verb {
     List,
     /// Make a new key to take the place of the one that signs
     Rotate(Rotate),
-    /// Take a key out of service
+    /// Take a key out of service; retire it a second time to withdraw it at once
+    #[command(
+        after_help = "A key that signed stays published until everything it signed has expired. Retire it a second time\nto withdraw it at once: tokens it signed stop being accepted. For a key that has leaked:\n  idsvc key rotate --now --alg ALG\n  idsvc key retire KID"
+    )]
     Retire(Retire),
     /// Bring in a private key that was made elsewhere
     Import(Import),
@@ -31,7 +34,8 @@ pub struct Rotate {
     #[arg(
         long,
         help = "The algorithm whose key is replaced: RS256, PS256, ES256 or EdDSA",
-        default_value_t = Algorithm::Es256
+        default_value_t = Algorithm::Es256,
+        value_parser = algorithm
     )]
     pub alg: Algorithm,
     /// Sign with it at once, without announcing it first; verifiers that keep old key sets will fail for a while
@@ -43,7 +47,7 @@ pub struct Rotate {
 #[derive(Debug, Args)]
 pub struct Retire {
     /// The key's name, as key list shows it
-    #[arg(value_name = "KID")]
+    #[arg(value_name = "KID", allow_hyphen_values = true)]
     pub kid: String,
     /// Do not ask
     #[arg(long)]
@@ -57,11 +61,34 @@ pub struct Import {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// What it signs with, where the key allows several: RS256 or PS256
-    #[arg(long)]
+    #[arg(long, value_parser = algorithm)]
     pub alg: Option<Algorithm>,
     /// Sign with it at once, without announcing it first
     #[arg(long)]
     pub now: bool,
+}
+
+/// An algorithm, in capitals or not.
+pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
+    Algorithm::ALL
+        .into_iter()
+        .find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(text))
+        .ok_or(UnknownAlgorithm)
+}
+
+/// What is asked before a key is retired; that depends on where it stands.
+fn question(kid: &str, call: &Call<'_>, output: &mut Output<'_>) -> Result<String, Stop> {
+    let Reply::Keys(keys) = call.ask(Command::KeyList, output)? else {
+        return Err(unexpected());
+    };
+    let is_retired = keys
+        .iter()
+        .any(|key| key.kid == kid && matches!(key.standing, StandingView::Retired { .. }));
+    Ok(if is_retired {
+        format!("Withdraw the retired key {kid} at once? Tokens it signed stop being accepted.")
+    } else {
+        format!("Take key {kid} out of service?")
+    })
 }
 
 /// Runs a verb.
@@ -73,7 +100,10 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             at_once: rotate.now,
         }),
         Verb::Retire(retire) => {
-            output.confirm(&format!("Take key {} out of service?", retire.kid), retire.yes)?;
+            if !retire.yes {
+                let question = question(&retire.kid, call, output)?;
+                output.confirm(&question, false)?;
+            }
             Command::KeyRetire(retire.kid)
         }
         Verb::Import(import) => Command::KeyImport(ImportKey {
@@ -82,7 +112,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             at_once: import.now,
         }),
     };
-    match call.run(command, output)? {
+    call.run(command, output, |reply, output| match reply {
         Reply::Key(view) if output.json => output.document(&view),
         Reply::Key(view) => table(&[view], output),
         Reply::Keys(views) if output.json => output.document(&views),
@@ -94,7 +124,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             Ok(())
         }
         _ => Err(unexpected()),
-    }
+    })
 }
 
 fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), Stop> {

@@ -5,6 +5,7 @@ pub mod client;
 pub mod completions;
 pub mod config;
 pub mod data_dir;
+pub mod deed;
 pub mod dev;
 pub mod key;
 pub mod log;
@@ -118,18 +119,13 @@ pub fn main() -> ExitCode {
         Ok(()) | Err(Stop::Unread) => return ExitCode::SUCCESS,
         Err(stop) => stop,
     };
-    let (message, hint, code) = match stop {
-        Stop::Refused { message, hint } => (message, hint, 1),
-        Stop::Misused(message) => (message, None, 2),
-        Stop::Unread => return ExitCode::SUCCESS,
-    };
-    for line in message.lines() {
+    for line in stop.to_string().lines() {
         let _ = writeln!(err, "error: {line}");
     }
-    if let Some(hint) = hint {
+    if let Stop::Refused { hint: Some(hint), .. } = &stop {
         let _ = writeln!(err, "hint: {hint}");
     }
-    ExitCode::from(code)
+    ExitCode::from(if matches!(stop, Stop::Misused(_)) { 2 } else { 1 })
 }
 
 /// Runs one command.

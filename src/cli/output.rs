@@ -1,5 +1,6 @@
 //! What a command prints: one JSON document or a table on standard output, talk on standard error.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
@@ -24,6 +25,18 @@ pub enum Stop {
     Misused(String),
     /// Nobody reads the output any more.
     Unread,
+    /// The output cannot be written: exit code 1.
+    Unwritable(io::Error),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { message, .. } | Self::Misused(message) => f.write_str(message),
+            Self::Unread => f.write_str("nobody reads the output"),
+            Self::Unwritable(error) => write!(f, "standard output cannot be written to: {error}"),
+        }
+    }
 }
 
 impl Stop {
@@ -46,11 +59,12 @@ impl From<AdminRefusal> for Stop {
     }
 }
 
+/// What comes of writing to standard output.
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Unread,
-            _ => Self::refused(error),
+            _ => Self::Unwritable(error),
         }
     }
 }
@@ -129,7 +143,7 @@ impl Output<'_> {
         let _ = write!(self.err, "{question} [y/N] ");
         let _ = self.err.flush();
         let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
+        io::stdin().read_line(&mut answer).map_err(Stop::refused)?;
         match answer.trim() {
             "y" | "Y" | "yes" => Ok(()),
             _ => Err(Stop::refused("nothing was changed")),

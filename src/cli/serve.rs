@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::Global;
-use super::data_dir::{DataDir, control_socket};
+use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
 use super::log;
 use super::output::{Output, Stop};
@@ -133,8 +133,20 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         .await
         .map_err(Stop::refused)?;
     let data_dir = &config.settings.data_dir;
+    let now = clock.now().seconds();
+    // What the operator's files get wrong is said before the first start fixes anything.
+    let tls = match &config.tls {
+        Tls::Files { cert, key } => Some(Acceptor::from_files(cert, key, now).map_err(Stop::refused)?),
+        Tls::SelfSigned | Tls::Off => None,
+    };
     let (core, store) = open_core(config, &clock).await?;
-    let tls = acceptor(config, clock.now().seconds())?;
+    let tls = match config.tls {
+        Tls::SelfSigned => {
+            let names: Vec<String> = config.host().into_iter().collect();
+            Some(Acceptor::self_signed(data_dir, &names, now).map_err(Stop::refused)?)
+        }
+        Tls::Files { .. } | Tls::Off => tls,
+    };
     let password_policy = config.settings.password_policy;
     let example = if config.is_dev {
         Some(
@@ -217,10 +229,13 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
 async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop> {
     let (settings, random) = (&config.settings, Random::system());
     let data = DataDir::open(&settings.data_dir, true, &random).map_err(Stop::refused)?;
+    if let Some(exposure) = exposure(&settings.data_dir) {
+        tracing::warn!("{exposure}");
+    }
     if config.is_dev {
         data.settle_development().map_err(Stop::refused)?;
     }
-    data.settle_issuer(Some(&config.issuer)).map_err(Stop::refused)?;
+    data.settle_issuer(&config.issuer).map_err(Stop::refused)?;
     let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
         .map_err(|error| Stop::refused(format!("the password threads cannot be started: {error}")))?;
     let store = data.store.clone();
@@ -237,18 +252,6 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
         tracing::info!(%alg, "made a signing key");
     }
     Ok((core, store))
-}
-
-fn acceptor(config: &Config, now_unix_seconds: u64) -> Result<Option<Acceptor>, Stop> {
-    match &config.tls {
-        Tls::Off => Ok(None),
-        Tls::Files { cert, key } => Acceptor::from_files(cert, key, now_unix_seconds).map(Some),
-        Tls::SelfSigned => {
-            let names: Vec<String> = config.host().into_iter().collect();
-            Acceptor::self_signed(&config.settings.data_dir, &names, now_unix_seconds).map(Some)
-        }
-    }
-    .map_err(Stop::refused)
 }
 
 /// The three lines of the development server.

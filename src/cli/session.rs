@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop, moment};
 use crate::control::{Command, Reply};
-use crate::flow::admin::session::RevokeSessions;
+use crate::flow::admin::session::{RevokeSessions, Revoked};
 
 /// The verbs of sessions.
 #[derive(Debug, Subcommand)]
@@ -30,11 +30,18 @@ pub struct List {
 #[group(required = true, multiple = false)]
 pub struct Revoke {
     /// The session, as session list shows it; the refresh tokens bound to it end too
-    #[arg(value_name = "SESSION")]
+    #[arg(value_name = "SESSION", value_parser = session)]
     pub session: Option<Uuid>,
     /// All sessions of this user, with all refresh tokens
     #[arg(long, value_name = "WHO")]
     pub user: Option<String>,
+}
+
+fn session(text: &str) -> Result<Uuid, String> {
+    Uuid::try_parse(text).map_err(|_| {
+        "a session is named by its uuid, as idsvc session list WHO shows it; --user WHO ends all of a user"
+            .to_owned()
+    })
 }
 
 /// Runs a verb.
@@ -48,7 +55,8 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Revoke(Revoke { user: Some(who), .. }) => Command::SessionRevoke(RevokeSessions::AllOf(who)),
         Verb::Revoke(_) => return Err(Stop::Misused("name a session, or a user with --user".to_owned())),
     };
-    match call.run(command, output)? {
+    let is_one = matches!(command, Command::SessionRevoke(RevokeSessions::One(_)));
+    call.run(command, output, |reply, output| match reply {
         Reply::Sessions(views) if output.json => output.document(&views),
         Reply::Sessions(views) => output.table(
             &["SESSION", "SIGNED IN", "BY", "LAST USED"],
@@ -62,7 +70,10 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             }),
         ),
         Reply::Revoked(revoked) if output.json => output.document(&revoked),
+        Reply::Revoked(Revoked { revoked_sessions: 0 }) if is_one => {
+            output.line("the session had expired already; the refresh tokens bound to it are ended")
+        }
         Reply::Revoked(revoked) => output.line(&format!("sessions ended: {}", revoked.revoked_sessions)),
         _ => Err(unexpected()),
-    }
+    })
 }

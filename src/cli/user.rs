@@ -14,7 +14,7 @@ use crate::flow::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, Us
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Add a user
+    /// Add a user. Without a terminal to ask on, one of the password flags is needed
     #[command(
         after_help = "Examples:\n  idsvc user add alice@example.com --generate-password --email-verified --name 'Alice Example'\n  idsvc user add bob@example.com --password-stdin --claim given_name=Bob <password.txt"
     )]
@@ -27,7 +27,7 @@ pub enum Verb {
     Update(Box<Update>),
     /// Remove a user with their sessions, consents and refresh tokens
     Remove(Remove),
-    /// Set, replace or remove a user's password
+    /// Set, replace or remove a user's password. Without a terminal to ask on, one of the password flags is needed
     SetPassword(Set),
     /// Let a disabled user sign in again
     Enable(Who),
@@ -58,11 +58,11 @@ pub struct Remove {
 #[derive(Debug, Args)]
 pub struct List {
     /// Show at most so many
-    #[arg(long, default_value_t = 500, value_name = "COUNT")]
-    pub limit: usize,
+    #[arg(long, default_value_t = 500, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
 }
 
-/// Where a password comes from. Asked for on a terminal, else made, when nothing is said.
+/// Where a password comes from. Asked for on a terminal when nothing is said.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct PasswordFlags {
@@ -190,13 +190,21 @@ impl PasswordFlags {
             )));
         }
         if !io::stdin().is_terminal() {
-            return Ok(NewPassword::Generated);
+            return Err(Stop::Misused(
+                "nobody is there to ask for the password: add --password-stdin to read it from standard input, --generate-password to have one made, or --no-password"
+                    .to_owned(),
+            ));
         }
-        let first = Zeroizing::new(rpassword::prompt_password("Password (empty: make one): ")?);
+        let ask = |prompt| {
+            rpassword::prompt_password(prompt)
+                .map(Zeroizing::new)
+                .map_err(|error| Stop::refused(format!("the password cannot be read: {error}")))
+        };
+        let first = ask("Password (empty: make one): ")?;
         if first.is_empty() {
             return Ok(NewPassword::Generated);
         }
-        let second = Zeroizing::new(rpassword::prompt_password("Again: ")?);
+        let second = ask("Again: ")?;
         if first == second {
             Ok(NewPassword::Given(Disclosed::new(first.as_str())))
         } else {
@@ -218,7 +226,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             }))
         }
         Verb::List(list) => {
-            limit = list.limit;
+            limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
             Command::UserList(limit)
         }
         Verb::Show(which) => Command::UserShow(which.who),
@@ -260,7 +268,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Enable(which) => Command::UserEnable(which.who),
         Verb::Disable(which) => Command::UserDisable(which.who),
     };
-    match call.run(command, output)? {
+    call.run(command, output, |reply, output| match reply {
         Reply::User(view) => show(&view, output),
         Reply::Users(views) => list(&views, limit, output),
         Reply::UserRemoved(uuid, account_id) if output.json => {
@@ -268,7 +276,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         }
         Reply::UserRemoved(_, account_id) => output.line(&format!("user {account_id} is removed")),
         _ => Err(unexpected()),
-    }
+    })
 }
 
 fn list(views: &[UserView], limit: usize, output: &mut Output<'_>) -> Result<(), Stop> {

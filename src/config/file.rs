@@ -56,30 +56,57 @@ pub struct Given {
     pub origin: Origin,
 }
 
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// The values.
+    pub given: Vec<Given>,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+    /// The keys that it may be meant to set and whose values are not known for a fault: nothing follows from
+    /// their absence.
+    pub unread: Vec<&'static str>,
+}
+
+impl Parsed {
+    /// A file of which nothing is known but what is wrong with it.
+    pub fn unreadable(faults: Vec<Fault>) -> Self {
+        Self {
+            given: Vec::new(),
+            faults,
+            unread: SETTINGS.iter().map(|setting| setting.key).collect(),
+        }
+    }
+}
+
 /// Reads the text of a file; every fault of syntax, name and type at once.
-pub fn parse(text: &str, path: &Path) -> (Vec<Given>, Vec<Fault>) {
+pub fn parse(text: &str, path: &Path) -> Parsed {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut faults: Vec<Fault> = errors
+    let faults: Vec<Fault> = errors
         .into_iter()
         .map(|error| Fault {
             place: place(path, line_of(text, error.span().map_or(0, |span| span.start))),
             message: error.message().to_owned(),
         })
         .collect();
-    let mut given = Vec::new();
-    if faults.is_empty() {
-        walk(table.get_ref(), "", &mut |key, value, start| {
-            let line = line_of(text, start);
-            match known(key, value, Origin::File(path.to_owned(), line)) {
-                Ok(value) => given.push(value),
-                Err(message) => faults.push(Fault {
+    if !faults.is_empty() {
+        return Parsed::unreadable(faults);
+    }
+    let mut parsed = Parsed::default();
+    walk(table.get_ref(), "", &mut |key, value, start| {
+        let line = line_of(text, start);
+        match known(key, value, Origin::File(path.to_owned(), line)) {
+            Ok(value) => parsed.given.push(value),
+            Err(message) => {
+                parsed.unread.extend(meant(key));
+                parsed.faults.push(Fault {
                     place: place(path, line),
                     message,
-                }),
+                });
             }
-        });
-    }
-    (given, faults)
+        }
+    });
+    parsed
 }
 
 fn place(path: &Path, line: usize) -> String {
@@ -128,9 +155,17 @@ fn known(key: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Result<Give
     })
 }
 
+/// The setting of that key, or the one that was probably meant.
+fn meant(key: &str) -> Option<&'static str> {
+    match reference::find(key) {
+        Some(setting) => Some(setting.key),
+        None => reference::nearest(key, SETTINGS.iter().map(|setting| setting.key)),
+    }
+}
+
 /// The sentence about a key that does not exist.
 fn unknown(key: &str) -> String {
-    match reference::nearest(key, SETTINGS.iter().map(|setting| setting.key)) {
+    match meant(key) {
         Some(meant) => format!("unknown key {key}: did you mean {meant}?"),
         None => format!("unknown key {key}: idsvc config reference lists the known ones"),
     }

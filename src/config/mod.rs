@@ -22,7 +22,7 @@ use crate::jose::alg::Algorithm;
 use crate::net::Limits;
 use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
 
-use self::file::{Given, Origin, Raw};
+use self::file::{Given, Origin, Parsed, Raw};
 
 /// The environment variable that names the file.
 pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
@@ -63,6 +63,8 @@ pub struct Sources {
     pub given: Vec<Given>,
     /// What is wrong so far.
     pub faults: Vec<Fault>,
+    /// Keys that the file may set to what could not be read.
+    pub unread: Vec<&'static str>,
     /// What sets nothing but looks as if it should.
     pub warnings: Vec<String>,
     /// `$STATE_DIRECTORY` of the service manager.
@@ -119,18 +121,20 @@ impl Sources {
         }) else {
             return;
         };
-        match std::fs::read_to_string(&path) {
-            Ok(text) => {
-                let (given, faults) = file::parse(&text, &path);
-                self.given.extend(given);
-                self.faults.extend(faults);
-            }
-            Err(error) => self.faults.push(Fault {
+        self.take(match std::fs::read_to_string(&path) {
+            Ok(text) => file::parse(&text, &path),
+            Err(error) => Parsed::unreadable(vec![Fault {
                 place: path.display().to_string(),
                 message: format!("the configuration file cannot be read: {error}"),
-            }),
-        }
+            }]),
+        });
         self.file = Some(path);
+    }
+
+    fn take(&mut self, parsed: Parsed) {
+        self.given.extend(parsed.given);
+        self.faults.extend(parsed.faults);
+        self.unread.extend(parsed.unread);
     }
 
     /// Asks for the values of the development server where nothing else is said.

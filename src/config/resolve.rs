@@ -32,8 +32,10 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut reader = Reader::of(sources);
     let settings = settings(&mut reader);
     let listen = listen(&mut reader);
+    let before = reader.faults.len();
     let trusted_proxies = trusted_proxies(&mut reader);
-    let tls = tls(&mut reader, &listen, &trusted_proxies);
+    let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
+    let tls = tls(&mut reader, &listen, has_proxies);
     let log = log(&mut reader);
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), &tls, &listen);
     let config = Config {
@@ -104,7 +106,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether the file may say something about this key that could not be read.
+    fn is_unread(&self, key: &str) -> bool {
+        self.sources.unread.contains(&key) && self.given(key).is_none()
+    }
+
     fn missing(&mut self, key: &str, why: &str) {
+        if self.is_unread(key) {
+            return;
+        }
         let env = reference::find(key).map(Setting::env_name).unwrap_or_default();
         let flag = reference::find(key).map(Setting::flag_name).unwrap_or_default();
         self.faults.push(Fault {
@@ -116,6 +126,11 @@ impl<'a> Reader<'a> {
     fn text(&mut self, key: &str) -> Option<(String, Origin)> {
         match self.raw(key)? {
             (Raw::Text(text), origin) if !text.trim().is_empty() => Some((text, origin)),
+            (Raw::Text(_), origin) => {
+                let example = reference::find(key).map_or("", |setting| setting.example);
+                self.fault(&origin, format!("{key} is empty: give a value, as in {example}"));
+                None
+            }
             (_, origin) => {
                 self.mistyped(key, &origin);
                 None
@@ -132,25 +147,17 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a few words.
-    fn word(&mut self, key: &str, known: &[&'static str]) -> &'static str {
-        let first = known.first().copied().unwrap_or_default();
-        let Some((text, origin)) = self.text(key) else {
-            return first;
-        };
-        known
-            .iter()
-            .find(|word| **word == text)
-            .copied()
-            .unwrap_or_else(|| {
-                self.fault(
-                    &origin,
-                    format!(
-                        "{key} = {text:?} is unknown: the known ones are {}",
-                        known.join(", ")
-                    ),
-                );
-                first
-            })
+    fn word(&mut self, key: &str, known: &[&'static str]) -> Option<&'static str> {
+        let (text, origin) = self.text(key)?;
+        let word = known.iter().find(|word| **word == text).copied();
+        if word.is_none() {
+            let known = known.join(", ");
+            self.fault(
+                &origin,
+                format!("{key} = {text:?} is unknown: the known ones are {known}"),
+            );
+        }
+        word
     }
 
     fn list(&mut self, key: &str) -> (Vec<String>, Origin) {
@@ -322,6 +329,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
     let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
     let access_token_typ = reader
         .word("signing.access_token_typ", &["at+jwt", "JWT"])
+        .unwrap_or_default()
         .to_owned();
     Settings {
         data_dir: data_dir(reader),
@@ -480,17 +488,22 @@ fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
     networks
 }
 
-fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], trusted_proxies: &[IpNet]) -> Tls {
+fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], has_proxies: bool) -> Tls {
     const MODES: [&str; 3] = ["files", "self-signed", "off"];
+    if reader.is_unread("tls.mode") {
+        return Tls::Off;
+    }
     if reader.sources.is_dev && reader.given("tls.mode").is_none() {
         return Tls::SelfSigned;
     }
     match reader.word("tls.mode", &MODES) {
-        "self-signed" => Tls::SelfSigned,
-        "off" => {
+        Some("self-signed") => Tls::SelfSigned,
+        Some("off") => {
             let is_public = listen.iter().any(|address| !address.ip().is_loopback());
             if is_public
-                && trusted_proxies.is_empty()
+                && !has_proxies
+                && !reader.is_unread("listen")
+                && !reader.is_unread("trusted_proxies")
                 && let Some((_, origin)) = reader.raw("tls.mode")
             {
                 reader.fault(
@@ -500,12 +513,13 @@ fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], trusted_proxies: &[IpNet]
             }
             Tls::Off
         }
-        _ => {
+        None => Tls::Off,
+        Some(_) => {
             let mut file = |key: &str| {
-                let given = reader.given(key).and_then(|_| reader.text(key));
-                if given.is_none() {
+                if reader.given(key).is_none() {
                     reader.missing(key, "tls.mode is files and this file is not named");
                 }
+                let given = reader.given(key).and_then(|_| reader.text(key));
                 given.map(|(text, _)| PathBuf::from(text)).unwrap_or_default()
             };
             Tls::Files {
@@ -519,6 +533,15 @@ fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], trusted_proxies: &[IpNet]
 fn issuer(reader: &mut Reader<'_>, base_url: Option<&str>, tls: &Tls, listen: &[SocketAddr]) -> String {
     match base_url {
         Some(base_url) => {
+            if reader.sources.is_dev
+                && !Url::parse(base_url).is_ok_and(|url| is_loopback(&url))
+                && let Some((_, origin)) = reader.given("base_url")
+            {
+                reader.fault(
+                    &origin,
+                    format!("base_url = {base_url:?}: the development server is for loopback hosts only, as in https://localhost:{DEV_PORT}; without base_url it finds its own"),
+                );
+            }
             if base_url.starts_with("http:")
                 && *tls != Tls::Off
                 && let Some((_, origin)) = reader.given("base_url")
@@ -551,15 +574,15 @@ fn issuer(reader: &mut Reader<'_>, base_url: Option<&str>, tls: &Tls, listen: &[
 
 fn log(reader: &mut Reader<'_>) -> Log {
     let format = match reader.word("log.format", &["auto", "text", "json"]) {
-        "text" => LogFormat::Text,
-        "json" => LogFormat::Json,
+        Some("text") => LogFormat::Text,
+        Some("json") => LogFormat::Json,
         _ => LogFormat::Auto,
     };
     let level = match reader.word("log.level", &["info", "error", "warn", "debug", "trace"]) {
-        "error" => tracing::Level::ERROR,
-        "warn" => tracing::Level::WARN,
-        "debug" => tracing::Level::DEBUG,
-        "trace" => tracing::Level::TRACE,
+        Some("error") => tracing::Level::ERROR,
+        Some("warn") => tracing::Level::WARN,
+        Some("debug") => tracing::Level::DEBUG,
+        Some("trace") => tracing::Level::TRACE,
         _ => tracing::Level::INFO,
     };
     Log { format, level }

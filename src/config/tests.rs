@@ -13,9 +13,8 @@ fn given(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> So
     let nowhere = Path::new("/nonexistent/idsvc.toml");
     let mut sources = Sources::collect(&flags, &env, Some(nowhere));
     sources.faults.clear();
-    let (values, faults) = file::parse(file, Path::new("idsvc.toml"));
-    sources.given.extend(values);
-    sources.faults.extend(faults);
+    sources.unread.clear();
+    sources.take(file::parse(file, Path::new("idsvc.toml")));
     sources
 }
 
@@ -229,8 +228,8 @@ fn the_reference_sets_the_defaults_when_its_keys_are_uncommented() {
     .unwrap();
     let from_nothing = resolve(&given(&[], &[], WHOLE)).unwrap();
     assert_eq!(format!("{from_reference:?}"), format!("{from_nothing:?}"));
-    let (uncommented, faults) = file::parse(&reference::reference(), Path::new("reference"));
-    assert_eq!((uncommented, faults), (Vec::new(), Vec::new()));
+    let uncommented = file::parse(&reference::reference(), Path::new("reference"));
+    assert_eq!(uncommented, file::Parsed::default());
 }
 
 #[test]
@@ -245,8 +244,13 @@ fn examples_are_of_the_form_they_show() {
         } else {
             format!("[{section}]\n{name} = {}", setting.example)
         };
-        let (values, faults) = file::parse(&text, Path::new("example"));
-        assert_eq!((values.len(), faults.len()), (1, 0), "{}", setting.key);
+        let parsed = file::parse(&text, Path::new("example"));
+        assert_eq!(
+            (parsed.given.len(), parsed.faults.len()),
+            (1, 0),
+            "{}",
+            setting.key
+        );
     }
 }
 
@@ -268,4 +272,55 @@ fn a_misspelt_variable_is_a_warning() {
             "IDSVC_PORT_443_TCP_ADDR sets nothing"
         ]
     );
+}
+
+#[test]
+fn nothing_is_concluded_from_what_could_not_be_read() {
+    for file in ["base_url = \n", "= 1"] {
+        let faults = faults(&given(&[], &[], file));
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+    }
+    let unreadable = Sources::collect(&[], &[], Some(Path::new("/nonexistent/idsvc.toml")));
+    assert!(faults(&unreadable).contains("cannot be read"));
+    assert_eq!(faults(&unreadable).lines().count(), 1);
+    let base_url = "base_url = \"https://id.example.com\"\n";
+    for mode in [
+        "tls.mode = \"fiels\"\n",
+        "tls.mode = 1\n",
+        "tls.mdoe = \"off\"\n",
+        "tls.mode = \"\"\n",
+        "tls.mode = \"off\"\ntrusted_proxies = [\"nowhere\"]\n",
+        "tls.mode = \"off\"\ntrusted_proxies = 1\n",
+    ] {
+        let faults = faults(&given(&[], &[], &format!("{base_url}{mode}")));
+        assert_eq!(faults.lines().count(), 1, "{mode}: {faults}");
+    }
+    let dev = given(&[("base_url", "http://localhost:1")], &[], "tls.mdoe = \"off\"").for_development();
+    assert_eq!(faults(&dev).lines().count(), 1, "{}", faults(&dev));
+    let faults = faults(&given(&[], &[], "base_url = 1\ntls.cert = \"\"\ntls.key = \"k\""));
+    assert!(faults.contains("tls.cert is empty"), "{faults}");
+    assert_eq!(faults.lines().count(), 2, "{faults}");
+}
+
+#[test]
+fn an_empty_value_is_said_to_be_empty() {
+    let faults = faults(&given(&[], &[("IDSVC_DATA_DIR", "")], WHOLE));
+    assert_eq!(
+        faults,
+        "IDSVC_DATA_DIR: data_dir is empty: give a value, as in \"/var/lib/idsvc\""
+    );
+}
+
+#[test]
+fn the_development_server_is_called_by_a_name_of_this_machine() {
+    let dev = |base_url| given(&[("base_url", base_url)], &[], "").for_development();
+    for base_url in [
+        "https://localhost:8443",
+        "https://a.localhost",
+        "https://127.0.0.1:1",
+    ] {
+        assert!(resolve(&dev(base_url)).is_ok(), "{base_url}");
+    }
+    let faults = faults(&dev("https://id.example.com"));
+    assert!(faults.contains("loopback hosts only"), "{faults}");
 }

@@ -11,6 +11,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use time::{Date, Month, OffsetDateTime, Time};
 
 use super::tls::TlsError;
@@ -38,22 +39,9 @@ pub struct Pair {
 impl Pair {
     /// Reads both from PEM files. Whether they belong together is not known afterwards.
     pub fn read(certificate_file: &Path, key_file: &Path) -> Result<Self, TlsError> {
-        let certificates = read(certificate_file)?;
-        let chain = CertificateDer::pem_slice_iter(&certificates)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| TlsError::NotPem(certificate_file.to_owned()))?;
-        if chain.is_empty() {
-            return Err(TlsError::NoCertificate(certificate_file.to_owned()));
-        }
-        let key = read(key_file)?;
-        let private_key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| match error {
-            pem::Error::NoItemsFound if is_encrypted(&key) => TlsError::EncryptedKey(key_file.to_owned()),
-            pem::Error::NoItemsFound => TlsError::NoKey(key_file.to_owned()),
-            _ => TlsError::NotPem(key_file.to_owned()),
-        })?;
         Ok(Self {
-            chain,
-            private_key,
+            chain: read_chain(certificate_file)?,
+            private_key: read_key(key_file)?,
             certificate_file: certificate_file.to_owned(),
             key_file: key_file.to_owned(),
         })
@@ -69,29 +57,95 @@ impl Pair {
         hasher.finish()
     }
 
+    /// Certificate and key as the TLS library takes them, when they belong together.
+    pub fn certified_key(&self) -> Result<CertifiedKey, TlsError> {
+        if self
+            .chain
+            .first()
+            .is_some_and(|certificate| is_version_1(certificate))
+        {
+            return Err(TlsError::Version1(self.certificate_file.clone()));
+        }
+        let provider = rustls::crypto::ring::default_provider();
+        CertifiedKey::from_der(self.chain.clone(), self.private_key.clone_key(), &provider).map_err(|error| {
+            let certificate = self.certificate_file.clone();
+            match error {
+                rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => {
+                    let key = self.key_file.clone();
+                    TlsError::KeyMismatch { certificate, key }
+                }
+                source => TlsError::Refused { certificate, source },
+            }
+        })
+    }
+
     /// When the server's own certificate is valid, if that can be read.
     pub fn validity(&self) -> Option<Validity> {
         Validity::of(self.chain.first()?)
     }
 
-    /// Logs it when peers will not accept the certificate, or soon will not.
-    pub fn warn_of_expiry(&self, now_unix_seconds: u64) {
-        let file = self.certificate_file.display();
-        match self.validity() {
-            None => tracing::warn!(%file, "the certificate's period of validity cannot be read"),
-            Some(validity) if validity.not_after < now_unix_seconds => {
-                tracing::warn!(%file, "the certificate has expired");
-            }
-            Some(validity) if validity.not_before > now_unix_seconds => {
-                tracing::warn!(%file, "the certificate is not valid yet");
-            }
-            Some(validity) if validity.not_after - now_unix_seconds < EXPIRY_WARNING => {
-                let hours = (validity.not_after - now_unix_seconds) / 3600;
-                tracing::warn!(%file, hours, "the certificate is about to expire");
-            }
-            Some(_) => {}
+    /// The sentence about a certificate that peers will not accept, or soon will not.
+    pub fn expiry_warning(&self, now_unix_seconds: u64) -> Option<String> {
+        const RENEW: &str = "renew it; the new file is read within a minute, or at once on SIGHUP";
+        let Some(validity) = self.validity() else {
+            return Some("the certificate's period of validity cannot be read".to_owned());
+        };
+        if validity.not_after < now_unix_seconds {
+            return Some(format!(
+                "the certificate has expired and clients refuse it: {RENEW}"
+            ));
         }
+        if validity.not_before > now_unix_seconds {
+            return Some(
+                "the certificate is not valid yet and clients refuse it: see that the clock is right"
+                    .to_owned(),
+            );
+        }
+        let rest = validity.not_after - now_unix_seconds;
+        (rest < EXPIRY_WARNING).then(|| format!("the certificate expires in {} hours: {RENEW}", rest / 3600))
     }
+}
+
+/// Everything that is wrong with the operator's files, and what is worth a warning.
+pub fn examine(
+    certificate_file: &Path,
+    key_file: &Path,
+    now_unix_seconds: u64,
+) -> Result<Option<String>, Vec<TlsError>> {
+    match (read_chain(certificate_file), read_key(key_file)) {
+        (Ok(chain), Ok(private_key)) => {
+            let pair = Pair {
+                chain,
+                private_key,
+                certificate_file: certificate_file.to_owned(),
+                key_file: key_file.to_owned(),
+            };
+            let warning = pair.expiry_warning(now_unix_seconds);
+            pair.certified_key().map_err(|error| vec![error])?;
+            Ok(warning)
+        }
+        (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),
+    }
+}
+
+fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = read(certificate_file)?;
+    let chain = CertificateDer::pem_slice_iter(&certificates)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| TlsError::NotPem(certificate_file.to_owned()))?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate(certificate_file.to_owned()));
+    }
+    Ok(chain)
+}
+
+fn read_key(key_file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let key = read(key_file)?;
+    PrivateKeyDer::from_pem_slice(&key).map_err(|error| match error {
+        pem::Error::NoItemsFound if is_encrypted(&key) => TlsError::EncryptedKey(key_file.to_owned()),
+        pem::Error::NoItemsFound => TlsError::NoKey(key_file.to_owned()),
+        _ => TlsError::NotPem(key_file.to_owned()),
+    })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
@@ -137,6 +191,13 @@ impl Validity {
             not_after,
         })
     }
+}
+
+/// Whether a DER certificate is of the first version of X.509, which has no room for names (RFC 5280 section 4.1.2.1).
+fn is_version_1(certificate: &[u8]) -> bool {
+    element(certificate, SEQUENCE)
+        .and_then(|(certificate, _)| element(certificate, SEQUENCE))
+        .is_some_and(|(to_be_signed, _)| element(to_be_signed, INTEGER).is_some())
 }
 
 /// The contents of the DER element that `input` begins with, and what follows it.
@@ -203,7 +264,7 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
         && pair
             .validity()
             .is_some_and(|validity| is_fresh(validity, now_unix_seconds))
-        && belong_together(&pair)
+        && pair.certified_key().is_ok()
     {
         return Ok(pair);
     }
@@ -225,11 +286,6 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
 fn is_fresh(validity: Validity, now_unix_seconds: u64) -> bool {
     validity.not_before <= now_unix_seconds
         && validity.not_after > now_unix_seconds.saturating_add(SELF_SIGNED_REMAINDER)
-}
-
-fn belong_together(pair: &Pair) -> bool {
-    let provider = rustls::crypto::ring::default_provider();
-    rustls::sign::CertifiedKey::from_der(pair.chain.clone(), pair.private_key.clone_key(), &provider).is_ok()
 }
 
 /// A certificate and its key, both as PEM.
@@ -304,6 +360,54 @@ mod tests {
                 not_after: NOW + 364 * DAY
             }
         );
+    }
+
+    /// A DER element with a length of two bytes.
+    fn sequence(content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[SEQUENCE, 0x82, length[0], length[1]], content].concat()
+    }
+
+    #[test]
+    fn a_certificate_of_the_first_version_is_named_as_such() {
+        let directory = Directory::new();
+        let mut pair = self_signed(&directory.0, &[], NOW).unwrap();
+        assert!(pair.certified_key().is_ok());
+        let (whole, _) = element(&pair.chain[0], SEQUENCE).unwrap();
+        let (to_be_signed, signature) = element(whole, SEQUENCE).unwrap();
+        let (_, without_version) = element(to_be_signed, VERSION).unwrap();
+        let old = sequence(&[&sequence(without_version), signature].concat());
+        pair.chain = vec![CertificateDer::from(old)];
+        let said = pair.certified_key().unwrap_err().to_string();
+        assert!(said.contains("X.509 version 1"), "{said}");
+    }
+
+    #[test]
+    fn a_certificate_that_clients_refuse_is_warned_of_with_the_remedy() {
+        let directory = Directory::new();
+        let pair = self_signed(&directory.0, &[], NOW).unwrap();
+        let warning = |now| pair.expiry_warning(now);
+        assert_eq!(warning(NOW), None);
+        for (now, part) in [
+            (NOW + 400 * DAY, "renew it"),
+            (NOW + 360 * DAY, "expires in 96 hours: renew it"),
+            (NOW - 2 * DAY, "clock"),
+        ] {
+            assert!(warning(now).unwrap().contains(part), "{:?}", warning(now));
+        }
+    }
+
+    #[test]
+    fn an_examination_names_the_faults_of_both_files() {
+        let (directory, other) = (Directory::new(), Directory::new());
+        self_signed(&directory.0, &[], NOW).unwrap();
+        self_signed(&other.0, &[], NOW).unwrap();
+        let (certificate, key) = files(&directory);
+        assert_eq!(examine(&certificate, &key, NOW).unwrap(), None);
+        assert!(examine(&certificate, &key, NOW + 400 * DAY).unwrap().is_some());
+        assert_eq!(examine(&key, &certificate, NOW).unwrap_err().len(), 2);
+        let mismatch = examine(&certificate, &files(&other).1, NOW).unwrap_err();
+        assert!(matches!(mismatch[..], [TlsError::KeyMismatch { .. }]));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::server::ProducesTickets;
+use rustls::sign::SingleCertAndKey;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -54,6 +55,9 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
+    /// The certificate is of a kind that cannot name a host.
+    #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
+    Version1(PathBuf),
     /// The TLS library does not take them, as with an unsupported kind of key.
     #[error("cannot use the certificate in {}: {source}", certificate.display())]
     Refused {
@@ -135,7 +139,7 @@ impl Acceptor {
         let pair = source.read(now_unix_seconds)?;
         let fingerprint = pair.fingerprint();
         let tickets = rustls::crypto::ring::Ticketer::new().map_err(TlsError::Setup)?;
-        let config = server_config(pair, Arc::clone(&tickets), now_unix_seconds)?;
+        let config = server_config(&pair, Arc::clone(&tickets), now_unix_seconds)?;
         Ok(Self(Arc::new(Inner {
             source,
             tickets,
@@ -154,7 +158,7 @@ impl Acceptor {
         if *fingerprint == found {
             return Ok(false);
         }
-        let config = server_config(pair, Arc::clone(&inner.tickets), now_unix_seconds)?;
+        let config = server_config(&pair, Arc::clone(&inner.tickets), now_unix_seconds)?;
         inner.current.store(Arc::new(config));
         *fingerprint = found;
         Ok(true)
@@ -195,26 +199,19 @@ impl Acceptor {
 
 /// TLS 1.2 and 1.3, no client certificates, tickets that need no memory here.
 fn server_config(
-    pair: Pair,
+    pair: &Pair,
     tickets: Arc<dyn ProducesTickets>,
     now_unix_seconds: u64,
 ) -> Result<ServerConfig, TlsError> {
-    pair.warn_of_expiry(now_unix_seconds);
+    if let Some(warning) = pair.expiry_warning(now_unix_seconds) {
+        tracing::warn!(file = %pair.certificate_file.display(), "{warning}");
+    }
+    let certified = Arc::new(SingleCertAndKey::from(pair.certified_key()?));
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
         .with_no_client_auth()
-        .with_single_cert(pair.chain, pair.private_key)
-        .map_err(|error| match error {
-            rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => TlsError::KeyMismatch {
-                certificate: pair.certificate_file.clone(),
-                key: pair.key_file.clone(),
-            },
-            source => TlsError::Refused {
-                certificate: pair.certificate_file.clone(),
-                source,
-            },
-        })?;
+        .with_cert_resolver(certified);
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
     config.ticketer = tickets;
     Ok(config)

@@ -3,6 +3,11 @@
 use std::io::Write;
 use std::process::{Output, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::random::Random;
+
 use crate::harness::process::Service;
 
 const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
@@ -151,12 +156,32 @@ fn another_issuer_is_refused_with_the_remedy_which_works() {
             .output()
             .unwrap()
     };
-    let refused = moved(&["client", "list"]);
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    let refused = moved(&serve);
     assert_eq!(code(&refused), Some(1));
     assert!(said(&refused).contains("idsvc config set-issuer https://id.example.com --i-know"));
     assert_eq!(code(&moved(&["config", "set-issuer"])), Some(2));
     assert_eq!(code(&moved(&["config", "set-issuer", "--i-know"])), Some(0));
-    assert_eq!(code(&moved(&["client", "list"])), Some(0));
+    let refused = service.run(&serve);
+    assert!(said(&refused).contains(&format!("idsvc config set-issuer {}", service.issuer())));
+}
+
+#[test]
+fn another_base_url_keeps_no_command_from_a_stopped_service() {
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    for words in [
+        &["client", "show", "web", "--json"][..],
+        &["client", "disable", "web", "--json"],
+    ] {
+        let output = service
+            .command(words)
+            .env("IDSVC_BASE_URL", "https://id.example.com")
+            .output()
+            .unwrap();
+        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(shown["issuer"], service.issuer());
+    }
 }
 
 #[test]
@@ -194,4 +219,212 @@ fn a_missing_master_key_is_refused_with_the_remedy() {
             said(&refused)
         );
     }
+}
+
+#[test]
+fn a_lost_database_is_no_new_service() {
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    let data = service.folder.path().join("data");
+    let database = data.join("idsvc.redb");
+    let saved = std::fs::read(&database).unwrap();
+    std::fs::remove_file(&database).unwrap();
+    for emptied in [false, true] {
+        if emptied {
+            std::fs::write(&database, "").unwrap();
+        }
+        for words in [&["serve"][..], &["client", "list"], &ADD_WEB] {
+            let refused = service.run(words);
+            assert_eq!(code(&refused), Some(1));
+            assert!(
+                said(&refused).contains("put the database back; to start anew remove master.key"),
+                "{}",
+                said(&refused)
+            );
+        }
+    }
+    std::fs::write(&database, saved).unwrap();
+    assert_eq!(service.json(&["client", "list", "--json"])[0]["client_id"], "web");
+    std::fs::write(&database, "").unwrap();
+    std::fs::remove_file(data.join("master.key")).unwrap();
+    assert_eq!(code(&service.run(&ADD_WEB)), Some(0));
+}
+
+#[test]
+fn without_a_terminal_the_password_flag_is_asked_for() {
+    let service = Service::new();
+    let add = ["user", "add", "alice@example.com"];
+    assert_eq!(
+        code(&service.run(&[&add[..], &["--no-password"]].concat())),
+        Some(0)
+    );
+    for words in [
+        &["user", "add", "bob@example.com"][..],
+        &["user", "set-password", add[2]],
+    ] {
+        let misused = service.run(words);
+        assert_eq!(code(&misused), Some(2));
+        for flag in ["--password-stdin", "--generate-password", "--no-password"] {
+            assert!(said(&misused).contains(flag), "{}", said(&misused));
+        }
+    }
+    let users = service.json(&["user", "list", "--json"]);
+    assert_eq!(users.as_array().unwrap().len(), 1);
+    assert_eq!(users[0]["has_password"], false);
+}
+
+#[test]
+fn a_start_without_its_certificate_fixes_nothing() {
+    let service = Service::new();
+    let files = ["--tls-cert", "no.pem", "--tls-key", "no.key"];
+    let run = |words: &[&str]| {
+        service
+            .command(&[words, &files].concat())
+            .env("IDSVC_TLS_MODE", "files")
+            .env("IDSVC_BASE_URL", "https://id.example.com")
+            .output()
+            .unwrap()
+    };
+    let refused = run(&["serve"]);
+    assert_eq!(code(&refused), Some(1));
+    assert!(said(&refused).contains("no.pem"), "{}", said(&refused));
+    assert!(!service.folder.path().join("data").exists());
+    let checked = run(&["config", "check"]);
+    assert_eq!(code(&checked), Some(1));
+    assert!(
+        said(&checked).contains("no.pem") && said(&checked).contains("no.key"),
+        "{}",
+        said(&checked)
+    );
+}
+
+#[test]
+fn a_leaked_key_is_withdrawn() {
+    let service = Service::new();
+    let running = service.serve();
+    let keys = service.json(&["key", "list", "--json"]);
+    let leaked = keys
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|key| key["alg"] == "ES256")
+        .unwrap()["kid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let published = || running.request("GET", "/oauth2/jwks", &[], "").unwrap().body;
+    service.json(&["key", "rotate", "--alg", "es256", "--now", "--json"]);
+    assert!(published().contains(&leaked));
+    let asked = service.run(&["key", "retire", &leaked]);
+    assert_eq!(code(&asked), Some(2));
+    assert!(
+        said(&asked).contains("Tokens it signed stop being accepted"),
+        "{}",
+        said(&asked)
+    );
+    service.json(&["key", "retire", &leaked, "--yes", "--json"]);
+    assert!(!published().contains(&leaked));
+}
+
+#[test]
+fn a_key_may_have_a_name_that_looks_like_a_flag() {
+    let service = Service::new();
+    for kid in ["-aBcD", "-hello", "--x", "-V_"] {
+        for words in [["key", "retire", kid, "--yes"], ["key", "retire", "--yes", kid]] {
+            let refused = service.run(&words);
+            assert_eq!(code(&refused), Some(1), "{kid}: {}", said(&refused));
+            assert!(said(&refused).contains(&format!("there is no key {kid}")));
+        }
+    }
+}
+
+#[test]
+fn what_was_done_is_said_when_it_cannot_be_shown() {
+    let service = Service::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let added = service.command(&ADD_WEB).stdout(full()).output().unwrap();
+    assert_eq!(code(&added), Some(1));
+    assert!(
+        said(&added).contains(
+            "client web was added; its secret could not be shown: idsvc client rotate-secret web makes a new one"
+        ),
+        "{}",
+        said(&added)
+    );
+    let mut child = service
+        .command(&[
+            "user",
+            "add",
+            "alice@example.com",
+            "--generate-password",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let unread = child.wait_with_output().unwrap();
+    assert_eq!(code(&unread), Some(1));
+    assert!(
+        said(&unread).contains("idsvc user set-password alice@example.com --generate-password"),
+        "{}",
+        said(&unread)
+    );
+    let listed = service
+        .command(&["client", "list"])
+        .stdout(full())
+        .output()
+        .unwrap();
+    assert_eq!(code(&listed), Some(1));
+    assert!(said(&listed).contains("standard output cannot be written to"));
+}
+
+#[test]
+fn an_open_data_directory_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    let data = service.folder.path().join("data");
+    assert_eq!(said(&service.run(&["client", "show", "web"])), "");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let warning = format!("chmod 700 {}", data.display());
+    let listed = service.run(&["client", "list"]);
+    assert_eq!(said(&listed).matches(&warning).count(), 1);
+    let _running = service.serve();
+    assert_eq!(service.log().matches(&warning).count(), 1);
+}
+
+#[test]
+fn wrong_values_are_explained() {
+    let service = Service::new();
+    for (words, part) in [
+        (&["session", "revoke", "x"][..], "idsvc session list WHO"),
+        (&["user", "list", "--limit", "0"], "1..="),
+        (&["key", "rotate", "--alg", "es257"], "ES256"),
+    ] {
+        let misused = service.run(words);
+        assert_eq!(code(&misused), Some(2));
+        assert!(said(&misused).contains(part), "{}", said(&misused));
+    }
+}
+
+#[test]
+fn an_imported_key_is_accounted_for_as_imported() {
+    let service = Service::new();
+    let key = SigningKey::generate_ed25519(&Random::system()).unwrap();
+    let body = STANDARD.encode(key.pkcs8());
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
+    std::fs::write(service.folder.path().join("key.pem"), pem).unwrap();
+    let _running = service.serve();
+    assert_eq!(
+        service.json(&["key", "import", "key.pem", "--json"])["kid"],
+        key.kid()
+    );
+    let log = service.log();
+    let line = log.lines().find(|line| line.contains(key.kid())).unwrap();
+    assert!(
+        line.contains("key import") && !line.contains("key rotate"),
+        "{line}"
+    );
 }

@@ -102,11 +102,11 @@ pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
     Ok(keys)
 }
 
-fn introduced(introduction: Introduction) -> Result<KeyView, AdminRefusal> {
+fn introduced(command: &'static str, introduction: Introduction) -> Result<KeyView, AdminRefusal> {
     match introduction {
         Introduction::Placed { kid, record } => {
             audit::record(&Event::Administered {
-                command: "key rotate",
+                command,
                 subject: &kid,
             });
             Ok(KeyView::of(&kid, &record))
@@ -122,6 +122,7 @@ fn introduced(introduction: Introduction) -> Result<KeyView, AdminRefusal> {
 /// Brings in a new key.
 pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> Done<KeyView> {
     Ok(introduced(
+        "key rotate",
         rotate_keys::rotate(admin.core, request.alg, request.at_once).await?,
     )?)
 }
@@ -131,12 +132,13 @@ pub async fn import(admin: Admin<'_>, request: ImportKey) -> Done<KeyView> {
     let key = SigningKey::from_pem(request.pem.reveal(), request.alg)
         .map_err(|error| AdminRefusal::new(error.to_string()))?;
     Ok(introduced(
+        "key import",
         rotate_keys::introduce(admin.core, &key, request.at_once).await?,
     )?)
 }
 
 /// Takes a key out of service: one that signs stays published until what it signed has expired, one that is only
-/// announced goes at once.
+/// announced goes at once, and so does one that is retired already: what it signed is refused from then on.
 pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
     let core = admin.core;
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
@@ -149,13 +151,10 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
                 return Ok(Err(refusal.with_hint("idsvc key list shows all")));
             };
             match record.standing {
-                KeyStanding::Announced { .. } => {
+                KeyStanding::Announced { .. } | KeyStanding::Retired { .. } => {
                     SIGNING_KEYS.remove(tx, &kid)?;
                     record.standing = KeyStanding::Retired { remove_at: now };
                     return Ok(Ok(KeyView::of(&kid, &record)));
-                }
-                KeyStanding::Retired { .. } => {
-                    return Ok(Err(AdminRefusal::new(format!("key {kid} is retired already"))));
                 }
                 KeyStanding::Active { .. } => {}
             }
@@ -213,11 +212,21 @@ mod tests {
         let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
         assert!(matches!(retired.standing, StandingView::Retired { .. }));
         assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
-        assert!(
-            refusal(retire(admin(&core), key.kid).await)
-                .message
-                .contains("retired already")
-        );
+    }
+
+    #[tokio::test]
+    async fn a_retired_key_is_withdrawn_at_once_when_it_is_retired_again() {
+        let core = core();
+        let leaked = rotate(admin(&core), eddsa(true)).await.unwrap();
+        let good = rotate(admin(&core), eddsa(true)).await.unwrap();
+        assert!(core.catalog().keyring().verifier(&leaked.kid).is_some());
+        let withdrawn = retire(admin(&core), leaked.kid.clone()).await.unwrap();
+        let remove_at = core.clock.now();
+        assert_eq!(withdrawn.standing, StandingView::Retired { remove_at });
+        assert!(core.catalog().keyring().verifier(&leaked.kid).is_none());
+        assert_eq!(list(admin(&core)).unwrap()[0].kid, good.kid);
+        let unknown = refusal(retire(admin(&core), leaked.kid).await);
+        assert!(unknown.message.contains("there is no key"));
     }
 
     #[tokio::test]

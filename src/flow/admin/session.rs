@@ -8,7 +8,9 @@ use super::{Admin, AdminRefusal, Decided, Done};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;
-use crate::store::tables::{SESSIONS, SESSIONS_BY_USER};
+use crate::store::StoreError;
+use crate::store::backend::Tx;
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER};
 
 /// A session as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +75,21 @@ pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
     Ok(views)
 }
 
-/// Ends sessions.
+/// Ends the refresh families bound to a session that has expired and is forgotten. Says whether there was any.
+fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let mut is_any = false;
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &session, usize::MAX)? {
+        is_any |= FAMILIES.get(&*tx, &id)?.is_some_and(|family| {
+            family.authorization.session == session && family.revoked_at.is_none() && now < family.expires_at
+        });
+    }
+    if is_any {
+        sessions::end_families(tx, session, now)?;
+    }
+    Ok(is_any)
+}
+
+/// Ends sessions. None are counted for one that has expired, though what was bound to it ends.
 pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> {
     let now = admin.core.clock.now();
     let subject = match &request {
@@ -87,6 +103,9 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> 
             match &request {
                 RevokeSessions::One(id) => {
                     let Some(session) = SESSIONS.get(&*tx, id)? else {
+                        if end_what_outlived(tx, *id, now)? {
+                            return Ok(Ok(0));
+                        }
                         return Ok(Err(AdminRefusal::new(format!("there is no session {id}"))
                             .with_hint("idsvc session list WHO shows those of a user")));
                     };
@@ -113,6 +132,10 @@ mod tests {
     use crate::flow::admin::tests::{admin, core, refusal};
     use crate::flow::admin::user::{self, AddUser, NewPassword, UserFields};
     use crate::identity::{Factor, Session};
+    use crate::oauth::Scope;
+    use crate::oauth::code::Authorization;
+    use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::refresh::{Entropy, RefreshFamily};
     use crate::secret::Digest;
 
     #[tokio::test]
@@ -153,5 +176,45 @@ mod tests {
         let all = RevokeSessions::AllOf("alice@example.com".to_owned());
         assert_eq!(revoke(admin(&core), all).await.unwrap().revoked_sessions, 2);
         assert!(list(admin(&core), &alice.to_string()).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_outlived_a_forgotten_session_still_ends_with_it() {
+        let core = core();
+        let now = core.clock.now();
+        let (user, session, id) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let authorization = Authorization {
+            client_id: "web".to_owned(),
+            user,
+            session,
+            auth_time: now,
+            factor: Factor::Password,
+            scope: Scope::of(["openid"]).unwrap(),
+            claims: ClaimsRequest::default(),
+        };
+        let entropy = Entropy {
+            token: [1; 32],
+            lineage: [2; 16],
+        };
+        let lifetimes = core.policy.lifetimes;
+        let (family, _) = RefreshFamily::start(id, authorization, &lifetimes, &entropy, now);
+        core.store
+            .write("test", move |tx| {
+                FAMILIES.put(tx, &id, &family)?;
+                FAMILIES_BY_OWNER.put(tx, &(user, id), &())?;
+                FAMILIES_BY_OWNER.put(tx, &(session, id), &())
+            })
+            .await
+            .unwrap();
+        let is_revoked = || {
+            let family = core.store.read(|snapshot| FAMILIES.get(snapshot, &id)).unwrap();
+            family.unwrap().revoked_at.is_some()
+        };
+        refusal(revoke(admin(&core), RevokeSessions::One(user)).await);
+        assert!(!is_revoked());
+        let ended = revoke(admin(&core), RevokeSessions::One(session)).await.unwrap();
+        assert_eq!(ended.revoked_sessions, 0);
+        assert!(is_revoked());
+        refusal(revoke(admin(&core), RevokeSessions::One(session)).await);
     }
 }

@@ -27,7 +27,7 @@ use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::tables::{CLIENTS, CODES, CONSENTS, FAMILIES};
+use crate::store::tables::{CLIENTS, CODES, CONSENTS, FAMILIES, LOGIN_TRANSACTIONS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -315,8 +315,8 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
     Ok(subject)
 }
 
-/// Ends the refresh families of a client and forgets its codes and consents. Looks at every row of these tables:
-/// no index is kept for what happens once in a client's life.
+/// Ends the refresh families of a client and forgets its codes, consents and sign-ins under way. Looks at every
+/// row of these tables: no index is kept for what happens once in a client's life.
 fn withdraw_grants(tx: &mut dyn Tx, client_id: &str, now: Timestamp) -> Result<(), StoreError> {
     let mut families = Vec::new();
     FAMILIES.visit(&*tx, .., |id, family| {
@@ -347,6 +347,16 @@ fn withdraw_grants(tx: &mut dyn Tx, client_id: &str, now: Timestamp) -> Result<(
     })?;
     for key in consents {
         CONSENTS.remove(tx, &key)?;
+    }
+    let mut transactions = Vec::new();
+    LOGIN_TRANSACTIONS.visit(&*tx, .., |id, transaction| {
+        if transaction.request.client_id == client_id {
+            transactions.push(id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for id in transactions {
+        LOGIN_TRANSACTIONS.remove(tx, &id)?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 use super::*;
 use crate::flow::admin::tests::{admin, core, refusal};
+use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddress, ResponseMode};
+use crate::oauth::parameters::Parameters;
 
 fn request(client_id: &str) -> AddClient {
     AddClient {
@@ -114,4 +116,43 @@ async fn a_removed_client_is_gone() {
             .message
             .contains("there is no client web")
     );
+}
+
+#[tokio::test]
+async fn a_sign_in_under_way_ends_with_its_client() {
+    let core = core();
+    for id in ["web", "other"] {
+        add(admin(&core), request(id)).await.unwrap();
+        let client = core.catalog().client(id).unwrap().clone();
+        let reply = ReplyAddress {
+            return_to: client.return_to(None).unwrap(),
+            response_mode: ResponseMode::Query,
+            state: None,
+        };
+        let parameters =
+            Parameters::parse(format!("response_type=code&client_id={id}&scope=openid").as_bytes()).unwrap();
+        let transaction = LoginTransaction {
+            browser: Digest::of(b"x"),
+            request: AuthorizationRequest::parse(&parameters, &client, reply, &|_| None).unwrap(),
+            expires_at: core.clock.now() + Duration::from_mins(1),
+            settled_session: None,
+            consented: false,
+            answered_at: None,
+        };
+        let key = core.random.uuid_v4();
+        core.store
+            .write("test", move |tx| LOGIN_TRANSACTIONS.put(tx, &key, &transaction))
+            .await
+            .unwrap();
+    }
+    remove(admin(&core), "web".to_owned()).await.unwrap();
+    let left = core
+        .store
+        .read(|snapshot| LOGIN_TRANSACTIONS.scan(snapshot, .., usize::MAX))
+        .unwrap();
+    let left: Vec<_> = left
+        .iter()
+        .map(|(_, transaction)| transaction.request.client_id.as_str())
+        .collect();
+    assert_eq!(left, ["other"]);
 }

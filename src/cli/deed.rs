@@ -1,0 +1,155 @@
+//! What a command has done, for the case that its output cannot be written.
+
+use super::output::Stop;
+use crate::control::Command;
+use crate::flow::admin::session::RevokeSessions;
+use crate::flow::admin::user::NewPassword;
+
+/// A change that was made, and what is lost when it cannot be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    done: String,
+    lost: &'static str,
+    remedy: Option<String>,
+}
+
+impl Deed {
+    fn plain(done: String) -> Self {
+        Self {
+            done,
+            lost: "that",
+            remedy: None,
+        }
+    }
+
+    fn with_secret(done: String, client_id: &str) -> Self {
+        Self {
+            done,
+            lost: "its secret",
+            remedy: Some(format!("idsvc client rotate-secret {client_id} makes a new one")),
+        }
+    }
+
+    fn with_password(done: String, who: &str) -> Self {
+        Self {
+            done,
+            lost: "the password",
+            remedy: Some(format!(
+                "idsvc user set-password {who} --generate-password makes a new one"
+            )),
+        }
+    }
+
+    fn with_key(done: String) -> Self {
+        Self {
+            done,
+            lost: "its name",
+            remedy: Some("idsvc key list shows it".to_owned()),
+        }
+    }
+
+    /// What this command does; none when it only looks.
+    pub fn of(command: &Command) -> Option<Self> {
+        Some(match command {
+            Command::ClientList
+            | Command::ClientShow(_)
+            | Command::UserList(_)
+            | Command::UserShow(_)
+            | Command::KeyList
+            | Command::SessionList(_) => return None,
+            Command::ClientAdd(add) => {
+                let done = format!("client {} was added", add.client_id);
+                if add.public || add.secret.is_some() {
+                    Self::plain(done)
+                } else {
+                    Self::with_secret(done, &add.client_id)
+                }
+            }
+            Command::ClientRotateSecret(rotate) => {
+                let done = format!("client {} has a new secret", rotate.client_id);
+                match rotate.secret {
+                    Some(_) => Self::plain(done),
+                    None => Self::with_secret(done, &rotate.client_id),
+                }
+            }
+            Command::ClientUpdate(update) => Self::plain(format!("client {} was changed", update.client_id)),
+            Command::ClientRemove(id) => Self::plain(format!("client {id} was removed")),
+            Command::ClientEnable(id) => Self::plain(format!("client {id} was enabled")),
+            Command::ClientDisable(id) => Self::plain(format!("client {id} was disabled")),
+            Command::UserAdd(add) => {
+                let done = format!("user {} was added", add.email);
+                match add.password {
+                    NewPassword::Generated => Self::with_password(done, &add.email),
+                    NewPassword::Given(_) | NewPassword::None => Self::plain(done),
+                }
+            }
+            Command::UserSetPassword(set) => match set.password {
+                NewPassword::Generated => {
+                    Self::with_password(format!("user {} has a new password", set.who), &set.who)
+                }
+                NewPassword::Given(_) => Self::plain(format!("user {} has a new password", set.who)),
+                NewPassword::None => Self::plain(format!("user {} has no password any more", set.who)),
+            },
+            Command::UserUpdate(update) => Self::plain(format!("user {} was changed", update.who)),
+            Command::UserRemove(who) => Self::plain(format!("user {who} was removed")),
+            Command::UserEnable(who) => Self::plain(format!("user {who} was enabled")),
+            Command::UserDisable(who) => Self::plain(format!("user {who} was disabled")),
+            Command::KeyRotate(rotate) => Self::with_key(format!("a key for {} was brought in", rotate.alg)),
+            Command::KeyImport(_) => Self::with_key("the key was imported".to_owned()),
+            Command::KeyRetire(kid) => Self::plain(format!("key {kid} was taken out of service")),
+            Command::SessionRevoke(RevokeSessions::One(id)) => Self::plain(format!("session {id} was ended")),
+            Command::SessionRevoke(RevokeSessions::AllOf(who)) => {
+                Self::plain(format!("the sessions of user {who} were ended"))
+            }
+            Command::SetIssuer(issuer) => {
+                Self::plain(format!("the issuer is {issuer} from the next start on"))
+            }
+        })
+    }
+
+    /// The end of a command that did this and whose output stopped.
+    pub fn unshown(self, stop: Stop) -> Stop {
+        let cause = match stop {
+            Stop::Unread => String::new(),
+            Stop::Unwritable(_) => format!("{stop}\n"),
+            Stop::Refused { .. } | Stop::Misused(_) => return stop,
+        };
+        let Self { done, lost, remedy } = self;
+        let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
+        Stop::refused(format!("{cause}{done}; {lost} could not be shown{remedy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::admin::user::SetPassword;
+
+    #[test]
+    fn what_is_lost_with_the_output_is_named_with_the_way_to_get_it_again() {
+        let set = |password| {
+            Command::UserSetPassword(SetPassword {
+                who: "alice".to_owned(),
+                password,
+                sign_out: false,
+            })
+        };
+        let message = |command: &Command, stop| match Deed::of(command).unwrap().unshown(stop) {
+            Stop::Refused { message, .. } => message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            message(&set(NewPassword::Generated), Stop::Unread),
+            "user alice has a new password; the password could not be shown: \
+             idsvc user set-password alice --generate-password makes a new one"
+        );
+        let full = || Stop::Unwritable(std::io::ErrorKind::StorageFull.into());
+        assert_eq!(
+            message(&set(NewPassword::None), full()),
+            "standard output cannot be written to: no storage space\n\
+             user alice has no password any more; that could not be shown"
+        );
+        assert_eq!(message(&set(NewPassword::None), Stop::refused("other")), "other");
+        assert_eq!(Deed::of(&Command::KeyList), None);
+    }
+}
