@@ -133,6 +133,7 @@ impl App {
             userinfo_endpoint: self.url(&Route::UserInfo),
             introspection_endpoint: self.url(&Route::Introspect),
             revocation_endpoint: self.url(&Route::Revoke),
+            refresh_endpoint: self.url(&Route::Refresh),
             end_session_endpoint: self.url(&Route::EndSession),
             signing_algs: catalog.keyring().algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),

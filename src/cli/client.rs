@@ -31,6 +31,9 @@ pub enum Verb {
     Remove(Remove),
     /// Give a client a new secret
     RotateSecret(Rotate),
+    /// API keys, for refreshing at /v4/tokens
+    #[command(subcommand)]
+    ApiKey(super::api_key::Verb),
     /// Let a disabled client work again
     Enable(Id),
     /// Stop a client without removing it
@@ -181,6 +184,9 @@ pub struct Add {
     /// Read the secret (at least 32 bytes) from this file, - for standard input; otherwise one is made
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
+    /// Make an API key too, for refreshing at /v4/tokens
+    #[arg(long)]
+    pub api_key: bool,
     /// The rest.
     #[command(flatten)]
     pub fields: Fields,
@@ -223,9 +229,11 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 client_id: add.id,
                 public: add.public,
                 secret,
+                api_key: add.api_key,
                 fields,
             }))
         }
+        Verb::ApiKey(verb) => return super::api_key::run(verb, call, output),
         Verb::List => Command::ClientList,
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
@@ -313,6 +321,13 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
     output.facts(&[
         ("client_id", view.client_id.clone()),
         ("client_secret", secret),
+        (
+            "api_key",
+            view.api_key
+                .as_ref()
+                .map(|key| key.reveal().to_owned())
+                .unwrap_or_default(),
+        ),
         ("client_uuid", view.client_uuid.to_string()),
         ("name", view.name.clone().unwrap_or_default()),
         (
@@ -381,6 +396,9 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
     }
     if view.client_secret.is_some() {
         output.hint("\nThe client_secret is shown this once; only its digest is kept.");
+    }
+    if view.api_key.is_some() {
+        output.hint("\nThe api_key is shown this once; only its digest is kept.");
     }
     if is_new && view.pkce == PkceRequirement::Optional {
         output.hint(&format!(

@@ -38,7 +38,15 @@ pub struct Order {
 pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Result<TokenResponse, Failure> {
     let catalog = core.catalog();
     let policy = &core.policy;
-    let Order { grant_type, user, authorization, scope, family, nonce, refresh_token } = order;
+    let Order {
+        grant_type,
+        user,
+        authorization,
+        scope,
+        family,
+        nonce,
+        refresh_token,
+    } = order;
     let requested = claims::id_token(&user, &authorization.claims);
     let common = CommonClaims {
         iss: policy.issuer.clone(),
@@ -49,7 +57,9 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         user_type: user.user_type,
         venue_id: user.venue_id,
         organization: user.organization,
-        amr: vec![Authority { authority: authorization.factor.authority().to_owned() }],
+        amr: vec![Authority {
+            authority: authorization.factor.authority().to_owned(),
+        }],
         phone_number: user.phone_number,
         source: user.source,
         email: user.email.unwrap_or_default(),

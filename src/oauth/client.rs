@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
-use crate::secret::{ClientSecret, Digest};
+use crate::secret::{ApiKey, ClientSecret, Digest};
 
 /// A grant type that a client may be registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -126,6 +126,17 @@ pub struct StoredSecret {
     pub expires_at: Option<Timestamp>,
 }
 
+/// An API key of a client, by its digest: what the client shows at the refresh endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredApiKey {
+    /// The name by which it is listed and revoked.
+    pub id: Uuid,
+    /// The digest.
+    pub digest: Digest<ApiKey>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
 /// A registered client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
@@ -140,6 +151,9 @@ pub struct Client {
     /// The secrets that are accepted; more than one only while one replaces another.
     #[serde(default)]
     pub secrets: Vec<StoredSecret>,
+    /// The API keys that are accepted at the refresh endpoint; several, so that one can replace another.
+    #[serde(default)]
+    pub api_keys: Vec<StoredApiKey>,
     /// Where people may be sent back to, compared by equality.
     #[serde(default)]
     pub redirect_uris: Vec<String>,

@@ -26,6 +26,8 @@ pub struct Metadata<'a> {
     pub introspection_endpoint: String,
     /// The address of the revocation endpoint.
     pub revocation_endpoint: String,
+    /// The address of the refresh endpoint for API keys.
+    pub refresh_endpoint: String,
     /// The address of the logout endpoint.
     pub end_session_endpoint: String,
     /// The algorithms of the keys that sign.
@@ -53,6 +55,7 @@ impl Metadata<'_> {
             "userinfo_endpoint": self.userinfo_endpoint,
             "introspection_endpoint": self.introspection_endpoint,
             "revocation_endpoint": self.revocation_endpoint,
+            "refresh_endpoint": self.refresh_endpoint,
             "end_session_endpoint": self.end_session_endpoint,
             "response_types_supported": ["code"],
             "response_modes_supported": ResponseMode::SUPPORTED,

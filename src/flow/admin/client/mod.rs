@@ -1,5 +1,6 @@
 //! Clients: add, show, update, remove, replace the secret.
 
+pub mod api_key;
 pub mod fields;
 pub mod view;
 
@@ -43,6 +44,9 @@ pub struct AddClient {
     pub public: bool,
     /// The secret that the operator chose; one is made when there is none.
     pub secret: Option<Disclosed>,
+    /// Whether an API key is made too.
+    #[serde(default)]
+    pub api_key: bool,
     /// Everything else.
     pub fields: ClientFields,
 }
@@ -121,6 +125,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         name: None,
         auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
         secrets: Vec::new(),
+        api_keys: Vec::new(),
         redirect_uris: Vec::new(),
         post_logout_redirect_uris: Vec::new(),
         cors_origins: Vec::new(),
@@ -155,9 +160,21 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     if !names_grants && !client.redirect_uris.is_empty() {
         client.grant_types = BTreeSet::from([GrantType::AuthorizationCode, GrantType::RefreshToken]);
     }
+    let mut api_key = None;
+    if request.api_key {
+        let (stored, made) = api_key::make(admin);
+        client.api_keys.push(stored);
+        api_key = Some(made);
+        if !client.grant_types.contains(&GrantType::RefreshToken) {
+            faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
+        }
+    }
     check(&client, &usable(admin), &mut faults);
     all_or_none(&faults)?;
-    let view = ClientView::of(&client, &core.policy.issuer, shown, now);
+    let view = ClientView {
+        api_key,
+        ..ClientView::of(&client, &core.policy.issuer, shown, now)
+    };
     core.store
         .write("add_client", move |tx| -> Decided<()> {
             if CLIENTS.contains(&*tx, &client.client_id)? {

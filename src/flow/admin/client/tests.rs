@@ -3,6 +3,7 @@ use crate::flow::admin::tests::{admin, core, refusal};
 
 fn request(client_id: &str) -> AddClient {
     AddClient {
+        api_key: false,
         client_id: client_id.to_owned(),
         public: false,
         secret: None,
