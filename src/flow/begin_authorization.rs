@@ -148,5 +148,5 @@ pub(super) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -> Option<
     verified
         .ok()
         .map(jwt::Verified::into_inner)
-        .filter(|hint| hint.iss == issuer)
+        .filter(|hint| hint.iss == issuer && hint.azp == hint.aud)
 }

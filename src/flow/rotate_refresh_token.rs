@@ -58,7 +58,7 @@ pub async fn rotate_refresh_token(
                 }
                 Refresh::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let scope = match narrowed_scope(&family.authorization.scope, scope.as_ref()) {
+            let scope = match narrowed_scope(&family.authorization.scope, scope.as_ref(), &bearer.scope) {
                 Ok(scope) => scope,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };

@@ -1,7 +1,6 @@
 //! A user signs in with a stored password.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -205,11 +204,6 @@ pub async fn continue_as(
 /// Whether the sign-in page may offer to go on with the account that is signed in.
 pub fn may_continue(underway: &Underway, now: Timestamp) -> bool {
     let request = &underway.transaction.request;
-    underway.session.as_ref().is_some_and(|live| {
-        request.prompt.select_account
-            && !request.prompt.login
-            && request
-                .max_age
-                .is_none_or(|age| now.since(live.session.auth_time) <= Duration::from_secs(age))
-    })
+    let session = underway.session.as_ref();
+    session.is_some_and(|live| request.prompt.select_account && !request.demands_sign_in(&live.session, now))
 }

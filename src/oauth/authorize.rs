@@ -217,6 +217,15 @@ impl AuthorizationRequest {
         })
     }
 
+    /// Whether the user has to prove again who they are, though a session stands: `prompt=login`, or a sign-in
+    /// older than `max_age`. Zero asks for a new one in any case (OpenID Connect Core 3.1.2.1).
+    pub fn demands_sign_in(&self, session: &Session, now: Timestamp) -> bool {
+        self.prompt.login
+            || self
+                .max_age
+                .is_some_and(|age| age == 0 || now.since(session.auth_time) > Duration::from_secs(age))
+    }
+
     /// The scope that consent is asked for: what is granted and what the single claims imply.
     pub fn scope_for_consent(&self) -> Scope {
         self.scope.clone().union(&self.claims.implied_scope())
@@ -414,20 +423,15 @@ pub fn next_step(
     };
     let settled = progress.settled_session == Some(signed_in.id);
     let session = signed_in.session;
-    if !settled {
-        if request.prompt.login || request.prompt.select_account {
-            return Step::SignIn;
-        }
-        if request
-            .max_age
-            .is_some_and(|age| now.since(session.auth_time) > Duration::from_secs(age))
-        {
-            return sign_in_or(
-                request,
-                ErrorCode::LoginRequired,
-                "the sign-in is older than max_age",
-            );
-        }
+    if !settled && request.demands_sign_in(session, now) {
+        return sign_in_or(
+            request,
+            ErrorCode::LoginRequired,
+            "the sign-in is older than max_age",
+        );
+    }
+    if !settled && request.prompt.select_account {
+        return Step::SignIn;
     }
     if request.subject.is_some_and(|subject| subject != session.user) {
         if settled {

@@ -70,18 +70,19 @@ impl TokenRequest {
 }
 
 /// The scope of a refreshed access token: what was asked for, which may be less than what was granted and
-/// never more (RFC 6749 section 6). The service's own marker stays.
-pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>) -> Result<Scope, Refusal> {
-    let Some(asked) = asked else {
-        return Ok(granted.clone());
-    };
-    if !asked.is_within(granted) {
+/// never more (RFC 6749 section 6). Values that the operator has since taken from the client are left out;
+/// the service's own marker stays.
+pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -> Result<Scope, Refusal> {
+    if asked.is_some_and(|asked| !asked.is_within(granted)) {
         return Err(Refusal::new(
             ErrorCode::InvalidScope,
             "scope exceeds what was granted",
         ));
     }
-    Ok(granted.filter(|value| asked.contains(value) || value == Scope::AUTHENTICATED))
+    Ok(granted.filter(|value| {
+        value == Scope::AUTHENTICATED
+            || (allowed.contains(value) && asked.is_none_or(|asked| asked.contains(value)))
+    }))
 }
 
 /// The answer to every grant.
@@ -114,11 +115,21 @@ mod tests {
     #[test]
     fn a_scope_narrows_and_never_widens() {
         let granted: Scope = "openid email authenticated".parse().unwrap();
-        let narrowed = narrowed_scope(&granted, Some(&"email".parse().unwrap())).unwrap();
-        assert_eq!(narrowed.to_string(), "email authenticated");
-        let wider = narrowed_scope(&granted, Some(&"email profile".parse().unwrap()));
+        let narrowed = |asked: Option<&str>, allowed: &str| {
+            let asked = asked.map(|asked| asked.parse().unwrap());
+            narrowed_scope(&granted, asked.as_ref(), &allowed.parse().unwrap())
+        };
+        assert_eq!(
+            narrowed(Some("email"), "openid email").unwrap().to_string(),
+            "email authenticated"
+        );
+        assert_eq!(narrowed(None, "openid email profile").unwrap(), granted);
+        assert_eq!(
+            narrowed(None, "openid").unwrap().to_string(),
+            "openid authenticated"
+        );
+        let wider = narrowed(Some("email profile"), "openid email profile");
         assert_eq!(wider.unwrap_err().code, ErrorCode::InvalidScope);
-        assert_eq!(narrowed_scope(&granted, None).unwrap(), granted);
     }
 
     #[test]

@@ -40,17 +40,30 @@ impl Stage<'_> {
 
     /// Status and body of a token request, when an answer came.
     fn token(&self, path: &str, form: &[(&str, &str)]) -> Option<(u16, serde_json::Value)> {
-        let reply = self.process.post_form(path, &[("Authorization", self.basic)], form)?;
-        let body = if reply.body.is_empty() { serde_json::Value::Null } else { reply.json() };
+        let reply = self
+            .process
+            .post_form(path, &[("Authorization", self.basic)], form)?;
+        let body = if reply.body.is_empty() {
+            serde_json::Value::Null
+        } else {
+            reply.json()
+        };
         Some((reply.status, body))
     }
 
     fn refresh(&self, token: &str) -> Option<(u16, serde_json::Value)> {
-        self.token("/oauth2/token", &[("grant_type", "refresh_token"), ("refresh_token", token)])
+        self.token(
+            "/oauth2/token",
+            &[("grant_type", "refresh_token"), ("refresh_token", token)],
+        )
     }
 
     fn redeem(&self, code: &str) -> Option<(u16, serde_json::Value)> {
-        let form = [("grant_type", "authorization_code"), ("code", code), ("redirect_uri", REDIRECT_URI)];
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", REDIRECT_URI),
+        ];
         self.token("/oauth2/token", &form)
     }
 
@@ -58,15 +71,22 @@ impl Stage<'_> {
         let target = format!(
             "/oauth2/authorize?response_type=code&client_id=load&redirect_uri={REDIRECT_URI}&scope=services:all"
         );
-        let reply = self.process.request("GET", &target, &[("Cookie", self.session)], "")?;
+        let reply = self
+            .process
+            .request("GET", &target, &[("Cookie", self.session)], "")?;
         let location = reply.header("location")?;
-        let code = location.split(['?', '&']).find_map(|pair| pair.strip_prefix("code="));
+        let code = location
+            .split(['?', '&'])
+            .find_map(|pair| pair.strip_prefix("code="));
         Some(code.unwrap_or_else(|| panic!("no code in {location}")).to_owned())
     }
 }
 
 fn refresh_token(body: &serde_json::Value) -> String {
-    body["refresh_token"].as_str().unwrap_or_else(|| panic!("no refresh token in {body}")).to_owned()
+    body["refresh_token"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no refresh token in {body}"))
+        .to_owned()
 }
 
 impl Worker {
@@ -85,7 +105,11 @@ impl Worker {
                 let (code, token) = self.spent.swap_remove(stage.below(self.spent.len()));
                 self.alive.retain(|alive| *alive != token);
                 let (status, body) = stage.redeem(&code)?;
-                assert_eq!((status, body["error"].as_str()), (400, Some("invalid_grant")), "a code came back");
+                assert_eq!(
+                    (status, body["error"].as_str()),
+                    (400, Some("invalid_grant")),
+                    "a code came back"
+                );
                 self.dead.push(token);
             }
             _ if self.alive.is_empty() => self.begin(stage)?,
@@ -121,18 +145,29 @@ impl Worker {
     fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
         for at in 0..self.alive.len() {
             let (status, body) = stage.refresh(&self.alive[at])?;
-            assert_eq!(status, 200, "a token that was answered before the crash does not work: {body}");
+            assert_eq!(
+                status, 200,
+                "a token that was answered before the crash does not work: {body}"
+            );
             self.moved_on(at, refresh_token(&body));
         }
         for token in &self.dead {
             let (status, body) = stage.refresh(token)?;
-            assert_eq!((status, body["error"].as_str()), (400, Some("invalid_grant")), "a revoked family came back");
+            assert_eq!(
+                (status, body["error"].as_str()),
+                (400, Some("invalid_grant")),
+                "a revoked family came back"
+            );
         }
         while self.spent.len() > 2 {
             let (code, token) = self.spent.swap_remove(stage.below(self.spent.len()));
             self.alive.retain(|alive| *alive != token);
             let (status, body) = stage.redeem(&code)?;
-            assert_eq!((status, body["error"].as_str()), (400, Some("invalid_grant")), "a spent code came back");
+            assert_eq!(
+                (status, body["error"].as_str()),
+                (400, Some("invalid_grant")),
+                "a spent code came back"
+            );
             self.dead.push(token);
         }
         while self.alive.len() > 6 {
@@ -150,11 +185,35 @@ fn sign_in(process: &Running<'_>) -> String {
         "/oauth2/authorize?response_type=code&client_id=load&redirect_uri={REDIRECT_URI}&scope=services:all"
     );
     let reply = process.request("GET", &target, &[], "").unwrap();
-    let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let page = process.request("GET", reply.header("location").unwrap(), &[("Cookie", &cookie)], "").unwrap();
+    let cookie = reply
+        .header("set-cookie")
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let page = process
+        .request(
+            "GET",
+            reply.header("location").unwrap(),
+            &[("Cookie", &cookie)],
+            "",
+        )
+        .unwrap();
     let hidden = |name: &str| {
-        let field = page.body.split("<input").find(|tag| tag.contains(&format!("name=\"{name}\""))).unwrap();
-        field.split("value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+        let field = page
+            .body
+            .split("<input")
+            .find(|tag| tag.contains(&format!("name=\"{name}\"")))
+            .unwrap();
+        field
+            .split("value=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .to_owned()
     };
     let (transaction, csrf) = (hidden("transaction"), hidden("csrf"));
     let form = [
@@ -163,9 +222,14 @@ fn sign_in(process: &Running<'_>) -> String {
         ("username", "alice@example.com"),
         ("password", PASSWORD),
     ];
-    let reply = process.post_form("/login", &[("Cookie", &cookie)], &form).unwrap();
+    let reply = process
+        .post_form("/login", &[("Cookie", &cookie)], &form)
+        .unwrap();
     assert_eq!(reply.status, 303, "{reply:?}");
-    let session = reply.headers("set-cookie").find(|cookie| cookie.contains("session")).unwrap();
+    let session = reply
+        .headers("set-cookie")
+        .find(|cookie| cookie.contains("session"))
+        .unwrap();
     session.split(';').next().unwrap().to_owned()
 }
 
@@ -175,8 +239,16 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
 
     let service = Service::new();
     let client = service.json(&[
-        "client", "add", "load", "--redirect-uri", REDIRECT_URI, "--scope", "services:all",
-        "--default-scope", "services:all", "--json",
+        "client",
+        "add",
+        "load",
+        "--redirect-uri",
+        REDIRECT_URI,
+        "--scope",
+        "services:all",
+        "--default-scope",
+        "services:all",
+        "--json",
     ]);
     let password_file = service.folder.path().join("password");
     std::fs::write(&password_file, PASSWORD).unwrap();
@@ -185,10 +257,16 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
         .stdin(std::fs::File::open(&password_file).unwrap())
         .output()
         .unwrap();
-    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    assert!(
+        added.status.success(),
+        "{}",
+        String::from_utf8_lossy(&added.stderr)
+    );
     let secret = client["client_secret"].as_str().unwrap();
-    let basic =
-        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("load:{secret}")));
+    let basic = format!(
+        "Basic {}",
+        base64::engine::general_purpose::STANDARD.encode(format!("load:{secret}"))
+    );
 
     let session = sign_in(&service.serve());
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| Worker::default()).collect();
@@ -201,7 +279,12 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
                 let (process, over) = (&process, &over);
                 let (basic, session) = (&basic, &session);
                 scope.spawn(move || {
-                    let stage = Stage { process, basic, session, random: Random::system() };
+                    let stage = Stage {
+                        process,
+                        basic,
+                        session,
+                        random: Random::system(),
+                    };
                     let mut went_on = worker.check(&stage);
                     while went_on.is_some() && !over.load(Ordering::Relaxed) {
                         went_on = worker.act(&stage);
@@ -211,7 +294,10 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
             let after = 30 + u64::from(random.bytes::<1>()[0]);
             let id = process.id().to_string();
             thread::sleep(Duration::from_millis(after));
-            let killed = std::process::Command::new("kill").args(["-KILL", &id]).status().unwrap();
+            let killed = std::process::Command::new("kill")
+                .args(["-KILL", &id])
+                .status()
+                .unwrap();
             assert!(killed.success());
             over.store(true, Ordering::Relaxed);
         });
@@ -219,10 +305,18 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
     }
     let answers: usize = workers.iter().map(|worker| worker.answers).sum();
     assert!(answers > CYCLES, "only {answers} answers in {CYCLES} cycles");
-    assert!(workers.iter().any(|worker| !worker.dead.is_empty()), "nothing was ever revoked");
+    assert!(
+        workers.iter().any(|worker| !worker.dead.is_empty()),
+        "nothing was ever revoked"
+    );
     let process = service.serve();
     for worker in &mut workers {
-        let stage = Stage { process: &process, basic: &basic, session: &session, random: Random::system() };
+        let stage = Stage {
+            process: &process,
+            basic: &basic,
+            session: &session,
+            random: Random::system(),
+        };
         worker.check(&stage).expect("the service is up");
     }
 }

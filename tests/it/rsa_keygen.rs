@@ -36,5 +36,9 @@ fn judge_one() {
     openssl.stdin.take().unwrap().write_all(&key).unwrap();
     let verdict = openssl.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&verdict.stdout);
-    assert!(verdict.status.success() && said.contains("RSA key ok"), "{said}{}", String::from_utf8_lossy(&verdict.stderr));
+    assert!(
+        verdict.status.success() && said.contains("RSA key ok"),
+        "{said}{}",
+        String::from_utf8_lossy(&verdict.stderr)
+    );
 }

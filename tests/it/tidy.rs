@@ -16,16 +16,26 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
     ("store", &["clock", "identity", "jose", "oauth", "secret"]),
-    ("flow", &["audit", "clock", "identity", "jose", "oauth", "random", "seal", "secret", "store"]),
+    (
+        "flow",
+        &[
+            "audit", "clock", "identity", "jose", "oauth", "random", "seal", "secret", "store",
+        ],
+    ),
     ("page", &["route"]),
     ("net", &[]),
     ("app", &["flow", "oauth", "page", "route"]),
     (
         "http",
-        &["app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store"],
+        &[
+            "app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store",
+        ],
     ),
     ("config", &["identity", "jose", "net", "oauth"]),
-    ("control", &["clock", "flow", "identity", "jose", "oauth", "secret", "store"]),
+    (
+        "control",
+        &["clock", "flow", "identity", "jose", "oauth", "secret", "store"],
+    ),
     (
         "cli",
         &[
@@ -49,7 +59,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hyper::", &["net/", "http/"]),
     ("argon2::", &["identity/password"]),
     ("http::StatusCode", &["http/", "net/"]),
-    ("tokio::", &["net/", "http/", "control/", "cli/", "store/", "flow/"]),
+    (
+        "tokio::",
+        &["net/", "http/", "control/", "cli/", "store/", "flow/"],
+    ),
     ("UnixListener", &["control/"]),
 ];
 
@@ -85,7 +98,11 @@ fn sources() -> Vec<Source> {
             .filter(|line| !line.trim_start().starts_with("//"))
             .collect::<Vec<_>>()
             .join("\n");
-        Source { path: path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), code, lines }
+        Source {
+            path: path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(),
+            code,
+            lines,
+        }
     });
     sources.collect()
 }
@@ -104,7 +121,9 @@ fn imports(code: &str) -> BTreeSet<String> {
     for (at, _) in code.match_indices("crate::") {
         let rest = &code[at + "crate::".len()..];
         let word = |text: &str| {
-            text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+            text.chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect::<String>()
         };
         if let Some(group) = rest.strip_prefix('{') {
             let mut depth = 0_i32;
@@ -204,5 +223,9 @@ fn the_checks_can_fail() {
         imports("use crate::{oauth::{a, b}, store};\nlet x = crate::flow::y;"),
         BTreeSet::from(["flow".to_owned(), "oauth".to_owned(), "store".to_owned()])
     );
-    assert!(!IMPORTS.iter().any(|(room, allowed)| *room != "main" && allowed.contains(&"cli")));
+    assert!(
+        !IMPORTS
+            .iter()
+            .any(|(room, allowed)| *room != "main" && allowed.contains(&"cli"))
+    );
 }

@@ -62,6 +62,8 @@ pub struct IdTokenHint {
     pub sub: Uuid,
     /// The client it was issued to.
     pub aud: String,
+    /// The same client. Access tokens, whose `typ` may be configured to be the same, have no such claim.
+    pub azp: String,
     /// The session.
     pub sid: Option<Uuid>,
 }

@@ -1,0 +1,36 @@
+//! The service in this process, and the people and programs that talk to it.
+
+pub(crate) mod browser;
+pub(crate) mod html;
+pub(crate) mod process;
+pub(crate) mod relying_party;
+pub(crate) mod reply;
+pub(crate) mod server;
+pub(crate) mod token;
+pub(crate) mod wire;
+
+pub(crate) use browser::{Browser, Screen};
+pub(crate) use relying_party::{AuthorizationRequest, RelyingParty};
+pub(crate) use reply::Reply;
+pub(crate) use server::{ISSUER, Person, START, Server};
+pub(crate) use token::{Jwt, Tokens};
+
+/// The usual cast: the service, a confidential client, and a user who is not signed in yet.
+pub(crate) async fn scene() -> (Server, RelyingParty, Person) {
+    let server = Server::start().await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+/// Names and values of `application/x-www-form-urlencoded`, in order.
+pub(crate) fn parse_form(form: &str) -> Vec<(String, String)> {
+    form_urlencoded::parse(form.as_bytes()).into_owned().collect()
+}
+
+/// The other way around.
+pub(crate) fn write_form<N: AsRef<str>, V: AsRef<str>>(fields: &[(N, V)]) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
+        .finish()
+}

@@ -1,0 +1,234 @@
+//! The real executable in a process of its own, spoken to over loopback without TLS.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use idsvc::random::Random;
+
+/// A folder that is removed in the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("idsvc-test-{}", Random::system().uuid_v4()));
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// The settings of one service: a data directory and a port of its own.
+pub(crate) struct Service {
+    pub(crate) folder: Folder,
+    pub(crate) port: u16,
+}
+
+/// What came back, or nothing when the connection broke before all of it was there.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn header<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.headers(name).next()
+    }
+
+    pub(crate) fn headers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.head.lines().skip(1).filter_map(move |line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+}
+
+impl Service {
+    pub(crate) fn new() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        Self {
+            folder: Folder::new(),
+            port,
+        }
+    }
+
+    pub(crate) fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// A command of the executable with this service's settings.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_idsvc"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("IDSVC_DATA_DIR", self.folder.path().join("data"))
+            .env("IDSVC_BASE_URL", self.issuer())
+            .env("IDSVC_LISTEN", format!("127.0.0.1:{}", self.port))
+            .env("IDSVC_TLS_MODE", "off")
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs a command that has to succeed and reads what it prints.
+    pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.run(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Starts the service and waits until it answers.
+    pub(crate) fn serve(&self) -> Running<'_> {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
+        let child = self
+            .command(&["serve"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut running = Running { service: self, child };
+        let start = Instant::now();
+        loop {
+            if running
+                .request("GET", "/readyz", &[], "")
+                .is_some_and(|reply| reply.status == 200)
+            {
+                return running;
+            }
+            let ended = running.child.try_wait().unwrap();
+            assert!(
+                ended.is_none() && start.elapsed() < Duration::from_mins(1),
+                "{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+/// A service that runs; dropping it kills it.
+pub(crate) struct Running<'a> {
+    service: &'a Service,
+    child: Child,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Running<'_> {
+    /// Ends the process at once (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the process to end by itself.
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Option<Reply> {
+        request(self.service.port, method, target, headers, body)
+    }
+
+    pub(crate) fn post_form(
+        &self,
+        target: &str,
+        headers: &[(&str, &str)],
+        form: &[(&str, &str)],
+    ) -> Option<Reply> {
+        let body = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(form)
+            .finish();
+        let mut headers = headers.to_vec();
+        headers.push(("Content-Type", "application/x-www-form-urlencoded"));
+        self.request("POST", target, &headers, &body)
+    }
+}
+
+/// One request on a connection of its own; nothing unless the whole answer came.
+pub(crate) fn request(
+    port: u16,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Option<Reply> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let mut head = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    write!(head, "Content-Length: {}\r\n\r\n", body.len()).unwrap();
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(body.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8(answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let reply = Reply {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    };
+    let announced = reply
+        .header("content-length")
+        .map_or(Some(0), |length| length.parse().ok())?;
+    (reply.body.len() == announced).then_some(reply)
+}

@@ -1,0 +1,308 @@
+//! The service, listening on a port of its own, with a store in memory and a clock that stands still.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use idsvc::app::App;
+use idsvc::clock::{Clock, Timestamp};
+use idsvc::flow::{Core, rotate_keys};
+use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::identity::{LoginName, User};
+use idsvc::jose::alg::Algorithm;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::jose::rsa_keygen;
+use idsvc::net::listener::Listener;
+use idsvc::net::{Limits, Peer};
+use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredSecret};
+use idsvc::oauth::{Policy, Scope};
+use idsvc::random::Random;
+use idsvc::seal::Sealer;
+use idsvc::secret::Digest;
+use idsvc::store::tables::{CLIENTS, USERS, USERS_BY_LOGIN_NAME};
+use idsvc::store::{Options, Store};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use zeroize::Zeroizing;
+
+use super::browser::Browser;
+use super::relying_party::RelyingParty;
+use super::wire::{Call, Wire};
+
+/// The issuer. Nothing answers there but what the tests start: they connect to a local port and name this host.
+pub(crate) const ISSUER: &str = "https://id.example.test";
+/// The moment at which every test begins.
+pub(crate) const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+/// Making an RSA key takes long enough to share it between all tests.
+static RSA_KEY: LazyLock<SigningKey> = LazyLock::new(|| {
+    let pkcs8 = rsa_keygen::generate(2048, &Random::system()).unwrap();
+    SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8).unwrap()
+});
+
+/// The running service. It stops when it is dropped.
+pub(crate) struct Server {
+    pub(crate) app: Arc<App>,
+    pub(crate) clock: Clock,
+    wire: Wire,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.serving.abort();
+    }
+}
+
+impl Server {
+    /// The service as it is when the operator changed nothing.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// The service with other settings.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Policy)) -> Self {
+        let mut policy = Policy::of(ISSUER);
+        change(&mut policy);
+        let clock = Clock::manual(START);
+        let store = Store::in_memory(Options {
+            cache_bytes: 1 << 20,
+            ..Options::default()
+        })
+        .unwrap();
+        let cheap = PasswordParams::new(64, 1, 1).unwrap();
+        let passwords = PasswordPool::start(
+            cheap,
+            PoolSize {
+                threads: 1,
+                waiting: 64,
+            },
+        )
+        .unwrap();
+        let sealer = Sealer::new(&[7; 32]);
+        let core = Core::open(store, clock.clone(), Random::system(), sealer, policy, passwords).unwrap();
+        rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
+        rotate_keys::ensure_keys(&core).await.unwrap();
+        let app = Arc::new(App::new(core, Vec::new(), None));
+
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())
+            .await
+            .unwrap();
+        let wire = Wire::new(listener.local_addrs()[0]);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shared = Arc::clone(&app);
+        let service = move |request, peer: Peer| idsvc::http::respond(Arc::clone(&shared), request, peer);
+        let serving = tokio::spawn(listener.serve(None, service, async {
+            drop(stopped.await);
+        }));
+        Self {
+            app,
+            clock,
+            wire,
+            stop: Some(stop),
+            serving,
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// A request by nobody in particular.
+    pub(crate) fn get(&self, path: &str) -> Call {
+        Call::get(&self.wire, path)
+    }
+
+    /// A form posted by nobody in particular.
+    pub(crate) fn post(&self, path: &str) -> Call {
+        Call::post(&self.wire, path)
+    }
+
+    /// A request of any method.
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(&self.wire, method, path)
+    }
+
+    /// Registers a confidential client that authenticates with `client_secret_basic`.
+    pub(crate) async fn client(&self, client_id: &str) -> RelyingParty {
+        self.client_with(client_id, |_| {}).await
+    }
+
+    /// Registers a client that cannot keep a secret.
+    pub(crate) async fn public_client(&self, client_id: &str) -> RelyingParty {
+        self.client_with(client_id, |client| {
+            client.auth_methods = [AuthMethod::None].into();
+            client.secrets.clear();
+        })
+        .await
+    }
+
+    /// Registers a client that differs from the usual one.
+    pub(crate) async fn client_with(
+        &self,
+        client_id: &str,
+        change: impl FnOnce(&mut Client),
+    ) -> RelyingParty {
+        let secret = format!("the secret of {client_id}, of more than 32 bytes");
+        let mut client = self.usual_client(client_id, &secret);
+        change(&mut client);
+        self.put_client(client.clone()).await;
+        RelyingParty::new(&self.wire, client, secret)
+    }
+
+    fn usual_client(&self, client_id: &str, secret: &str) -> Client {
+        let now = self.clock.now();
+        let scope = Scope::of(Scope::STANDARD)
+            .unwrap()
+            .with("notes.read")
+            .with("notes.write");
+        Client {
+            client_id: client_id.to_owned(),
+            client_uuid: self.app.core.random.uuid_v4(),
+            name: None,
+            auth_methods: [AuthMethod::ClientSecretBasic].into(),
+            secrets: vec![StoredSecret {
+                digest: Digest::of(secret.as_bytes()),
+                created_at: now,
+                expires_at: None,
+            }],
+            redirect_uris: vec![format!("https://{client_id}.example/cb")],
+            post_logout_redirect_uris: vec![format!("https://{client_id}.example/bye")],
+            cors_origins: Vec::new(),
+            scope,
+            default_scope: "openid notes.read".parse().unwrap(),
+            grant_types: GrantType::ALL.into(),
+            pkce: idsvc::oauth::client::PkceRequirement::Optional,
+            consent: idsvc::oauth::client::ConsentRequirement::Skip,
+            audience: None,
+            id_token_signed_response_alg: None,
+            access_token_alg: None,
+            refresh_policy: idsvc::oauth::client::RefreshPolicy::Rotate,
+            enabled: true,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// Changes a client's record, as an administrator would.
+    pub(crate) async fn change_client(&self, party: &RelyingParty, change: impl FnOnce(&mut Client)) {
+        let catalog = self.app.core.catalog();
+        let mut client = Client::clone(catalog.client(party.client_id()).unwrap());
+        change(&mut client);
+        self.put_client(client).await;
+    }
+
+    async fn put_client(&self, client: Client) {
+        let core = &self.app.core;
+        core.store
+            .write("test_client", move |tx| {
+                CLIENTS.put(tx, &client.client_id, &client)
+            })
+            .await
+            .unwrap();
+        core.reload_catalog().unwrap();
+    }
+
+    /// Adds a user with a password and every claim of `profile`, `address` and `phone`.
+    pub(crate) async fn user(&self, name: &str) -> Person {
+        self.user_with(name, |_| {}).await
+    }
+
+    /// Adds a user who differs from the usual one.
+    pub(crate) async fn user_with(&self, name: &str, change: impl FnOnce(&mut User)) -> Person {
+        let core = &self.app.core;
+        let password = format!("the password of {name}");
+        let mut user = User::local(
+            core.random.uuid_v4(),
+            &format!("{name}@example.com"),
+            &core.policy.organization,
+            self.clock.now(),
+        );
+        let typed = Zeroizing::new(password.clone());
+        user.password = Some(core.passwords.hash(typed, core.random.bytes()).await.unwrap());
+        user.email_verified = true;
+        user.phone_number = Some("+32470123456".to_owned());
+        user.claims = claims_of(name);
+        change(&mut user);
+        let row = user.clone();
+        core.store
+            .write("test_user", move |tx| {
+                for name in row.login_names() {
+                    USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.uuid)?;
+                }
+                USERS.put(tx, &row.uuid, &row)
+            })
+            .await
+            .unwrap();
+        Person {
+            user,
+            password,
+            wire: self.wire.clone(),
+        }
+    }
+
+    /// Changes a user's record, as an administrator would.
+    pub(crate) async fn change_user(&self, person: &Person, change: impl FnOnce(&mut User)) {
+        let core = &self.app.core;
+        let uuid = person.user.uuid;
+        let mut user = core
+            .store
+            .read(|snapshot| USERS.get(snapshot, &uuid))
+            .unwrap()
+            .unwrap();
+        change(&mut user);
+        core.store
+            .write("test_user", move |tx| USERS.put(tx, &uuid, &user))
+            .await
+            .unwrap();
+    }
+}
+
+fn claims_of(name: &str) -> std::collections::BTreeMap<String, serde_json::Value> {
+    let claims = serde_json::json!({
+        "name": format!("{name} Example"),
+        "given_name": name,
+        "family_name": "Example",
+        "middle_name": "M",
+        "nickname": "nick",
+        "preferred_username": name,
+        "profile": "https://people.example/profile",
+        "picture": "https://people.example/picture.png",
+        "website": "https://people.example/",
+        "gender": "female",
+        "birthdate": "1990-05-17",
+        "zoneinfo": "Europe/Brussels",
+        "locale": "en-BE",
+        "address": {
+            "formatted": "Korenlei 1, 9000 Ghent, Belgium",
+            "street_address": "Korenlei 1",
+            "locality": "Ghent",
+            "region": "East Flanders",
+            "postal_code": "9000",
+            "country": "BE",
+        },
+    });
+    serde_json::from_value(claims).unwrap()
+}
+
+/// Somebody with an account.
+#[derive(Clone)]
+pub(crate) struct Person {
+    pub(crate) user: User,
+    pub(crate) password: String,
+    wire: Wire,
+}
+
+impl Person {
+    /// A new browser of this person, without cookies.
+    pub(crate) fn browser(&self) -> Browser {
+        Browser::new(&self.wire, &self.user.account_id, &self.password)
+    }
+
+    /// The user's identifier as tokens carry it.
+    pub(crate) fn sub(&self) -> String {
+        self.user.uuid.to_string()
+    }
+}

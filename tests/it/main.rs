@@ -1,0 +1,16 @@
+//! What the service promises, tried from outside: a real socket, a browser that keeps cookies, a clock moved by
+//! hand.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod cli;
+mod crash;
+mod harness;
+mod rsa_keygen;
+mod spec;
+mod tidy;

@@ -1,0 +1,20 @@
+//! One file for each document, or for each part of a long one; every test says which section it holds the
+//! service to.
+
+mod form_post;
+mod openid_core;
+mod openid_core_consent;
+mod openid_core_sign_in;
+mod openid_core_tokens;
+mod openid_discovery;
+mod rfc6749;
+mod rfc6749_authorization;
+mod rfc6749_client;
+mod rfc6749_refresh;
+mod rfc6750;
+mod rfc7009;
+mod rfc7636;
+mod rfc7662;
+mod rfc8414;
+mod rfc9207;
+mod rp_initiated_logout;

@@ -1,0 +1,224 @@
+//! OpenID Connect Core 1.0 section 3.1.2.4: consent.
+
+use idsvc::oauth::client::ConsentRequirement;
+
+use crate::harness::{Person, RelyingParty, Server, scene, write_form};
+
+/// A service with a client whose users are asked.
+async fn asking() -> (Server, RelyingParty, Person) {
+    let server = Server::start().await;
+    let acme = server
+        .client_with("acme", |client| {
+            client.consent = ConsentRequirement::Require;
+            client.name = Some("Acme <Notes>".to_owned());
+        })
+        .await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+/// The user is asked once, told what is asked for, and what was allowed is remembered.
+#[tokio::test]
+async fn consent_is_asked_for_once_and_remembered() {
+    let (server, acme, alice) = asking().await;
+    let browser = alice.browser();
+    let request = acme.request().with("scope", "openid email notes.read");
+    let page = browser.authorize(&request).await.sign_in().await;
+    assert_eq!(page.page(), "/consent");
+    assert!(page.text().contains("Acme &lt;Notes&gt;") && page.text().contains("notes.read"));
+    let code = page.allow().await.callback().code();
+    acme.redeem(&code).await.tokens();
+    server.advance(60);
+    let silent = browser
+        .fetch(&request.clone().with("prompt", "none").path())
+        .await;
+    acme.redeem(&silent.callback().code()).await.tokens();
+    let elsewhere = alice.browser().authorize(&request).await.sign_in().await;
+    elsewhere.callback().code();
+}
+
+/// A user who says no is heard, and nothing is remembered.
+#[tokio::test]
+async fn a_user_who_declines_is_access_denied() {
+    let (_server, acme, alice) = asking().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await.sign_in().await;
+    let form = page.decision_form("allow");
+    let callback = page.decide("deny").await.callback();
+    assert_eq!(callback.refusal(), "access_denied: the user declined");
+    assert_eq!(callback.get("state"), Some("state of acme"));
+    let late = browser.submit(&form).await;
+    assert_eq!(
+        late.error_page(),
+        "400 this sign-in has expired; go back to the application and start again"
+    );
+    assert_eq!(browser.authorize(&acme.request()).await.page(), "/consent");
+    let silent = browser
+        .authorize(&acme.request().with("prompt", "none"))
+        .await
+        .callback();
+    assert_eq!(
+        silent.refusal(),
+        "consent_required: the user has not consented yet"
+    );
+}
+
+/// What was not allowed yet is asked for, and adds to what was.
+#[tokio::test]
+async fn more_scope_asks_again_and_adds_up() {
+    let (_server, acme, alice) = asking().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let more = acme.request().with("scope", "openid email");
+    let silent = browser
+        .authorize(&more.clone().with("prompt", "none"))
+        .await
+        .callback();
+    assert_eq!(silent.error(), "consent_required");
+    let page = browser.authorize(&more).await;
+    assert_eq!(page.page(), "/consent");
+    page.allow().await.callback().code();
+    for scope in ["openid", "email", "openid email"] {
+        browser
+            .authorize(&acme.request().with("scope", scope))
+            .await
+            .callback()
+            .code();
+    }
+    let claims = acme
+        .request()
+        .with("claims", r#"{"userinfo":{"phone_number":null}}"#);
+    assert_eq!(browser.authorize(&claims).await.page(), "/consent");
+}
+
+/// What one user allowed, or one client was allowed, is nobody else's.
+#[tokio::test]
+async fn consent_is_one_users_for_one_client() {
+    let (server, acme, alice) = asking().await;
+    let bob = server.user("bob").await;
+    let other = server
+        .client_with("other", |client| client.consent = ConsentRequirement::Require)
+        .await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    assert_eq!(browser.authorize(&other.request()).await.page(), "/consent");
+    assert_eq!(
+        bob.browser()
+            .authorize(&acme.request())
+            .await
+            .sign_in()
+            .await
+            .page(),
+        "/consent"
+    );
+}
+
+/// `prompt=consent` asks again, also for a client that the operator vouches for; so comes `offline_access`
+/// (section 11).
+#[tokio::test]
+async fn prompt_consent_asks_in_any_case() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let request = acme
+        .request()
+        .with("scope", "openid offline_access")
+        .with("prompt", "consent");
+    for _ in 0..2 {
+        let page = browser.authorize(&request).await;
+        assert_eq!(page.page(), "/consent");
+        let reloaded = browser.visit(&page.path).await;
+        assert_eq!(
+            reloaded.page(),
+            "/consent",
+            "coming back to the page does not help"
+        );
+        let code = reloaded.allow().await.callback().code();
+        let tokens = acme.redeem(&code).await.tokens();
+        assert_eq!(tokens.scope(), ["openid", "offline_access", "authenticated"]);
+        acme.refresh(tokens.refresh_token()).await.tokens();
+    }
+}
+
+/// Section 16.12 and RFC 6749 section 10.12: only the user's own click on our page counts.
+#[tokio::test]
+async fn nobody_else_can_say_yes() {
+    let (_server, acme, alice) = asking().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await.sign_in().await;
+    let form = page.decision_form("allow");
+    let transaction = form.value("transaction").unwrap().to_owned();
+    let csrf = form.value("csrf").unwrap().to_owned();
+    for headers in [
+        &[("origin", "https://evil.example")][..],
+        &[("origin", "null")],
+        &[("sec-fetch-site", "cross-site")],
+        &[
+            ("sec-fetch-site", "same-site"),
+            ("origin", "https://id.example.test"),
+        ],
+    ] {
+        let refused = browser.submit_with(&form, headers).await;
+        assert_eq!(
+            (refused.header("location"), refused.heading().is_empty()),
+            (None, false),
+            "{headers:?}"
+        );
+    }
+    let query = write_form(&[
+        ("transaction", &transaction),
+        ("csrf", &csrf),
+        ("decision", &"allow".to_owned()),
+    ]);
+    assert_eq!(
+        browser.visit(&format!("/consent?{query}")).await.page(),
+        "/consent"
+    );
+    for form in [
+        form.clone().without("csrf"),
+        form.clone().with("csrf", "AAAA"),
+        form.clone().with("decision", "yes"),
+    ] {
+        assert_eq!(browser.submit(&form).await.page(), "/consent");
+    }
+    let fresh = browser.authorize(&acme.request()).await.decision_form("allow");
+    let swapped = form.clone().with("csrf", fresh.value("csrf").unwrap());
+    assert_eq!(browser.submit(&swapped).await.page(), "/consent");
+    let denied = browser
+        .submit_with(
+            &form.clone().with("decision", "deny"),
+            &[("sec-fetch-site", "cross-site")],
+        )
+        .await;
+    assert_eq!(denied.header("location"), None);
+    browser.submit(&form).await.callback().code();
+}
+
+/// The question belongs to the browser it was asked in and to the user it was asked.
+#[tokio::test]
+async fn another_browser_or_user_cannot_answer() {
+    let (server, acme, alice) = asking().await;
+    let (bob, carol) = (server.user("bob").await, server.user("carol").await);
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await.sign_in().await;
+    let form = page.decision_form("allow");
+    let thief = bob.browser();
+    acme.code(&thief).await;
+    let stolen = thief.visit(&page.path).await;
+    let other = "400 this sign-in was begun in another browser; go back to the application and start again";
+    assert_eq!(stolen.error_page(), other);
+    assert_eq!(thief.submit(&form).await.error_page(), other);
+
+    let switch = browser.authorize(&acme.request().with("prompt", "login")).await;
+    assert_eq!(
+        switch.type_in("carol@example.com", &carol.password).await.page(),
+        "/consent"
+    );
+    let late = browser.submit(&form).await;
+    assert_eq!(
+        late.header("location"),
+        None,
+        "alice was asked, carol is signed in"
+    );
+    assert!(late.text().contains("carol Example"));
+}

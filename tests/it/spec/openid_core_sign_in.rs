@@ -1,0 +1,417 @@
+//! OpenID Connect Core 1.0 section 3.1.2.3: the sign-in page, and who may not get past it.
+
+use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::store::tables::USERS;
+use zeroize::Zeroizing;
+
+use crate::harness::{Browser, ISSUER, RelyingParty, Screen, scene};
+
+const SESSION: &str = "__Host-idsvc_session";
+const BINDING: &str = "__Host-idsvc_browser";
+
+async fn is_signed_in(browser: &Browser, acme: &RelyingParty) -> bool {
+    let callback = browser
+        .authorize(&acme.request().with("prompt", "none"))
+        .await
+        .callback();
+    callback.get("error").is_none()
+}
+
+/// What a page shows, without what is different on every page.
+fn shown(screen: &Screen) -> String {
+    let form = screen.login_form();
+    let mut text = screen.text().to_owned();
+    for changing in ["transaction", "csrf", "username"] {
+        text = text.replace(form.value(changing).unwrap(), "");
+    }
+    text
+}
+
+/// The page is a plain form that works without scripts, in words that people and programs know.
+#[tokio::test]
+async fn the_sign_in_page_is_a_plain_form() {
+    let (_server, acme, alice) = scene().await;
+    let page = alice.browser().authorize(&acme.request()).await;
+    assert_eq!(
+        (page.status, page.page(), page.heading().as_str()),
+        (200, "/login", "Sign in")
+    );
+    let form = page.login_form();
+    assert_eq!((form.method.as_str(), form.action.as_str()), ("post", "/login"));
+    assert_eq!(
+        (form.value("username"), form.value("password")),
+        (Some(""), Some(""))
+    );
+    for part in [
+        "id=\"username\"",
+        "id=\"password\"",
+        "type=\"password\"",
+        "type=\"submit\"",
+    ] {
+        assert_eq!(page.text().matches(part).count(), 1, "{part}");
+    }
+    assert!(!page.text().contains("<script"));
+}
+
+/// Sections 16.2 and 16.20, RFC 6749 section 10.13: no frame, no cache, no address in the referrer, nothing
+/// from elsewhere.
+#[tokio::test]
+async fn pages_carry_the_headers_that_protect_them() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let login = browser.authorize(&acme.request()).await;
+    let consent = browser
+        .authorize(&acme.request().with("prompt", "consent"))
+        .await
+        .sign_in()
+        .await;
+    let error = browser.visit("/oauth2/authorize").await;
+    for page in [login, consent, error] {
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; ") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+        assert_eq!(page.header("referrer-policy"), Some("strict-origin"));
+        assert!(page.is_not_stored());
+    }
+}
+
+/// RFC 6265bis section 4.1.3: both cookies are for this host, over TLS, out of the reach of scripts, and end with
+/// the browser. (Every test checks the first three.)
+#[tokio::test]
+async fn cookies_are_set_when_they_are_needed_and_no_sooner() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = browser.fetch(&acme.request().path()).await;
+    let [binding] = page.cookies()[..] else {
+        panic!("{:?}", page.cookies())
+    };
+    assert!(binding.starts_with("__Host-idsvc_browser=idsvc_br_"), "{binding}");
+    assert!(
+        binding.ends_with("; Path=/; Secure; HttpOnly; SameSite=Lax"),
+        "{binding}"
+    );
+    let page = page.follow().await;
+    assert!(page.cookies().is_empty());
+    let again = browser.fetch(&acme.request().path()).await;
+    assert!(again.cookies().is_empty(), "one browser, one binding");
+    let signed_in = page.sign_in().await;
+    let [session] = signed_in.cookies()[..] else {
+        panic!("{:?}", signed_in.cookies())
+    };
+    assert!(session.starts_with("__Host-idsvc_session=idsvc_se_"), "{session}");
+    assert!(
+        session.ends_with("; Path=/; Secure; HttpOnly; SameSite=Lax"),
+        "{session}"
+    );
+}
+
+/// Whoever guesses learns nothing: a wrong password, an unknown name and a disabled user look the same.
+#[tokio::test]
+async fn a_wrong_password_an_unknown_name_and_a_disabled_user_look_alike() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user_with("bob", |user| user.enabled = false).await;
+    let carol = server.user_with("carol", |user| user.password = None).await;
+    let mut pages = Vec::new();
+    for (username, password) in [
+        ("alice@example.com", "wrong password"),
+        ("nobody@example.com", "wrong password"),
+        ("bob@example.com", bob.password.as_str()),
+        ("carol@example.com", carol.password.as_str()),
+        ("alice@example.com", bob.password.as_str()),
+    ] {
+        let browser = alice.browser();
+        let page = browser
+            .authorize(&acme.request())
+            .await
+            .type_in(username, password)
+            .await;
+        assert_eq!(
+            (page.status, page.login_form().value("username")),
+            (200, Some(username))
+        );
+        assert_eq!(page.login_form().value("password"), Some(""));
+        assert!(page.text().contains("role=\"alert\""));
+        assert_eq!(browser.cookie(SESSION), None);
+        pages.push(shown(&page));
+    }
+    assert!(pages.windows(2).all(|pair| pair[0] == pair[1]));
+    let page = alice
+        .browser()
+        .authorize(&acme.request())
+        .await
+        .type_in("alice@example.com", "wrong")
+        .await;
+    page.sign_in().await.callback().code();
+}
+
+/// A name is recognised however it is written, and so is the account identifier.
+#[tokio::test]
+async fn a_user_is_found_by_address_or_account_in_any_case() {
+    let (server, acme, _alice) = scene().await;
+    let dora = server
+        .user_with("dora", |user| user.account_id = "Dora-7".to_owned())
+        .await;
+    for name in ["dora@example.com", " DORA@Example.COM ", "Dora-7", "dora-7"] {
+        let page = dora.browser().authorize(&acme.request()).await;
+        let tokens = acme
+            .redeem(&page.type_in(name, &dora.password).await.callback().code())
+            .await
+            .tokens();
+        assert_eq!(
+            (&tokens.0["uuid"], &tokens.0["account_id"]),
+            (&dora.sub().into(), &"Dora-7".into())
+        );
+    }
+}
+
+/// Passwords of any length and any character are compared, and never cut.
+#[tokio::test]
+async fn odd_passwords_are_refused_like_others() {
+    let (_server, acme, alice) = scene().await;
+    let longer = format!("{}x", alice.password);
+    for password in [
+        "",
+        "é\u{0}\r\n",
+        &"x".repeat(60_000),
+        &longer,
+        &longer[..longer.len() - 2],
+    ] {
+        let page = alice
+            .browser()
+            .authorize(&acme.request())
+            .await
+            .type_in("alice@example.com", password)
+            .await;
+        assert_eq!((page.status, page.page()), (200, "/login"));
+    }
+}
+
+/// RFC 6749 section 10.12: a form that did not come from our page signs nobody in.
+#[tokio::test]
+async fn a_form_without_our_token_signs_nobody_in() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let filled = |screen: &Screen| {
+        screen
+            .login_form()
+            .with("username", "alice@example.com")
+            .with("password", &alice.password)
+    };
+    let page = browser.authorize(&acme.request()).await;
+    let foreign = alice.browser().authorize(&acme.request()).await;
+    let other = browser.authorize(&acme.request()).await;
+    for form in [
+        filled(&page).without("csrf"),
+        filled(&page).with("csrf", "AAAA"),
+        filled(&page).with("csrf", foreign.login_form().value("csrf").unwrap()),
+        filled(&page).with("csrf", other.login_form().value("csrf").unwrap()),
+    ] {
+        let refused = browser.submit(&form).await;
+        assert_eq!((refused.status, refused.page()), (400, "/login"));
+        assert_eq!(browser.cookie(SESSION), None);
+    }
+    let refused = browser.submit(&filled(&page).without("csrf")).await;
+    refused.sign_in().await.callback().code();
+}
+
+/// RFC 6749 section 10.12: nor does one that another site sent. A browser that says nothing is old.
+#[tokio::test]
+async fn a_form_from_another_site_signs_nobody_in() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await;
+    let form = page
+        .login_form()
+        .with("username", "alice@example.com")
+        .with("password", &alice.password);
+    for headers in [
+        &[
+            ("origin", "https://evil.example"),
+            ("sec-fetch-site", "cross-site"),
+        ][..],
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+        &[("origin", "http://id.example.test")],
+        &[("origin", ISSUER), ("sec-fetch-site", "same-site")],
+    ] {
+        let refused = browser.submit_with(&form, headers).await;
+        assert_eq!(
+            (refused.status, refused.header("location")),
+            (400, None),
+            "{headers:?}"
+        );
+        assert_eq!(browser.cookie(SESSION), None);
+    }
+    browser.submit_with(&form, &[]).await.callback().code();
+}
+
+/// RFC 9700 section 4.7: a link to a sign-in under way is good in the browser it was begun in.
+#[tokio::test]
+async fn a_stolen_sign_in_link_gives_nothing() {
+    let (server, acme, alice) = scene().await;
+    let mallory = server.user("mallory").await;
+    let other = "400 this sign-in was begun in another browser; go back to the application and start again";
+    let page = alice.browser().authorize(&acme.request()).await;
+    let thief = mallory.browser();
+    assert_eq!(thief.visit(&page.path).await.error_page(), other);
+    acme.code(&thief).await;
+    assert_eq!(thief.visit(&page.path).await.error_page(), other);
+    let form = page
+        .login_form()
+        .with("username", "mallory@example.com")
+        .with("password", &mallory.password);
+    assert_eq!(thief.submit(&form).await.error_page(), other);
+    page.sign_in().await.callback().code();
+}
+
+/// Session fixation: what a browser had before it signed in is worth nothing after, and what it had before it
+/// signed in again neither.
+#[tokio::test]
+async fn the_session_cookie_changes_with_every_sign_in() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let before = browser.cookie(SESSION).unwrap();
+    let thief = alice.browser();
+    thief.set_cookie(SESSION, &before);
+    assert!(is_signed_in(&thief, &acme).await);
+    browser
+        .authorize(&acme.request().with("prompt", "login"))
+        .await
+        .sign_in()
+        .await
+        .callback()
+        .code();
+    assert_ne!(browser.cookie(SESSION).unwrap(), before);
+    assert!(is_signed_in(&browser, &acme).await);
+    assert!(!is_signed_in(&thief, &acme).await);
+    let after = browser.cookie(SESSION).unwrap();
+    browser.visit("/oauth2/logout").await.decide("logout").await;
+    thief.set_cookie(SESSION, &after);
+    assert!(
+        !is_signed_in(&thief, &acme).await,
+        "signing out ends the session itself"
+    );
+}
+
+/// One browser, one user: signing in as somebody else ends the session before, and what hangs on it.
+#[tokio::test]
+async fn signing_in_as_another_user_ends_the_session_before() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let browser = alice.browser();
+    let alices = acme.tokens(&browser).await;
+    let cookie = browser.cookie(SESSION).unwrap();
+    let page = browser.authorize(&acme.request().with("prompt", "login")).await;
+    let code = page
+        .type_in("bob@example.com", &bob.password)
+        .await
+        .callback()
+        .code();
+    let bobs = acme.redeem(&code).await.tokens();
+    assert_ne!(alices.id().claims["sid"], bobs.id().claims["sid"]);
+    assert!(acme.is_welcome(&bobs).await && !acme.is_welcome(&alices).await);
+    let thief = alice.browser();
+    thief.set_cookie(SESSION, &cookie);
+    assert!(!is_signed_in(&thief, &acme).await);
+}
+
+/// A cookie that nobody gave out is as good as none.
+#[tokio::test]
+async fn an_invented_cookie_is_no_session() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let genuine = browser.cookie(SESSION).unwrap();
+    let mut changed = genuine.clone();
+    changed.replace_range(50..51, if &genuine[50..51] == "A" { "B" } else { "A" });
+    let twice = format!("{genuine}; {SESSION}={changed}");
+    for invented in ["x", "", &changed, &genuine[..genuine.len() - 1], &twice] {
+        browser.set_cookie(SESSION, invented);
+        assert!(!is_signed_in(&browser, &acme).await, "{invented}");
+    }
+    browser.set_cookie(SESSION, &genuine);
+    browser.set_cookie(BINDING, "x");
+    assert!(is_signed_in(&browser, &acme).await);
+    let page = browser.authorize(&acme.request().with("prompt", "login")).await;
+    page.sign_in().await.callback().code();
+}
+
+/// A sign-in has half an hour.
+#[tokio::test]
+async fn a_sign_in_left_alone_expires() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await;
+    let in_time = browser.authorize(&acme.request()).await;
+    server.advance(1_799);
+    in_time.sign_in().await.callback().code();
+    server.advance(1);
+    let late = page.sign_in().await;
+    assert_eq!(
+        late.error_page(),
+        "400 this sign-in has expired; go back to the application and start again"
+    );
+}
+
+/// A sign-in brings one code: going back and sending the form again brings no other.
+#[tokio::test]
+async fn a_finished_sign_in_cannot_be_repeated() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await;
+    page.clone().sign_in().await.callback().code();
+    let expired = "400 this sign-in has expired; go back to the application and start again";
+    assert_eq!(page.clone().sign_in().await.error_page(), expired);
+    assert_eq!(browser.visit(&page.path).await.error_page(), expired);
+}
+
+/// What the operator changes while somebody signs in counts.
+#[tokio::test]
+async fn a_client_disabled_meanwhile_gets_no_code() {
+    let (server, acme, alice) = scene().await;
+    let page = alice.browser().authorize(&acme.request()).await;
+    server.change_client(&acme, |client| client.enabled = false).await;
+    assert_eq!(page.sign_in().await.status, 400);
+}
+
+/// RFC 9106 section 4: when the operator has changed what a hash costs, it is made anew while the password is at
+/// hand.
+#[tokio::test]
+async fn a_hash_of_another_cost_is_replaced_when_its_user_signs_in() {
+    let (server, acme, _alice) = scene().await;
+    let dearer = PasswordParams::new(128, 2, 1).unwrap();
+    let pool = PasswordPool::start(
+        dearer,
+        PoolSize {
+            threads: 1,
+            waiting: 1,
+        },
+    )
+    .unwrap();
+    let old = pool
+        .hash(Zeroizing::new("the password of erin".to_owned()), [7; 16])
+        .await
+        .unwrap();
+    let erin = server
+        .user_with("erin", |user| user.password = Some(old.clone()))
+        .await;
+    let stored = || {
+        let user = server
+            .app
+            .core
+            .store
+            .read(|snapshot| USERS.get(snapshot, &erin.user.uuid))
+            .unwrap();
+        user.unwrap().password.unwrap()
+    };
+    let wrong = erin.browser().authorize(&acme.request()).await;
+    wrong.type_in("erin@example.com", "wrong").await;
+    assert_eq!(stored(), old);
+    acme.code(&erin.browser()).await;
+    assert!(stored().needs_rehash(dearer) && !stored().needs_rehash(server.app.core.passwords.params()));
+    acme.code(&erin.browser()).await;
+}

@@ -1,0 +1,216 @@
+//! OpenID Connect Discovery 1.0, and the key set that it points to.
+
+use std::collections::HashSet;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::flow::rotate_keys;
+use idsvc::jose::alg::Algorithm;
+use serde_json::json;
+
+use crate::harness::{ISSUER, Server, scene};
+
+/// Section 3: what is published, all of it.
+#[tokio::test]
+async fn the_document_says_what_works_and_nothing_else() {
+    let server = Server::start().await;
+    server.client("acme").await;
+    let reply = server.get("/.well-known/openid-configuration").await;
+    assert_eq!(reply.status, 200);
+    let mut document = reply.json();
+    let at = |path: &str| format!("{ISSUER}{path}");
+    let claims = document
+        .as_object_mut()
+        .unwrap()
+        .remove("claims_supported")
+        .unwrap();
+    for claim in [
+        "sub",
+        "iss",
+        "auth_time",
+        "acr",
+        "name",
+        "email",
+        "email_verified",
+        "address",
+        "phone_number",
+    ] {
+        assert!(claims.as_array().unwrap().contains(&json!(claim)), "{claim}");
+    }
+    let locales = document
+        .as_object_mut()
+        .unwrap()
+        .remove("ui_locales_supported")
+        .unwrap();
+    for locale in ["en", "de", "fr", "es", "ja", "ar"] {
+        assert!(locales.as_array().unwrap().contains(&json!(locale)), "{locale}");
+    }
+    assert_eq!(
+        document,
+        json!({
+            "issuer": ISSUER,
+            "authorization_endpoint": at("/oauth2/authorize"),
+            "token_endpoint": at("/oauth2/token"),
+            "jwks_uri": at("/oauth2/jwks"),
+            "userinfo_endpoint": at("/oauth2/userinfo"),
+            "introspection_endpoint": at("/oauth2/introspect"),
+            "revocation_endpoint": at("/oauth2/revoke"),
+            "end_session_endpoint": at("/oauth2/logout"),
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query", "form_post"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+            "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+            "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
+            "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+            "code_challenge_methods_supported": ["S256"],
+            "scopes_supported": ["openid", "profile", "email", "phone", "address", "offline_access", "notes.read",
+                                 "notes.write"],
+            "claim_types_supported": ["normal"],
+            "claims_parameter_supported": true,
+            "acr_values_supported": ["1"],
+            "prompt_values_supported": ["none", "login", "consent", "select_account"],
+            "display_values_supported": ["page"],
+            "authorization_response_iss_parameter_supported": true,
+            "request_parameter_supported": false,
+            "request_uri_parameter_supported": false,
+        })
+    );
+}
+
+/// Section 3: the document follows clients and keys.
+#[tokio::test]
+async fn the_document_changes_with_clients_and_keys() {
+    let server = Server::start().await;
+    let ask = async || server.get("/.well-known/openid-configuration").await.json();
+    assert!(!ask().await["scopes_supported"].to_string().contains("billing"));
+    let acme = server
+        .client_with("acme", |client| client.scope = "openid billing".parse().unwrap())
+        .await;
+    assert!(ask().await["scopes_supported"].to_string().contains("billing"));
+    server.change_client(&acme, |client| client.enabled = false).await;
+    assert!(!ask().await["scopes_supported"].to_string().contains("billing"));
+    rotate_keys::rotate(&server.app.core, Algorithm::EdDsa, true)
+        .await
+        .unwrap();
+    assert_eq!(
+        ask().await["id_token_signing_alg_values_supported"],
+        json!(["RS256", "ES256", "EdDSA"])
+    );
+}
+
+/// RFC 7517 section 5: public keys, each with a name, and nothing secret.
+#[tokio::test]
+async fn the_key_set_holds_public_keys_only() {
+    let server = Server::start().await;
+    let reply = server.get("/oauth2/jwks").await;
+    let document = reply.json();
+    let keys = document["keys"].as_array().unwrap();
+    assert_eq!(keys.len(), 2);
+    let names: HashSet<_> = keys.iter().map(|key| key["kid"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 2);
+    for key in keys {
+        assert_eq!(key["use"], "sig");
+        let members: Vec<_> = key.as_object().unwrap().keys().map(String::as_str).collect();
+        let public: &[&str] = match key["kty"].as_str().unwrap() {
+            "RSA" => &["alg", "e", "kid", "kty", "n", "use"],
+            "EC" => &["alg", "crv", "kid", "kty", "use", "x", "y"],
+            other => panic!("{other}"),
+        };
+        assert_eq!(members, public);
+        if let Some(modulus) = key["n"].as_str() {
+            assert_eq!(URL_SAFE_NO_PAD.decode(modulus).unwrap().len(), 256);
+        }
+    }
+}
+
+/// RFC 9110 section 13.1.2 and the Fetch standard: both documents may be kept, and read from anywhere.
+#[tokio::test]
+async fn the_documents_are_cacheable_and_open_to_all_scripts() {
+    let server = Server::start().await;
+    for path in [
+        "/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server",
+        "/oauth2/jwks",
+    ] {
+        let reply = server
+            .get(path)
+            .header("origin", "https://anywhere.example")
+            .await;
+        assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(reply.header("access-control-allow-credentials"), None);
+        assert!(
+            reply
+                .header("cache-control")
+                .unwrap()
+                .starts_with("public, max-age=")
+        );
+        let tag = reply.header("etag").unwrap();
+        let known = server.get(path).header("if-none-match", tag).await;
+        assert_eq!(
+            (known.status, known.text(), known.header("etag")),
+            (304, "", Some(tag))
+        );
+        let other = server.get(path).header("if-none-match", "\"other\"").await;
+        assert_eq!(other.status, 200);
+        assert_eq!(server.call("HEAD", path).await.text(), "");
+        let preflight = server
+            .call("OPTIONS", path)
+            .header("origin", "https://anywhere.example")
+            .await;
+        assert_eq!(
+            (preflight.status, preflight.header("access-control-allow-origin")),
+            (204, Some("*"))
+        );
+    }
+}
+
+/// OpenID Connect Core 10.1.1: a new key is published before it signs, the old one after.
+#[tokio::test]
+async fn a_replaced_key_stays_published_while_its_tokens_last() {
+    let (server, acme, alice) = scene().await;
+    let names = async || {
+        let keys = server.get("/oauth2/jwks").await.json()["keys"]
+            .as_array()
+            .unwrap()
+            .clone();
+        keys.iter()
+            .map(|key| key["kid"].as_str().unwrap().to_owned())
+            .collect::<HashSet<_>>()
+    };
+    let before = names().await;
+    let tag = server
+        .get("/oauth2/jwks")
+        .await
+        .header("etag")
+        .unwrap()
+        .to_owned();
+    let old = acme.tokens(&alice.browser()).await;
+    rotate_keys::rotate(&server.app.core, Algorithm::Es256, false)
+        .await
+        .unwrap();
+    let announced = names().await;
+    assert_eq!((announced.len(), before.is_subset(&announced)), (3, true));
+    assert_eq!(
+        server
+            .get("/oauth2/jwks")
+            .header("if-none-match", &tag)
+            .await
+            .status,
+        200
+    );
+    let meanwhile = acme.refresh(old.refresh_token()).await.tokens();
+    assert_eq!(meanwhile.access().header["kid"], old.access().header["kid"]);
+
+    rotate_keys::rotate(&server.app.core, Algorithm::Es256, true)
+        .await
+        .unwrap();
+    assert_eq!(names().await, announced);
+    let new = acme.refresh(meanwhile.refresh_token()).await.tokens();
+    assert_ne!(new.access().header["kid"], old.access().header["kid"]);
+    for tokens in [&old, &meanwhile, &new] {
+        acme.verify(tokens.access_token()).await;
+        assert!(acme.is_welcome(tokens).await);
+    }
+}

@@ -1,0 +1,469 @@
+//! The OAuth 2.0 Authorization Framework: the authorization endpoint.
+
+use idsvc::oauth::client::{AuthMethod, GrantType};
+
+use crate::harness::{ISSUER, Server, scene, write_form};
+
+/// Section 3.1: the endpoint takes GET and may take POST.
+#[tokio::test]
+async fn a_posted_request_is_answered_like_one_in_the_address() {
+    let (server, acme, alice) = scene().await;
+    let posted = server
+        .post("/oauth2/authorize")
+        .fields(&acme.request().parameters)
+        .await;
+    let browser = alice.browser();
+    let screen = browser.visit(posted.location()).await;
+    assert_eq!(screen.page(), "/login");
+    let callback = screen.through().await;
+    assert_eq!(callback.uri, acme.redirect_uri());
+    assert!(
+        acme.redeem(&callback.code())
+            .await
+            .tokens()
+            .access_token()
+            .contains('.')
+    );
+}
+
+/// Section 3.1: cookies are `SameSite=Lax`, so a form posted by a client's page brings none along; whoever is
+/// signed in is signed in all the same.
+#[tokio::test]
+async fn a_posted_request_finds_the_session() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let posted = server
+        .post("/oauth2/authorize")
+        .fields(&acme.request().parameters)
+        .await;
+    browser.visit(posted.location()).await.callback().code();
+}
+
+/// Section 3.1: also when it is too long for an address.
+#[tokio::test]
+async fn a_very_long_posted_request_is_answered_too() {
+    let (server, acme, alice) = scene().await;
+    let request = acme.request().with("state", &"s".repeat(9_000));
+    let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
+    assert!(posted.location().starts_with("/login?transaction="));
+    let browser = alice.browser();
+    let (name, value) = posted.cookies()[0]
+        .split_once(';')
+        .unwrap()
+        .0
+        .split_once('=')
+        .unwrap();
+    browser.set_cookie(name, value);
+    let callback = browser.visit(posted.location()).await.through().await;
+    assert_eq!(callback.get("state").unwrap().len(), 9_000);
+}
+
+/// Section 3.1: unknown parameters are ignored, and their order means nothing.
+#[tokio::test]
+async fn unknown_parameters_are_ignored() {
+    let (_server, acme, alice) = scene().await;
+    let mut request = acme.request().and("extra", "foobar").and("näme", "\"\\");
+    request.parameters.reverse();
+    alice.browser().authorize(&request).await.through().await.code();
+}
+
+/// Section 3.1: a parameter without a value counts as omitted.
+#[tokio::test]
+async fn an_empty_parameter_is_an_omitted_one() {
+    let (_server, acme, alice) = scene().await;
+    let request = acme
+        .request()
+        .with("state", "")
+        .with("nonce", "")
+        .with("prompt", "");
+    let callback = alice.browser().authorize(&request).await.through().await;
+    assert_eq!(callback.names(), ["code", "iss"]);
+    let tokens = acme.redeem(&callback.code()).await.tokens();
+    assert!(tokens.id().claims.get("nonce").is_none());
+}
+
+/// Section 3.1: no parameter may be sent more than once.
+#[tokio::test]
+async fn a_parameter_sent_twice_is_told_to_the_client() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    for name in [
+        "response_type",
+        "scope",
+        "nonce",
+        "code_challenge",
+        "prompt",
+        "extra",
+    ] {
+        let request = acme.request().and(name, "one").and(name, "two");
+        let callback = browser.authorize(&request).await.callback();
+        assert_eq!(
+            callback.refusal(),
+            format!("invalid_request: parameter {name} was sent more than once")
+        );
+        assert_eq!(callback.get("state"), Some("state of acme"));
+        let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
+        assert_eq!(posted.callback(), callback);
+    }
+}
+
+/// Sections 3.1 and 4.1.2.1: when it is not clear who asks, or where the answer goes, nobody is redirected.
+#[tokio::test]
+async fn an_ambiguous_address_is_shown_to_the_user_only() {
+    let (_server, acme, alice) = scene().await;
+    for name in ["client_id", "redirect_uri", "state", "response_mode"] {
+        let request = acme
+            .request()
+            .and(name, "https://evil.example/cb")
+            .and(name, "query");
+        let page = alice.browser().authorize(&request).await;
+        assert_eq!(
+            page.error_page(),
+            "400 a parameter was sent more than once",
+            "{name}"
+        );
+    }
+}
+
+/// Sections 3.1.2.4 and 4.1.2.1.
+#[tokio::test]
+async fn a_client_that_is_not_known_is_not_redirected_to() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let missing = browser.authorize(&acme.request().without("client_id")).await;
+    assert_eq!(missing.error_page(), "400 client_id is missing");
+    let unknown = browser
+        .authorize(&acme.request().with("client_id", "acm\"><script>"))
+        .await;
+    assert_eq!(
+        unknown.error_page(),
+        "400 client_id names no client of this service"
+    );
+    server.change_client(&acme, |client| client.enabled = false).await;
+    let disabled = browser.authorize(&acme.request()).await;
+    assert_eq!(disabled.error_page(), unknown.error_page());
+    let unreadable = browser.visit("/oauth2/authorize?client_id=%ff").await;
+    assert_eq!(unreadable.error_page(), "400 a parameter is not valid UTF-8");
+}
+
+/// Sections 3.1.2.3 and 3.1.2.4, RFC 9700 section 2.1: only an equal string matches.
+#[tokio::test]
+async fn a_redirect_uri_that_is_not_registered_is_not_redirected_to() {
+    let (_server, acme, alice) = scene().await;
+    for uri in [
+        "https://acme.example/cb/",
+        "https://acme.example/cb/extra",
+        "https://acme.example/cb?x=1",
+        "https://acme.example/cb#x",
+        "https://acme.example/CB",
+        "https://ACME.example/cb",
+        "https://acme.example:443/cb",
+        "https://acme.example/x/../cb",
+        "https://acme.example/%63b",
+        "https://user@acme.example/cb",
+        "https://acme.example.evil.example/cb",
+        "http://acme.example/cb",
+        "//acme.example/cb",
+        "javascript:alert(1)",
+        "cb",
+    ] {
+        let page = alice
+            .browser()
+            .authorize(&acme.request().with("redirect_uri", uri))
+            .await;
+        assert_eq!(
+            page.error_page(),
+            "400 redirect_uri is not registered for this client",
+            "{uri}"
+        );
+        assert!(page.cookies().is_empty());
+    }
+}
+
+/// Section 3.1.2.3: which of several is meant has to be said; which of one, has not.
+#[tokio::test]
+async fn the_redirect_uri_may_be_left_out_where_one_is_registered() {
+    let (server, acme, alice) = scene().await;
+    let callback = alice
+        .browser()
+        .authorize(&acme.request().without("redirect_uri"))
+        .await
+        .through()
+        .await;
+    assert_eq!(callback.uri, acme.redirect_uri());
+    let several = server
+        .client_with("several", |client| {
+            client
+                .redirect_uris
+                .push("https://several.example/other".to_owned());
+        })
+        .await;
+    let page = alice
+        .browser()
+        .authorize(&several.request().without("redirect_uri"))
+        .await;
+    assert_eq!(page.error_page(), "400 redirect_uri is missing");
+    let other = several
+        .request()
+        .with("redirect_uri", "https://several.example/other");
+    let callback = alice.browser().authorize(&other).await.through().await;
+    assert_eq!(callback.uri, "https://several.example/other");
+}
+
+/// Section 3.1.2: a query that belongs to the redirect URI stays.
+#[tokio::test]
+async fn a_registered_query_is_kept_and_the_answer_added() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let tenant = server
+        .client_with("tenant", |client| {
+            client.redirect_uris = vec!["https://t.example/cb?a=1&b=%20".to_owned()];
+        })
+        .await;
+    let screen = alice.browser().authorize(&tenant.request()).await.sign_in().await;
+    assert!(
+        screen
+            .location()
+            .starts_with("https://t.example/cb?a=1&b=%20&code=idsvc_ac_"),
+        "{}",
+        screen.location()
+    );
+    assert_eq!(screen.callback().names(), ["a", "b", "code", "state", "iss"]);
+    for changed in [
+        "https://t.example/cb",
+        "https://t.example/cb?a=1",
+        "https://t.example/cb?b=%20&a=1",
+    ] {
+        let page = alice
+            .browser()
+            .authorize(&tenant.request().with("redirect_uri", changed))
+            .await;
+        assert_eq!(
+            page.error_page(),
+            "400 redirect_uri is not registered for this client"
+        );
+    }
+}
+
+/// RFC 8252 sections 7.1 and 7.3: applications on a device.
+#[tokio::test]
+async fn a_native_application_is_redirected_to_its_scheme_or_any_loopback_port() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let native = |client: &mut idsvc::oauth::client::Client| {
+        client.auth_methods = [AuthMethod::None].into();
+        client.redirect_uris = vec!["com.example.app:/cb".to_owned(), "http://127.0.0.1/cb".to_owned()];
+    };
+    let app = server.client_with("app", native).await;
+    for uri in [
+        "com.example.app:/cb",
+        "http://127.0.0.1/cb",
+        "http://127.0.0.1:49152/cb",
+    ] {
+        let request = app.request().with("redirect_uri", uri);
+        let callback = alice.browser().authorize(&request).await.through().await;
+        assert_eq!(callback.uri, uri);
+        let tokens = app
+            .redeem(&callback.code())
+            .with("redirect_uri", uri)
+            .await
+            .tokens();
+        assert!(app.is_welcome(&tokens).await);
+    }
+    for uri in [
+        "http://127.0.0.1:49152/other",
+        "http://localhost:49152/cb",
+        "http://127.0.0.1:49152@evil.example/cb",
+    ] {
+        let page = alice
+            .browser()
+            .authorize(&app.request().with("redirect_uri", uri))
+            .await;
+        assert_eq!(
+            page.error_page(),
+            "400 redirect_uri is not registered for this client",
+            "{uri}"
+        );
+    }
+    let web = server
+        .client_with("web", |client| {
+            client.redirect_uris = vec!["http://127.0.0.1/cb".to_owned()];
+        })
+        .await;
+    let page = alice
+        .browser()
+        .authorize(&web.request().with("redirect_uri", "http://127.0.0.1:1/cb"))
+        .await;
+    assert_eq!(
+        page.error_page(),
+        "400 redirect_uri is not registered for this client"
+    );
+}
+
+/// Section 4.1.2: `state` comes back as it was sent, byte for byte, and only when it was sent.
+#[tokio::test]
+async fn state_is_returned_byte_for_byte() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let longest = "aZ0-._~".repeat(19);
+    for state in [longest.as_str(), "a b+c&d=e%20f#g?h", "\"<é漢>\\", "%00", " "] {
+        let callback = browser
+            .authorize(&acme.request().with("state", state))
+            .await
+            .through()
+            .await;
+        assert_eq!(callback.get("state"), Some(state));
+        assert_eq!(callback.names(), ["code", "state", "iss"]);
+        let refused = browser
+            .authorize(&acme.request().with("state", state).with("prompt", "x"))
+            .await
+            .callback();
+        assert_eq!(refused.get("state"), Some(state));
+    }
+    let request = acme.request().without("state");
+    assert_eq!(
+        browser.authorize(&request).await.callback().names(),
+        ["code", "iss"]
+    );
+    let refused = browser
+        .authorize(&request.with("response_type", "token"))
+        .await
+        .callback();
+    assert_eq!(refused.names(), ["error", "error_description", "iss"]);
+}
+
+/// Section 10.10: a code cannot be guessed, and no two are alike.
+#[tokio::test]
+async fn codes_are_long_and_never_the_same() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let (one, other) = (acme.code(&browser).await, acme.code(&browser).await);
+    for code in [&one, &other] {
+        assert!(code.starts_with("idsvc_ac_") && code.len() > 9 + 43, "{code}");
+    }
+    assert_ne!(one, other);
+    assert_ne!(one[40..], other[40..]);
+}
+
+/// Section 4.1.2.1: what is wrong with a request is told to the client, with its `state`.
+#[tokio::test]
+async fn a_refusal_goes_back_to_the_client() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let request = acme.request();
+    let refused = [
+        (
+            request.clone().without("response_type"),
+            "invalid_request: response_type is missing; it must be code",
+        ),
+        (
+            request.clone().with("response_type", "token"),
+            "unsupported_response_type: response_type must be code",
+        ),
+        (
+            request.clone().with("response_type", "code id_token"),
+            "unsupported_response_type: response_type must be code",
+        ),
+        (
+            request.clone().with("response_mode", "fragment"),
+            "invalid_request: response_mode must be query or form_post",
+        ),
+        (
+            request.clone().with("scope", "openid a\"b"),
+            "invalid_scope: scope has characters that RFC 6749 does not allow",
+        ),
+        (
+            request.clone().with("max_age", "-1"),
+            "invalid_request: max_age is a number of seconds",
+        ),
+        (
+            request.clone().with("claims", "[]"),
+            "invalid_request: claims is not a JSON object of the form that OpenID Connect Core 5.5 describes",
+        ),
+        (
+            request.clone().with("nonce", &"n".repeat(1025)),
+            "invalid_request: nonce is longer than 1024 bytes",
+        ),
+    ];
+    for (request, refusal) in refused {
+        let callback = browser.authorize(&request).await.callback();
+        assert_eq!(callback.refusal(), refusal);
+        assert_eq!(callback.uri, acme.redirect_uri());
+        assert_eq!(callback.get("state"), Some("state of acme"));
+        assert_eq!(callback.get("iss"), Some(ISSUER));
+    }
+    let machine = server
+        .client_with("machine", |client| {
+            client.grant_types = [GrantType::RefreshToken].into();
+        })
+        .await;
+    let callback = browser.authorize(&machine.request()).await.callback();
+    assert_eq!(
+        callback.refusal(),
+        "unauthorized_client: this client is not registered for the authorization_code grant"
+    );
+}
+
+/// Section 3.3: the service may grant less than was asked for, and says what it granted.
+#[tokio::test]
+async fn scope_values_a_client_may_not_have_are_left_out() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let ask = async |scope: &str| {
+        let tokens = acme
+            .tokens_for(&browser, &acme.request().with("scope", scope))
+            .await;
+        tokens.0["scope"].clone()
+    };
+    assert_eq!(
+        ask("notes.write openid services:all").await,
+        "notes.write openid authenticated"
+    );
+    assert_eq!(
+        ask("  openid openid  notes.read ").await,
+        "openid notes.read authenticated"
+    );
+    assert_eq!(ask("services:all").await, "authenticated");
+    assert_eq!(
+        ask("anonymous authenticated openid").await,
+        "openid authenticated"
+    );
+    let tokens = acme.tokens_for(&browser, &acme.request().without("scope")).await;
+    assert_eq!(tokens.scope(), ["openid", "notes.read", "authenticated"]);
+    server
+        .change_client(&acme, |client| client.scope = "openid".parse().unwrap())
+        .await;
+    assert_eq!(ask("openid notes.read").await, "openid authenticated");
+}
+
+/// RFC 9110 section 15.5.6, and what lies beside the paths of the service.
+#[tokio::test]
+async fn other_methods_and_paths_are_nobodys() {
+    let (server, acme, _alice) = scene().await;
+    for (method, path, allowed) in [
+        ("DELETE", "/oauth2/authorize", "GET, HEAD, POST"),
+        ("GET", "/oauth2/token", "POST"),
+        ("PUT", "/oauth2/token", "POST"),
+        ("GET", "/oauth2/introspect", "POST"),
+        ("GET", "/oauth2/revoke", "POST"),
+        ("POST", "/oauth2/jwks", "GET, HEAD"),
+        ("POST", "/.well-known/openid-configuration", "GET, HEAD"),
+    ] {
+        let reply = server.call(method, path).await;
+        assert_eq!(
+            (reply.status, reply.header("allow")),
+            (405, Some(allowed)),
+            "{method} {path}"
+        );
+    }
+    let query = write_form(&acme.request().parameters);
+    for path in [
+        "/oauth2/authorize/",
+        "/oauth2//authorize",
+        "/OAuth2/authorize",
+        "/authorize",
+    ] {
+        assert_eq!(server.get(&format!("{path}?{query}")).await.status, 404, "{path}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Token Introspection.
+
+use serde_json::json;
+
+use crate::harness::{ISSUER, RelyingParty, START, scene};
+
+async fn verdict(party: &RelyingParty, token: &str) -> serde_json::Value {
+    let reply = party.introspect(token).await;
+    assert_eq!(reply.status, 200);
+    assert!(reply.is_not_stored());
+    reply.json()
+}
+
+/// Section 2.2: what is said of an access token.
+#[tokio::test]
+async fn an_access_token_is_told_of() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    let expected = json!({
+        "active": true,
+        "scope": "openid authenticated",
+        "client_id": "acme",
+        "username": "alice@example.com",
+        "token_type": "bearer",
+        "exp": START.seconds() + 86_400,
+        "iat": START.seconds(),
+        "sub": alice.sub(),
+        "aud": ISSUER,
+        "iss": ISSUER,
+        "jti": tokens.0["jti"],
+    });
+    assert_eq!(verdict(&acme, tokens.access_token()).await, expected);
+    let api = server.client("api").await;
+    assert_eq!(verdict(&api, tokens.access_token()).await, expected);
+    let hinted = acme
+        .introspect(tokens.access_token())
+        .with("token_type_hint", "refresh_token")
+        .await;
+    assert_eq!(hinted.json(), expected);
+}
+
+/// Section 2.2: what is said of a refresh token, and only to the client that has it.
+#[tokio::test]
+async fn a_refresh_token_is_told_of_to_its_client() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    assert_eq!(
+        verdict(&acme, tokens.refresh_token()).await,
+        json!({
+            "active": true,
+            "scope": "openid authenticated",
+            "client_id": "acme",
+            "username": "alice@example.com",
+            "exp": START.seconds() + 90 * 86_400,
+            "iat": START.seconds(),
+            "sub": alice.sub(),
+            "iss": ISSUER,
+        })
+    );
+    let other = server.client("other").await;
+    assert_eq!(
+        verdict(&other, tokens.refresh_token()).await,
+        json!({"active": false})
+    );
+    assert_eq!(verdict(&acme, tokens.refresh_token()).await["active"], true);
+}
+
+/// Section 2.2: of anything else nothing is said, whatever the reason.
+#[tokio::test]
+async fn an_inactive_token_is_only_said_to_be_so() {
+    let inactive = json!({"active": false});
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let mut forged = tokens.access();
+    forged.header["alg"] = "none".into();
+    for token in [
+        "x",
+        "idsvc_rt_x",
+        tokens.id_token(),
+        &forged.forge(None),
+        &"x".repeat(40_000),
+    ] {
+        assert_eq!(verdict(&acme, token).await, inactive);
+    }
+    let revoked = acme.tokens(&browser).await;
+    acme.revoke(revoked.refresh_token()).await;
+    for token in [revoked.access_token(), revoked.refresh_token()] {
+        assert_eq!(verdict(&acme, token).await, inactive);
+    }
+    server.change_user(&alice, |user| user.enabled = false).await;
+    for token in [tokens.access_token(), tokens.refresh_token()] {
+        assert_eq!(verdict(&acme, token).await, inactive);
+    }
+    server.change_user(&alice, |user| user.enabled = true).await;
+    assert_eq!(verdict(&acme, tokens.access_token()).await["active"], true);
+    server.advance(86_400);
+    assert_eq!(verdict(&acme, tokens.access_token()).await, inactive);
+    assert_eq!(verdict(&acme, tokens.refresh_token()).await["active"], true);
+    server.advance(90 * 86_400);
+    assert_eq!(verdict(&acme, tokens.refresh_token()).await, inactive);
+}
+
+/// Section 2.1: only clients that prove who they are may ask, lest tokens are guessed.
+#[tokio::test]
+async fn who_asks_has_to_authenticate() {
+    let (server, acme, alice) = scene().await;
+    let app = server.public_client("app").await;
+    let tokens = app.tokens(&alice.browser()).await;
+    assert_eq!(
+        app.introspect(tokens.access_token()).await.refusal(),
+        "401 invalid_client: introspection is for clients that authenticate"
+    );
+    let anonymous = server
+        .post("/oauth2/introspect")
+        .with("token", tokens.access_token())
+        .await;
+    assert_eq!(
+        anonymous.refusal(),
+        "401 invalid_client: client authentication is missing"
+    );
+    let wrong = acme
+        .introspect(tokens.access_token())
+        .basic("acme", "wrong")
+        .await;
+    assert_eq!(wrong.error(), "invalid_client");
+    assert_eq!(
+        acme.introspect("").await.refusal(),
+        "400 invalid_request: token is missing"
+    );
+}

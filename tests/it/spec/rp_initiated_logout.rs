@@ -1,0 +1,311 @@
+//! OpenID Connect RP-Initiated Logout 1.0.
+
+use crate::harness::{Browser, RelyingParty, Tokens, scene, write_form};
+
+const BYE: &str = "https://acme.example/bye";
+
+async fn is_signed_in(browser: &Browser, acme: &RelyingParty) -> bool {
+    let callback = browser
+        .authorize(&acme.request().with("prompt", "none"))
+        .await
+        .callback();
+    match callback.get("error") {
+        None => true,
+        Some("login_required") => false,
+        Some(other) => panic!("{other}"),
+    }
+}
+
+fn logout(parameters: &[(&str, &str)]) -> String {
+    format!("/oauth2/logout?{}", write_form(parameters))
+}
+
+/// Sections 2 and 3: with a hint and a registered address nobody is asked, and `state` comes back.
+#[tokio::test]
+async fn a_client_signs_its_user_out() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let hint = tokens.id_token();
+    let stay = [
+        ("id_token_hint", hint),
+        ("post_logout_redirect_uri", BYE),
+        ("state", "a b&c=é"),
+        ("extra", "1"),
+    ];
+    let screen = browser.visit(&logout(&stay)).await;
+    assert_eq!(
+        screen.location(),
+        "https://acme.example/bye?state=a+b%26c%3D%C3%A9"
+    );
+    assert_eq!(browser.cookie("__Host-idsvc_session"), None);
+    assert!(!is_signed_in(&browser, &acme).await);
+    assert_eq!(
+        acme.refresh(tokens.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+}
+
+/// Section 3: no `state` sent, none returned; the client may name itself.
+#[tokio::test]
+async fn without_state_none_comes_back() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let screen = browser
+        .visit(&logout(&[
+            ("id_token_hint", tokens.id_token()),
+            ("post_logout_redirect_uri", BYE),
+            ("client_id", "acme"),
+        ]))
+        .await;
+    assert_eq!(screen.location(), BYE);
+    assert!(!is_signed_in(&browser, &acme).await);
+}
+
+/// Section 3: a query that belongs to the registered address stays.
+#[tokio::test]
+async fn a_registered_query_is_kept() {
+    let (server, acme, alice) = scene().await;
+    let registered = "https://acme.example/bye?tenant=%20a";
+    server
+        .change_client(&acme, |client| {
+            client.post_logout_redirect_uris.push(registered.to_owned());
+        })
+        .await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let hint = ("id_token_hint", tokens.id_token());
+    let screen = browser
+        .visit(&logout(&[
+            hint,
+            ("post_logout_redirect_uri", registered),
+            ("state", "s"),
+        ]))
+        .await;
+    assert_eq!(screen.location(), "https://acme.example/bye?tenant=%20a&state=s");
+}
+
+/// Section 2: the request may be posted. A form from another site brings no cookie along; the hint is enough.
+#[tokio::test]
+async fn a_posted_request_ends_the_session_that_the_hint_names() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let elsewhere = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    acme.tokens(&elsewhere).await;
+    let reply = server
+        .post("/oauth2/logout")
+        .with("id_token_hint", tokens.id_token())
+        .with("post_logout_redirect_uri", BYE)
+        .await;
+    assert_eq!(reply.location(), BYE);
+    assert!(!is_signed_in(&browser, &acme).await);
+    assert!(is_signed_in(&elsewhere, &acme).await);
+}
+
+/// Section 2: an expired hint is a hint, however old.
+#[tokio::test]
+async fn an_expired_hint_is_accepted() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    server.advance(2 * 60 * 60);
+    let path = logout(&[
+        ("id_token_hint", tokens.id_token()),
+        ("post_logout_redirect_uri", BYE),
+    ]);
+    assert_eq!(browser.visit(&path).await.location(), BYE);
+    assert!(!is_signed_in(&browser, &acme).await);
+    server.advance(60 * 24 * 60 * 60);
+    assert_eq!(browser.visit(&path).await.location(), BYE);
+}
+
+/// Section 3: nobody is sent to an address that is not registered, and nobody is signed out by a faulty request.
+#[tokio::test]
+async fn nobody_is_sent_to_an_unregistered_address() {
+    let (server, acme, alice) = scene().await;
+    let other = server.client("other").await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let hint = ("id_token_hint", tokens.id_token());
+    for uri in [
+        "https://evil.example/",
+        "https://acme.example/bye?foo=bar",
+        "https://acme.example/bye/",
+        "https://acme.example/cb",
+        "https://other.example/bye",
+    ] {
+        let page = browser
+            .visit(&logout(&[
+                hint,
+                ("post_logout_redirect_uri", uri),
+                ("state", "x"),
+            ]))
+            .await;
+        assert_eq!(
+            page.error_page(),
+            "400 post_logout_redirect_uri is not registered for this client",
+            "{uri}"
+        );
+    }
+    let swapped = browser
+        .visit(&logout(&[
+            hint,
+            ("post_logout_redirect_uri", BYE),
+            ("client_id", "other"),
+        ]))
+        .await;
+    assert_eq!(
+        swapped.error_page(),
+        "400 client_id is not the client that id_token_hint was issued to"
+    );
+    let twice = browser
+        .visit(&logout(&[
+            hint,
+            ("post_logout_redirect_uri", BYE),
+            ("state", "1"),
+            ("state", "2"),
+        ]))
+        .await;
+    assert_eq!(twice.error_page(), "400 a parameter was sent more than once");
+    assert!(is_signed_in(&browser, &acme).await && is_signed_in(&browser, &other).await);
+    server.change_client(&acme, |client| client.enabled = false).await;
+    let disabled = browser
+        .visit(&logout(&[hint, ("post_logout_redirect_uri", BYE)]))
+        .await;
+    assert_eq!(
+        disabled.error_page(),
+        "400 post_logout_redirect_uri is not registered for this client"
+    );
+}
+
+fn forgeries(acme: &RelyingParty, tokens: &Tokens) -> Vec<String> {
+    let mut hint = tokens.id();
+    hint.header["alg"] = "none".into();
+    let unsigned = hint.forge(None);
+    hint.header["alg"] = "HS256".into();
+    let by_secret = hint.forge(Some(acme.secret.as_bytes()));
+    let (input, _) = tokens.id_token().rsplit_once('.').unwrap();
+    let mut foreign = tokens.id();
+    foreign.header["kid"] = "another key".into();
+    let access = tokens.access_token().to_owned();
+    vec![
+        unsigned,
+        by_secret,
+        format!("{input}.AAAA"),
+        foreign.forge(Some(b"x")),
+        access,
+        "x".to_owned(),
+    ]
+}
+
+/// Section 2: a hint that this service did not sign proves nothing.
+#[tokio::test]
+async fn a_forged_hint_signs_nobody_out() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    for forged in forgeries(&acme, &tokens) {
+        let path = logout(&[
+            ("id_token_hint", &forged),
+            ("post_logout_redirect_uri", BYE),
+            ("state", "x"),
+        ]);
+        let page = browser.visit(&path).await;
+        assert_eq!(
+            page.error_page(),
+            "400 id_token_hint is not an ID token of this service"
+        );
+    }
+    assert!(is_signed_in(&browser, &acme).await);
+}
+
+/// Section 2: without a hint the user is asked, and stays here afterwards, whatever else was sent.
+#[tokio::test]
+async fn without_a_hint_the_user_is_asked() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    for parameters in [
+        &[][..],
+        &[("state", "x")],
+        &[
+            ("post_logout_redirect_uri", BYE),
+            ("client_id", "acme"),
+            ("state", "x"),
+        ],
+    ] {
+        acme.code(&browser).await;
+        let question = browser.visit(&logout(parameters)).await;
+        assert_eq!(question.page(), "/logout/confirm");
+        assert!(is_signed_in(&browser, &acme).await);
+        let page = question.decide("logout").await;
+        assert_eq!(
+            (page.page(), page.heading().as_str()),
+            ("/logged-out", "You are signed out")
+        );
+        assert!(!is_signed_in(&browser, &acme).await);
+        assert_eq!(browser.visit(&logout(parameters)).await.page(), "/logged-out");
+    }
+}
+
+/// Section 2: a hint without an address ends the session and says so.
+#[tokio::test]
+async fn a_hint_alone_ends_the_session() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let page = browser
+        .visit(&logout(&[("id_token_hint", tokens.id_token()), ("state", "x")]))
+        .await;
+    assert_eq!(
+        (page.page(), page.heading().as_str()),
+        ("/logged-out", "You are signed out")
+    );
+    assert!(!is_signed_in(&browser, &acme).await);
+}
+
+/// Section 2: when somebody else is signed in by now, it is theirs to say.
+#[tokio::test]
+async fn another_users_hint_asks_first() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    let browser = bob.browser();
+    acme.code(&browser).await;
+    let path = logout(&[
+        ("id_token_hint", tokens.id_token()),
+        ("post_logout_redirect_uri", BYE),
+    ]);
+    assert_eq!(browser.visit(&path).await.page(), "/logout/confirm");
+    assert!(is_signed_in(&browser, &acme).await);
+}
+
+/// Section 6: another site cannot press the button.
+#[tokio::test]
+async fn another_site_cannot_confirm_for_the_user() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let question = browser.visit("/oauth2/logout").await;
+    let form = question.decision_form("logout");
+    let evil = [
+        ("origin", "https://evil.example"),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    browser.submit_with(&form, &evil).await;
+    browser
+        .submit_with(&form, &[("sec-fetch-site", "same-site")])
+        .await;
+    browser.submit(&form.clone().without("csrf")).await;
+    browser.submit(&form.clone().with("csrf", "AAAA")).await;
+    let csrf = form.value("csrf").unwrap().to_owned();
+    browser
+        .visit(&format!(
+            "/logout/confirm?{}",
+            write_form(&[("decision", "logout"), ("csrf", &csrf)])
+        ))
+        .await;
+    assert!(is_signed_in(&browser, &acme).await);
+    assert_eq!(browser.submit(&form).await.page(), "/logged-out");
+}
