@@ -379,6 +379,11 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ])?;
+    introduce(view, is_new, output)
+}
+
+/// What the operator has to know once: what to paste into the application, and what is shown only now.
+fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
     if is_new {
         output.line("\nfor the application")?;
         output.facts(&[

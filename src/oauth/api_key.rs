@@ -31,8 +31,7 @@ pub fn parse(credentials: &str) -> Result<PresentedApiKey, Refusal> {
     let text = Zeroizing::new(String::from_utf8(decoded).map_err(|_| UNKNOWN)?);
     let (before, after) = text.rsplit_once(':').unwrap_or((text.as_str(), ""));
     let (client_id, key) = match (before, after) {
-        (key, "") => (None, key),
-        ("", key) => (None, key),
+        (key, "") | ("", key) => (None, key),
         (client_id, key) => (Some(client_id), key),
     };
     let key = Secret::parse(key).map_err(|_| UNKNOWN)?;

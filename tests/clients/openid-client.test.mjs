@@ -379,6 +379,46 @@ describe('refresh', () => {
   });
 });
 
+describe('refresh with an API key', () => {
+  const send = async (authorization, refresh_token, asJson) => {
+    const parameters = { grant_type: 'refresh_token', refresh_token };
+    const answer = await server.fetch(`${server.issuer}/v4/tokens`, {
+      method: 'POST',
+      headers: { authorization, ...(asJson ? { 'content-type': 'application/json' } : {}) },
+      body: asJson ? JSON.stringify(parameters) : new URLSearchParams(parameters),
+    });
+    assert.match(answer.headers.get('cache-control'), /no-store/);
+    return { status: answer.status, body: await answer.json() };
+  };
+
+  it('takes every form of the header, a form and JSON', async () => {
+    const tv = await server.addClient('tv', 'https://tv.example/cb', '--api-key');
+    const party = await RelyingParty.discover(server, tv);
+    let tokens = await party.signIn(new Browser(server), alice);
+    const key = tv.api_key;
+    const forms = [btoa(key), btoa(`${key}:`), btoa(`:${key}`), btoa(`tv:${key}`), key];
+    for (const form of forms) {
+      for (const asJson of [false, true]) {
+        const { status, body } = await send(`Basic ${form}`, tokens.refresh_token, asJson);
+        assert.equal(status, 200, JSON.stringify(body));
+        assert.equal((await party.verify(body.access_token)).payload.client_id, 'tv');
+        assert.notEqual(body.refresh_token, tokens.refresh_token);
+        tokens = body;
+      }
+    }
+    const [{ id, last_used_at }] = await server.json('client', 'api-key', 'list', 'tv');
+    assert.ok(Number.isInteger(last_used_at));
+    await server.json('client', 'api-key', 'revoke', 'tv', id, '--yes');
+    const { status, body } = await send(`Basic ${btoa(key)}`, tokens.refresh_token, false);
+    assert.deepEqual([status, body.error], [401, 'invalid_client']);
+  });
+
+  it('is named by the metadata', async () => {
+    const { config } = await RelyingParty.discover(server, web);
+    assert.equal(config.serverMetadata().refresh_endpoint, `${server.issuer}/v4/tokens`);
+  });
+});
+
 describe('introspection and revocation', () => {
   it('tell a live token from a revoked one', async () => {
     const party = await RelyingParty.discover(server, web);

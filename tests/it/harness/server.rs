@@ -168,6 +168,7 @@ impl Server {
                 created_at: now,
                 expires_at: None,
             }],
+            api_keys: Vec::new(),
             redirect_uris: vec![format!("https://{client_id}.example/cb")],
             post_logout_redirect_uris: vec![format!("https://{client_id}.example/bye")],
             cors_origins: Vec::new(),

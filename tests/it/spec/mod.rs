@@ -7,6 +7,7 @@ mod openid_core_consent;
 mod openid_core_sign_in;
 mod openid_core_tokens;
 mod openid_discovery;
+mod refresh_by_api_key;
 mod rfc6749;
 mod rfc6749_authorization;
 mod rfc6749_client;

@@ -30,7 +30,7 @@ pub struct ApiKeyView {
 }
 
 /// Which API key of which client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhichApiKey {
     /// The client.
     pub client_id: String,
@@ -178,7 +178,12 @@ mod tests {
     async fn a_client_that_may_not_refresh_gets_no_key() {
         let core = core();
         let admin = admin(&core);
-        add_client(admin, tv(ClientFields::default())).await.unwrap();
+        let never_refreshing = ClientFields {
+            redirect_uris: Some(vec!["https://tv.example/cb".to_owned()]),
+            grant_types: Some(vec![GrantType::AuthorizationCode]),
+            ..ClientFields::default()
+        };
+        add_client(admin, tv(never_refreshing)).await.unwrap();
         assert!(
             refusal(add(admin, "tv".to_owned()).await)
                 .message

@@ -28,7 +28,7 @@ use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::tables::{CLIENTS, CODES, CONSENTS, FAMILIES};
+use crate::store::tables::{API_KEY_USES, CLIENTS, CODES, CONSENTS, FAMILIES};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -317,8 +317,12 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
         .core
         .store
         .write("client remove", move |tx| -> Decided<()> {
-            if !CLIENTS.remove(tx, &client_id)? {
+            let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
+            };
+            CLIENTS.remove(tx, &client_id)?;
+            for key in &client.api_keys {
+                API_KEY_USES.remove(tx, &key.id)?;
             }
             withdraw_grants(tx, &client_id, now)?;
             Ok(Ok(()))
