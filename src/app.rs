@@ -127,6 +127,7 @@ impl App {
         own.sort_unstable();
         let metadata = Metadata {
             issuer: &self.core.policy.issuer,
+            service_name: &self.core.policy.service_name,
             authorization_endpoint: self.url(&Route::Authorize),
             token_endpoint: self.url(&Route::Token),
             jwks_uri: self.url(&Route::Jwks),

@@ -124,7 +124,7 @@ pub struct Fields {
     /// An allowed grant; may be repeated.
     #[arg(
         long,
-        help = "An allowed grant: authorization_code or refresh_token; may be repeated [default: both, with a redirect URI]"
+        help = "An allowed grant: authorization_code, refresh_token or anonymous; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant: Vec<GrantType>,
     /// Whether PKCE is demanded of a client with a secret

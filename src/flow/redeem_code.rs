@@ -59,7 +59,9 @@ pub async fn redeem_code(
             let authorization = code.authorization.clone();
             let (family, token) =
                 RefreshFamily::start(family_id, authorization, &policy.lifetimes, &entropy, now);
-            if family.bound_to_session && !SESSIONS.contains(&*tx, &code.authorization.session)? {
+            if let Some(session) = family.binding()
+                && !SESSIONS.contains(&*tx, &session)?
+            {
                 return Ok(Outcome::Refused(Refusal::invalid_grant(
                     "the user has signed out",
                 )));
@@ -96,11 +98,11 @@ pub async fn redeem_code(
 }
 
 /// Writes a new family down, and whose it is.
-fn keep(tx: &mut dyn Tx, id: uuid::Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+pub(super) fn keep(tx: &mut dyn Tx, id: uuid::Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
     FAMILIES.put(tx, &id, family)?;
     FAMILIES_BY_OWNER.put(tx, &(family.authorization.user, id), &())?;
-    if family.bound_to_session {
-        FAMILIES_BY_OWNER.put(tx, &(family.authorization.session, id), &())?;
+    if let Some(session) = family.binding() {
+        FAMILIES_BY_OWNER.put(tx, &(session, id), &())?;
     }
     Ok(())
 }

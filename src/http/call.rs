@@ -85,6 +85,11 @@ impl Call {
         }
     }
 
+    /// Whether the body says that it is JSON.
+    pub fn is_json(&self) -> bool {
+        request::media_type(self.headers()) == Some(MediaType::Json)
+    }
+
     /// The parameters in the body, which has to be a form or a JSON object of strings, none of them twice.
     pub fn form_or_json(&self) -> Result<Parameters, Refusal> {
         let parsed = match request::media_type(self.headers()) {

@@ -1,5 +1,6 @@
 //! A registered client: RFC 6749 section 2, with the metadata names of RFC 7591 section 2.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -21,17 +22,43 @@ pub enum GrantType {
     AuthorizationCode,
     /// RFC 6749 section 6.
     RefreshToken,
+    /// A user for whoever holds a device, kept by its refresh token.
+    Anonymous,
 }
 
 impl GrantType {
     /// Every grant type the service knows.
-    pub const ALL: [Self; 2] = [Self::AuthorizationCode, Self::RefreshToken];
+    pub const ALL: [Self; 3] = [Self::AuthorizationCode, Self::RefreshToken, Self::Anonymous];
 
-    /// The value of `grant_type`.
+    /// The name under which a client is registered for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AuthorizationCode => "authorization_code",
             Self::RefreshToken => "refresh_token",
+            Self::Anonymous => "anonymous",
+        }
+    }
+
+    /// The value of `grant_type`, in which the service's own name may stand.
+    pub fn value(self, service_name: &str) -> Cow<'static, str> {
+        match self {
+            Self::AuthorizationCode | Self::RefreshToken => Cow::Borrowed(self.as_str()),
+            Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
+        }
+    }
+
+    /// The grant type that a value of `grant_type` stands for.
+    pub fn of_value(value: &str, service_name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|grant| grant.value(service_name) == value)
+    }
+
+    /// Whether its request may be a JSON object.
+    pub const fn accepts_json(self) -> bool {
+        match self {
+            Self::AuthorizationCode | Self::RefreshToken => false,
+            Self::Anonymous => true,
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::oauth::scope::Scope;
 pub struct Metadata<'a> {
     /// The issuer.
     pub issuer: &'a str,
+    /// The service's own name in the values of `grant_type`.
+    pub service_name: &'a str,
     /// The address of the authorization endpoint.
     pub authorization_endpoint: String,
     /// The address of the token endpoint.
@@ -59,7 +61,7 @@ impl Metadata<'_> {
             "end_session_endpoint": self.end_session_endpoint,
             "response_types_supported": ["code"],
             "response_modes_supported": ResponseMode::SUPPORTED,
-            "grant_types_supported": GrantType::ALL.map(GrantType::as_str),
+            "grant_types_supported": GrantType::ALL.map(|grant| grant.value(self.service_name)),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": self.signing_algs,
             "token_endpoint_auth_methods_supported": methods(true),

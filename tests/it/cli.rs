@@ -101,6 +101,20 @@ fn api_keys_come_and_go_one_by_one() {
 }
 
 #[test]
+fn a_client_opts_in_to_anonymous_users() {
+    let service = Service::new();
+    let grants = ["--grant", "anonymous", "--grant", "refresh_token"];
+    let tv = service.json(&[&["client", "add", "tv"][..], &grants, &["--json"]].concat());
+    assert_eq!(
+        tv["grant_types"],
+        serde_json::json!(["refresh_token", "anonymous"])
+    );
+    let public = service.run(&[&["client", "add", "app", "--public"][..], &grants].concat());
+    assert_eq!(code(&public), Some(1));
+    assert!(said(&public).contains("clients that authenticate"));
+}
+
+#[test]
 fn refused_is_1_and_misused_is_2() {
     let service = Service::new();
     assert_eq!(code(&service.run(&ADD_WEB)), Some(0));

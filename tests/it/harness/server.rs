@@ -174,7 +174,7 @@ impl Server {
             cors_origins: Vec::new(),
             scope,
             default_scope: "openid notes.read".parse().unwrap(),
-            grant_types: GrantType::ALL.into(),
+            grant_types: [GrantType::AuthorizationCode, GrantType::RefreshToken].into(),
             pkce: idsvc::oauth::client::PkceRequirement::Optional,
             consent: idsvc::oauth::client::ConsentRequirement::Skip,
             audience: None,

@@ -1,6 +1,7 @@
 //! One file for each document, or for each part of a long one; every test says which section it holds the
 //! service to.
 
+mod anonymous;
 mod form_post;
 mod openid_core;
 mod openid_core_consent;
