@@ -140,12 +140,14 @@ impl App {
         own.sort_unstable();
         let metadata = Metadata {
             issuer: &self.core.policy.issuer,
+            service_name: &self.core.policy.service_name,
             authorization_endpoint: self.url(&Route::Authorize),
             token_endpoint: self.url(&Route::Token),
             jwks_uri: self.url(&Route::Jwks),
             userinfo_endpoint: self.url(&Route::UserInfo),
             introspection_endpoint: self.url(&Route::Introspect),
             revocation_endpoint: self.url(&Route::Revoke),
+            refresh_endpoint: self.url(&Route::Refresh),
             end_session_endpoint: self.url(&Route::EndSession),
             signing_algs: catalog.keyring().algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),

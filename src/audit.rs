@@ -47,6 +47,18 @@ pub enum Event<'a> {
         /// The family.
         family: Uuid,
     },
+    /// A device was given a user of its own.
+    AnonymousUserCreated {
+        /// The user.
+        user: Uuid,
+        /// The client that asked.
+        client_id: &'a str,
+    },
+    /// An anonymous user whose refresh tokens had long ended was removed.
+    AnonymousUserRemoved {
+        /// The user.
+        user: Uuid,
+    },
     /// An authorization code was used again; what it had brought was revoked.
     CodeReplayed {
         /// The client that presented it.
@@ -114,6 +126,12 @@ pub fn record(event: &Event<'_>) {
             family,
         } => {
             tracing::info!(target: "audit", event = "tokens_issued", %user, client_id, grant_type, %jti, %family);
+        }
+        Event::AnonymousUserCreated { user, client_id } => {
+            tracing::info!(target: "audit", event = "anonymous_user_created", %user, client_id);
+        }
+        Event::AnonymousUserRemoved { user } => {
+            tracing::info!(target: "audit", event = "anonymous_user_removed", %user);
         }
         Event::CodeReplayed { client_id, family } => {
             tracing::warn!(target: "audit", event = "code_replayed", client_id, %family);

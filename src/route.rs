@@ -84,6 +84,8 @@ routes! {
     Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None;
     /// The token endpoint (RFC 6749 section 3.2).
     Token "/oauth2/token", SUBMIT, "token", Clients;
+    /// The refresh endpoint, where an API key says who calls.
+    Refresh "/v4/tokens", SUBMIT, "refresh", Clients;
     /// The provider's metadata (OpenID Connect Discovery 1.0 section 4).
     OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public;
     /// The same metadata where RFC 8414 section 3 looks for it.

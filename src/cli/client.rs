@@ -35,6 +35,9 @@ pub enum Verb {
     Remove(Remove),
     /// Give a client a new secret
     RotateSecret(Rotate),
+    /// API keys, for refreshing at /v4/tokens
+    #[command(subcommand)]
+    ApiKey(super::api_key::Verb),
     /// Let a disabled client work again
     Enable(Id),
     /// Stop a client without removing it
@@ -125,7 +128,7 @@ pub struct Fields {
     /// An allowed grant; may be repeated.
     #[arg(
         long,
-        help = "An allowed grant: authorization_code or refresh_token; may be repeated [default: both, with a redirect URI]"
+        help = "An allowed grant: authorization_code, refresh_token or anonymous; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant: Vec<GrantType>,
     /// Whether PKCE is demanded of a client with a secret
@@ -185,6 +188,9 @@ pub struct Add {
     /// Read the secret (at least 32 bytes) from this file, - for standard input; otherwise one is made
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
+    /// Make an API key too, for refreshing at /v4/tokens
+    #[arg(long)]
+    pub api_key: bool,
     /// The rest.
     #[command(flatten)]
     pub fields: Fields,
@@ -227,9 +233,11 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 client_id: add.id,
                 public: add.public,
                 secret,
+                api_key: add.api_key,
                 fields,
             }))
         }
+        Verb::ApiKey(verb) => return super::api_key::run(verb, call, output),
         Verb::List => Command::ClientList,
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
@@ -317,6 +325,13 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
     output.facts(&[
         ("client_id", view.client_id.clone()),
         ("client_secret", secret),
+        (
+            "api_key",
+            view.api_key
+                .as_ref()
+                .map(|key| key.reveal().to_owned())
+                .unwrap_or_default(),
+        ),
         ("client_uuid", view.client_uuid.to_string()),
         ("name", view.name.clone().unwrap_or_default()),
         (
@@ -368,6 +383,11 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ])?;
+    introduce(view, is_new, output)
+}
+
+/// What the operator has to know once: what to paste into the application, and what is shown only now.
+fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
     if is_new {
         output.line("\nfor the application")?;
         output.facts(&[
@@ -385,6 +405,9 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
     }
     if view.client_secret.is_some() {
         output.hint("\nThe client_secret is shown this once; only its digest is kept.");
+    }
+    if view.api_key.is_some() {
+        output.hint("\nThe api_key is shown this once; only its digest is kept.");
     }
     if is_new && view.pkce == PkceRequirement::Optional {
         output.hint(&format!(

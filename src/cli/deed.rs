@@ -53,6 +53,7 @@ impl Deed {
         Some(match command {
             Command::ClientList
             | Command::ClientShow(_)
+            | Command::ApiKeyList(_)
             | Command::UserList(_)
             | Command::UserShow(_)
             | Command::KeyList
@@ -76,6 +77,17 @@ impl Deed {
             Command::ClientRemove(id) => Self::plain(format!("client {id} was removed")),
             Command::ClientEnable(id) => Self::plain(format!("client {id} was enabled")),
             Command::ClientDisable(id) => Self::plain(format!("client {id} was disabled")),
+            Command::ApiKeyAdd(client_id) => Self {
+                done: format!("client {client_id} has one more API key"),
+                lost: "it",
+                remedy: Some(format!(
+                    "idsvc client api-key list {client_id} names it, so that it can be revoked; then add another"
+                )),
+            },
+            Command::ApiKeyRevoke(which) => Self::plain(format!(
+                "API key {} of client {} was revoked",
+                which.id, which.client_id
+            )),
             Command::UserAdd(add) => {
                 let done = format!("user {} was added", add.email);
                 match add.password {

@@ -95,6 +95,7 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
         client::add(
             admin,
             AddClient {
+                api_key: false,
                 client_id,
                 public: false,
                 secret: None,

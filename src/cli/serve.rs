@@ -80,6 +80,7 @@ macro_rules! setting_flags {
 setting_flags! {
     base_url "base_url" "URL" "The address of the service, and its issuer",
     region "region" "REGION" "The region, us or ap",
+    service_name "service_name" "NAME" "The name in the grant type of anonymous users",
     organization "organization" "NAME" "The organization of new users",
     id_token_alias "id_token_alias" "BOOL" "Repeat id_token as idtoken",
     tls_mode "tls.mode" "MODE" "files, self-signed or off",
@@ -94,6 +95,7 @@ setting_flags! {
     lifetimes_session_absolute "lifetimes.session_absolute" "TIME" "How long sessions last in any case",
     lifetimes_login_transaction "lifetimes.login_transaction" "TIME" "How long a sign-in may take",
     refresh_retry_window "refresh.retry_window" "TIME" "How long a replaced refresh token is good for a retry",
+    anonymous_retention "anonymous.retention" "TIME" "How long abandoned anonymous users are kept",
     password_memory_kib "password.memory_kib" "KIB" "Memory of a password hash",
     password_iterations "password.iterations" "COUNT" "Passes of a password hash",
     password_parallelism "password.parallelism" "COUNT" "Lanes of a password hash",

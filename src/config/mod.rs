@@ -151,12 +151,14 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The issuer that is asked for; without one, commands work with the one that the first start fixed.
     pub base_url: Option<String>,
+    service_name: String,
     organization: String,
     lifetimes: Lifetimes,
     refresh_retry_window: Duration,
     access_token_alg: Algorithm,
     access_token_typ: String,
     id_token_alias: bool,
+    anonymous_retention: Duration,
     announce: Duration,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
@@ -171,12 +173,14 @@ impl Settings {
     pub fn policy(&self, issuer: &str) -> Policy {
         Policy {
             issuer: issuer.to_owned(),
+            service_name: self.service_name.clone(),
             organization: self.organization.clone(),
             lifetimes: self.lifetimes,
             refresh_retry_window: self.refresh_retry_window,
             access_token_alg: self.access_token_alg,
             access_token_typ: self.access_token_typ.clone(),
             id_token_alias: self.id_token_alias,
+            anonymous_retention: self.anonymous_retention,
             key_rotation: KeyRotation {
                 announce: self.announce,
             },

@@ -88,6 +88,13 @@ pub const SETTINGS: &[Setting] = &[
         "Networks of proxies whose Forwarded and X-Forwarded-For are believed, for the client's address only.",
     ),
     setting(
+        "service_name",
+        Kind::Text,
+        Some(r#""service""#),
+        r#""acme""#,
+        "The name in the grant type of anonymous users: urn:{service_name}:oauth2:grant-type:anonymous.",
+    ),
+    setting(
         "organization",
         Kind::Text,
         Some(r#""default""#),
@@ -186,6 +193,13 @@ pub const SETTINGS: &[Setting] = &[
         Some(r#""120s""#),
         r#""120s""#,
         "How long a replaced refresh token stays good for the retry of a lost answer.",
+    ),
+    setting(
+        "anonymous.retention",
+        Kind::Duration,
+        Some(r#""180d""#),
+        r#""365d""#,
+        "How long an anonymous user is kept after the last refresh token has ended.",
     ),
     setting(
         "password.memory_kib",

@@ -334,6 +334,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
     Settings {
         data_dir: data_dir(reader),
         base_url: base_url(reader),
+        service_name: service_name(reader),
         organization: reader
             .text("organization")
             .map(|(text, _)| text)
@@ -345,6 +346,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
             .unwrap_or(crate::jose::alg::Algorithm::Es256),
         access_token_typ,
         id_token_alias: reader.flag("id_token_alias"),
+        anonymous_retention: reader.duration("anonymous.retention", SECOND),
         announce: reader.duration("keys.announce", Duration::ZERO),
         password_params,
         password_policy: PasswordPolicy {
@@ -353,6 +355,28 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         },
         password_workers: usize::try_from(workers).unwrap_or(0),
     }
+}
+
+/// A name that can be the namespace of a URN (RFC 8141 section 2).
+fn service_name(reader: &mut Reader<'_>) -> String {
+    let Some((text, origin)) = reader.text("service_name") else {
+        return String::new();
+    };
+    let ends_well = |end: Option<u8>| end.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let is_fit = (2..=32).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && ends_well(text.bytes().next())
+        && ends_well(text.bytes().last())
+        && !text.eq_ignore_ascii_case("urn");
+    if !is_fit {
+        reader.fault(
+            &origin,
+            format!("service_name = {text:?}: use 2 to 32 letters, digits and hyphens, no hyphen at an end (RFC 8141)"),
+        );
+    }
+    text
 }
 
 fn data_dir(reader: &mut Reader<'_>) -> PathBuf {

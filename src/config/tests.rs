@@ -56,6 +56,32 @@ fn every_environment_variable_reaches_its_setting() {
 }
 
 #[test]
+fn the_service_name_can_stand_in_a_urn() {
+    let name =
+        |name: &str| resolve(&given(&[("service_name", name)], &[], WHOLE)).map(|c| c.policy().service_name);
+    assert_eq!(
+        resolve(&given(&[], &[], WHOLE)).unwrap().policy().service_name,
+        "service"
+    );
+    assert_eq!(name("Acme-2").unwrap(), "Acme-2");
+    for unfit in [
+        "a",
+        "-acme",
+        "acme-",
+        "a:b",
+        "acme tv",
+        "urn",
+        "é7",
+        &"a".repeat(33),
+    ] {
+        assert!(
+            name(unfit).unwrap_err().to_string().contains("service_name"),
+            "{unfit}"
+        );
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
     let text = format!("{WHOLE}\n[lifetimes]\nacces_token = \"1h\"\n[nonsense]\nx = 1\n");
     let faults = faults(&given(&[], &[], &text));

@@ -10,6 +10,7 @@ mod wire;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
 use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
@@ -42,6 +43,12 @@ pub enum Command {
     ClientEnable(String),
     /// `client disable`.
     ClientDisable(String),
+    /// `client api-key add`.
+    ApiKeyAdd(String),
+    /// `client api-key list`.
+    ApiKeyList(String),
+    /// `client api-key revoke`.
+    ApiKeyRevoke(WhichApiKey),
     /// `user add`.
     UserAdd(Box<AddUser>),
     /// `user list`, at most so many.
@@ -81,6 +88,7 @@ impl Command {
             self,
             Self::ClientList
                 | Self::ClientShow(_)
+                | Self::ApiKeyList(_)
                 | Self::UserList(_)
                 | Self::UserShow(_)
                 | Self::KeyList
@@ -99,6 +107,12 @@ pub enum Reply {
     Clients(Vec<ClientView>),
     /// The identifier of a client that is gone.
     ClientRemoved(String),
+    /// One API key.
+    ApiKey(ApiKeyView),
+    /// API keys.
+    ApiKeys(Vec<ApiKeyView>),
+    /// The API key that is gone.
+    ApiKeyRevoked(WhichApiKey),
     /// One user.
     User(Box<UserView>),
     /// Users.
@@ -145,6 +159,9 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::ClientRotateSecret(request) => client(clients::rotate_secret(admin, request).await?),
         Command::ClientEnable(client_id) => client(clients::set_enabled(admin, client_id, true).await?),
         Command::ClientDisable(client_id) => client(clients::set_enabled(admin, client_id, false).await?),
+        Command::ApiKeyAdd(client_id) => Reply::ApiKey(api_key::add(admin, client_id).await?),
+        Command::ApiKeyList(client_id) => Reply::ApiKeys(api_key::list(admin, &client_id)?),
+        Command::ApiKeyRevoke(which) => Reply::ApiKeyRevoked(api_key::revoke(admin, which).await?),
         Command::UserAdd(request) => person(user::add(admin, *request).await?),
         Command::UserList(limit) => Reply::Users(user::list(admin, limit)?),
         Command::UserShow(who) => person(user::show(admin, &who)?),

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::rotate_keys::open_signing_key;
 use super::{Failure, OpenError};
 use crate::jose::alg::Algorithm;
@@ -10,6 +12,7 @@ use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::{Client, Policy};
 use crate::seal::Sealer;
+use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
 use crate::store::records::KeyStanding;
 use crate::store::tables::{CLIENTS, SIGNING_KEYS};
@@ -20,6 +23,7 @@ pub const ID_TOKEN_TYP: &str = "JWT";
 /// A consistent picture of the records that every request needs.
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
+    api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     origins: HashSet<String>,
     keyring: Keyring,
     access_tokens: Vec<(Algorithm, Encoder)>,
@@ -44,6 +48,12 @@ impl Catalog {
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
             .collect();
+        let keyed = clients
+            .values()
+            .flat_map(|client| client.api_keys.iter().map(move |key| (key, client)));
+        let api_keys = keyed
+            .map(|(key, client)| (*key.digest.as_bytes(), (key.id, Arc::clone(client))))
+            .collect();
         let mut keys = Vec::new();
         for (kid, record) in records {
             let state = match record.standing {
@@ -61,6 +71,7 @@ impl Catalog {
         let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
         Ok(Self {
             clients,
+            api_keys,
             origins,
             keyring,
             access_tokens,
@@ -71,6 +82,13 @@ impl Catalog {
     /// The client with this identifier, enabled or not.
     pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.clients.get(client_id)
+    }
+
+    /// The API key with this digest, by its id, and the client it belongs to, enabled or not.
+    pub fn api_key(&self, digest: &Digest<ApiKey>) -> Option<(Uuid, &Arc<Client>)> {
+        self.api_keys
+            .get(digest.as_bytes())
+            .map(|(id, client)| (*id, client))
     }
 
     /// Every client, enabled or not, in no order.

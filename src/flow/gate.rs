@@ -1,6 +1,6 @@
 //! May this subject get a token for this client now? The one question every grant asks.
 
-use crate::identity::User;
+use crate::identity::{Factor, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -38,7 +38,11 @@ pub fn admit(
     if !user.enabled {
         return Ok(Err(GONE));
     }
-    if client.consent == ConsentRequirement::Require {
+    let asks_people = match authorization.factor {
+        Factor::Password => client.consent == ConsentRequirement::Require,
+        Factor::Anonymous => false,
+    };
+    if asks_people {
         let key = (authorization.user, client.client_id.clone());
         let given = CONSENTS
             .get(snapshot, &key)?

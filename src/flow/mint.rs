@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::User;
+use crate::identity::{Factor, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims};
 use crate::oauth::client::{Client, GrantType};
@@ -47,7 +47,10 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         nonce,
         refresh_token,
     } = order;
-    let requested = claims::id_token(&user, &authorization.claims);
+    let requested = match authorization.session {
+        Some(_) => claims::id_token(&user, &authorization.claims),
+        None => claims::id_token_by_scope(&user, &scope),
+    };
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
@@ -74,7 +77,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             aud: client.audience.as_deref().unwrap_or(&policy.issuer),
             exp: now + expires_in,
             client_id: &client.client_id,
-            auth_time: Some(authorization.auth_time),
+            auth_time: authorization.auth_time,
             grant_id: Some(family),
         })?;
     let id_token = if common.scope.contains(Scope::OPENID) {
@@ -90,8 +93,11 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             nonce: nonce.as_deref(),
             at_hash: id_token::at_hash(&access_token, alg),
             sid: authorization.session,
-            amr: [authorization.factor.method()],
-            acr: ACR_PASSWORD,
+            amr: authorization.factor.method().map(|method| [method]),
+            acr: match authorization.factor {
+                Factor::Password => Some(ACR_PASSWORD),
+                Factor::Anonymous => None,
+            },
             requested,
         };
         Some(catalog.id_token_encoder(alg)?.encode(&claims)?)

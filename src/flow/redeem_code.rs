@@ -59,7 +59,10 @@ pub async fn redeem_code(
             let authorization = code.authorization.clone();
             let (family, token) =
                 RefreshFamily::start(family_id, authorization, &policy.lifetimes, &entropy, now);
-            let session = SESSIONS.get(&*tx, &code.authorization.session)?;
+            let session = match code.authorization.session {
+                Some(id) => SESSIONS.get(&*tx, &id)?,
+                None => None,
+            };
             if session.is_none_or(|session| session.user != code.authorization.user) {
                 return Ok(Outcome::Refused(Refusal::invalid_grant(
                     "the user has signed out",
@@ -97,11 +100,11 @@ pub async fn redeem_code(
 }
 
 /// Writes a new family down, and whose it is.
-fn keep(tx: &mut dyn Tx, id: uuid::Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+pub(super) fn keep(tx: &mut dyn Tx, id: uuid::Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
     FAMILIES.put(tx, &id, family)?;
     FAMILIES_BY_OWNER.put(tx, &(family.authorization.user, id), &())?;
-    if family.bound_to_session {
-        FAMILIES_BY_OWNER.put(tx, &(family.authorization.session, id), &())?;
+    if let Some(session) = family.binding() {
+        FAMILIES_BY_OWNER.put(tx, &(session, id), &())?;
     }
     Ok(())
 }

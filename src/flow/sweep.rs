@@ -10,14 +10,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{Core, Failure};
+use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::identity::Factor;
 use crate::oauth::access_token::hour_of;
 use crate::oauth::policy::Policy;
+use crate::oauth::refresh::RefreshFamily;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
 use crate::store::table::{Record, Table};
 use crate::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER, USERS,
 };
 
 /// The most rows of one table that one round looks at.
@@ -47,10 +50,11 @@ pub struct Swept {
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     let policy = core.policy.clone();
     let begin = *cursor;
-    let (swept, next) = core
+    let (swept, next, users) = core
         .store
         .write("sweep", move |tx| {
             let mut swept = Swept::default();
+            let mut users = Vec::new();
             drop_older(
                 tx,
                 LOGIN_TRANSACTIONS,
@@ -60,12 +64,15 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
             drop_markers(tx, now, &mut swept)?;
             let next = Cursor {
                 codes: codes(tx, begin.codes, &policy, now, &mut swept)?,
-                families: families(tx, begin.families, &policy, now, &mut swept)?,
+                families: families(tx, begin.families, &policy, now, (&mut swept, &mut users))?,
                 sessions: sessions(tx, begin.sessions, &policy, now, &mut swept)?,
             };
-            Ok((swept, next))
+            Ok((swept, next, users))
         })
         .await?;
+    for user in users {
+        audit::record(&Event::AnonymousUserRemoved { user });
+    }
     *cursor = next;
     Ok(swept)
 }
@@ -150,28 +157,55 @@ fn codes(
     Ok(next)
 }
 
-/// A revoked family is kept until its access tokens have expired too, so that they stay revoked.
+/// How long the row of a family that has ended is kept: until its access tokens have expired too, so that they
+/// stay revoked, and as long as the anonymous user who lives by it.
+fn memory(family: &RefreshFamily, policy: &Policy) -> Duration {
+    let access_token = policy.lifetimes.access_token;
+    match family.authorization.factor {
+        Factor::Password => access_token,
+        Factor::Anonymous => access_token.max(policy.anonymous_retention),
+    }
+}
+
+/// Removes families, and with the last one the anonymous user who has no other way in. Their ids go to
+/// `users`.
 fn families(
     tx: &mut dyn Tx,
     begin: Option<Uuid>,
     policy: &Policy,
     now: Timestamp,
-    swept: &mut Swept,
+    (swept, users): (&mut Swept, &mut Vec<Uuid>),
 ) -> Result<Option<Uuid>, StoreError> {
-    let lifetimes = &policy.lifetimes;
-    let (rows, next) = candidates(&*tx, FAMILIES, begin, now - lifetimes.access_token, swept)?;
+    let before = now - policy.lifetimes.access_token;
+    let (rows, next) = candidates(&*tx, FAMILIES, begin, before, swept)?;
     for (id, family) in rows {
         let ends = family
             .revoked_at
             .map_or(family.expires_at, |at| at.min(family.expires_at));
-        if now >= ends + lifetimes.access_token {
+        if now >= ends + memory(&family, policy) {
+            let user = family.authorization.user;
             FAMILIES.remove(tx, &id)?;
-            FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;
-            FAMILIES_BY_OWNER.remove(tx, &(family.authorization.session, id))?;
+            FAMILIES_BY_OWNER.remove(tx, &(user, id))?;
+            if let Some(session) = family.binding() {
+                FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
+            }
             swept.removed += 1;
+            if family.authorization.factor == Factor::Anonymous && remove_abandoned(tx, user)? {
+                swept.removed += 1;
+                users.push(user);
+            }
         }
     }
     Ok(next)
+}
+
+/// Removes the user if it is an anonymous one without a refresh family.
+fn remove_abandoned(tx: &mut dyn Tx, user: Uuid) -> Result<bool, StoreError> {
+    let is_anonymous = USERS.get(&*tx, &user)?.is_some_and(|user| user.is_anonymous());
+    if !is_anonymous || !FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, 1)?.is_empty() {
+        return Ok(false);
+    }
+    USERS.remove(tx, &user)
 }
 
 fn sessions(

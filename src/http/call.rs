@@ -86,6 +86,27 @@ impl Call {
         }
     }
 
+    /// Whether the body says that it is JSON.
+    pub fn is_json(&self) -> bool {
+        request::media_type(self.headers()) == Some(MediaType::Json)
+    }
+
+    /// The parameters in the body, which has to be a form or a JSON object of strings, none of them twice.
+    pub fn form_or_json(&self) -> Result<Parameters, Refusal> {
+        let parsed = match request::media_type(self.headers()) {
+            Some(MediaType::Form) => Parameters::parse(&self.body),
+            Some(MediaType::Json) => Parameters::parse_json(&self.body),
+            _ => {
+                return Err(Refusal::invalid_request(
+                    "Content-Type must be application/x-www-form-urlencoded or application/json",
+                ));
+            }
+        };
+        parsed
+            .and_then(Parameters::each_once)
+            .map_err(|error| unreadable(&error))
+    }
+
     /// The parameters, wherever the method puts them.
     pub fn parameters(&self) -> Result<Parameters, Refusal> {
         if self.method() == Method::POST {

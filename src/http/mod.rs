@@ -86,6 +86,7 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
     match route {
         Route::Authorize => endpoint::authorize::respond(call).await,
         Route::Token => endpoint::token::respond(call).await,
+        Route::Refresh => endpoint::refresh::respond(call).await,
         Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(call),
         Route::Jwks => endpoint::metadata::jwks(call),
         Route::UserInfo => endpoint::userinfo::respond(call),

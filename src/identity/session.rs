@@ -14,6 +14,8 @@ use crate::secret::{Digest, SessionCookie};
 pub enum Factor {
     /// A stored password.
     Password,
+    /// Not at all: the user is whoever holds the device.
+    Anonymous,
 }
 
 impl Factor {
@@ -21,13 +23,15 @@ impl Factor {
     pub fn authority(&self) -> &str {
         match self {
             Self::Password => "credential",
+            Self::Anonymous => "anonymous",
         }
     }
 
-    /// The method as RFC 8176 names it, for the ID token's `amr`.
-    pub fn method(&self) -> &'static str {
+    /// The method as RFC 8176 names it, for the ID token's `amr`; none where it has no name for it.
+    pub fn method(&self) -> Option<&'static str> {
         match self {
-            Self::Password => "pwd",
+            Self::Password => Some("pwd"),
+            Self::Anonymous => None,
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct User {
     pub venue_id: Option<String>,
     /// The organization the user belongs to.
     pub organization: String,
-    /// Where the record came from: `LOCAL`, `IMPORT`, or a provider's id.
+    /// Where the record came from: `LOCAL`, `ANONYMOUS`, `IMPORT`, or a provider's id.
     pub source: String,
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
     #[serde(default)]
@@ -50,8 +50,12 @@ pub struct User {
 impl User {
     /// The user types that say who a token is for when the operator chose nothing else.
     pub const DEFAULT_TYPE: &'static str = "user";
+    /// The type of users who stand for whoever holds a device.
+    pub const ANONYMOUS_TYPE: &'static str = "anonymous";
     /// The origin marker of users that were added by the operator.
     pub const LOCAL: &'static str = "LOCAL";
+    /// The origin marker of users that a device asked for.
+    pub const ANONYMOUS: &'static str = "ANONYMOUS";
 
     /// A user that the operator adds: enabled, without a password.
     pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
@@ -74,6 +78,22 @@ impl User {
         }
     }
 
+    /// A user that stands for whoever holds a device. It has no name to sign in with.
+    pub fn anonymous(uuid: Uuid, organization: &str, now: Timestamp) -> Self {
+        Self {
+            account_id: uuid.to_string(),
+            email: None,
+            user_type: Self::ANONYMOUS_TYPE.to_owned(),
+            source: Self::ANONYMOUS.to_owned(),
+            ..Self::local(uuid, "", organization, now)
+        }
+    }
+
+    /// Whether nobody but the holder of a refresh token can be this user: there is no other way in.
+    pub fn is_anonymous(&self) -> bool {
+        self.source == Self::ANONYMOUS && self.email.is_none() && self.password.is_none()
+    }
+
     /// The name by which pages address the user.
     pub fn display_name(&self) -> &str {
         self.claims
@@ -84,6 +104,9 @@ impl User {
 
     /// The names a person may type to sign in, in the form under which they are unique.
     pub fn login_names(&self) -> Vec<LoginName> {
+        if self.is_anonymous() {
+            return Vec::new();
+        }
         let mut names = vec![LoginName::new(&self.account_id)];
         if let Some(email) = &self.email {
             let email = LoginName::new(email);
@@ -128,6 +151,16 @@ mod tests {
             Timestamp::from_seconds(0),
         );
         assert_eq!(user.login_names(), [LoginName::new(" alice@example.com ")]);
+    }
+
+    #[test]
+    fn an_anonymous_user_has_no_login_name_until_there_is_a_way_to_sign_in() {
+        let mut user = User::anonymous(Uuid::from_u128(1), "default", Timestamp::from_seconds(0));
+        assert_eq!(user.account_id, user.uuid.to_string());
+        assert!(user.is_anonymous() && user.login_names().is_empty());
+        user.email = Some("alice@example.com".to_owned());
+        assert!(!user.is_anonymous());
+        assert_eq!(user.login_names().len(), 2);
     }
 
     #[test]

@@ -478,8 +478,8 @@ pub fn next_step(
     Step::Issue(Authorization {
         client_id: request.client_id.clone(),
         user: session.user,
-        session: signed_in.id,
-        auth_time: session.auth_time,
+        session: Some(signed_in.id),
+        auth_time: Some(session.auth_time),
         factor: session.factor.clone(),
         scope: request
             .scope

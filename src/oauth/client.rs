@@ -1,5 +1,6 @@
 //! A registered client: RFC 6749 section 2, with the metadata names of RFC 7591 section 2.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
-use crate::secret::{ClientSecret, Digest};
+use crate::secret::{ApiKey, ClientSecret, Digest};
 
 /// A grant type that a client may be registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,17 +22,43 @@ pub enum GrantType {
     AuthorizationCode,
     /// RFC 6749 section 6.
     RefreshToken,
+    /// A user for whoever holds a device, kept by its refresh token.
+    Anonymous,
 }
 
 impl GrantType {
     /// Every grant type the service knows.
-    pub const ALL: [Self; 2] = [Self::AuthorizationCode, Self::RefreshToken];
+    pub const ALL: [Self; 3] = [Self::AuthorizationCode, Self::RefreshToken, Self::Anonymous];
 
-    /// The value of `grant_type`.
+    /// The name under which a client is registered for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AuthorizationCode => "authorization_code",
             Self::RefreshToken => "refresh_token",
+            Self::Anonymous => "anonymous",
+        }
+    }
+
+    /// The value of `grant_type`, in which the service's own name may stand.
+    pub fn value(self, service_name: &str) -> Cow<'static, str> {
+        match self {
+            Self::AuthorizationCode | Self::RefreshToken => Cow::Borrowed(self.as_str()),
+            Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
+        }
+    }
+
+    /// The grant type that a value of `grant_type` stands for.
+    pub fn of_value(value: &str, service_name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|grant| grant.value(service_name) == value)
+    }
+
+    /// Whether its request may be a JSON object.
+    pub const fn accepts_json(self) -> bool {
+        match self {
+            Self::AuthorizationCode | Self::RefreshToken => false,
+            Self::Anonymous => true,
         }
     }
 }
@@ -126,6 +153,17 @@ pub struct StoredSecret {
     pub expires_at: Option<Timestamp>,
 }
 
+/// An API key of a client, by its digest: what the client shows at the refresh endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredApiKey {
+    /// The name by which it is listed and revoked.
+    pub id: Uuid,
+    /// The digest.
+    pub digest: Digest<ApiKey>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
 /// A registered client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
@@ -140,6 +178,9 @@ pub struct Client {
     /// The secrets that are accepted; more than one only while one replaces another.
     #[serde(default)]
     pub secrets: Vec<StoredSecret>,
+    /// The API keys that are accepted at the refresh endpoint; several, so that one can replace another.
+    #[serde(default)]
+    pub api_keys: Vec<StoredApiKey>,
     /// Where people may be sent back to, compared by equality.
     #[serde(default)]
     pub redirect_uris: Vec<String>,

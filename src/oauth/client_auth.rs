@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
+use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::client::{AuthMethod, Client};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
@@ -92,6 +93,25 @@ pub fn authenticate(
             ),
         ));
     }
+    Ok(AuthenticatedClient(Arc::clone(client)))
+}
+
+/// Checks an API key against the client it belongs to (`client`, found by the key's digest).
+pub fn authenticate_api_key(
+    presented: &PresentedApiKey,
+    client: Option<&Arc<Client>>,
+) -> Result<AuthenticatedClient, Refusal> {
+    let digest = presented.key.digest();
+    let client = client
+        .filter(|client| client.enabled)
+        .filter(|client| client.api_keys.iter().any(|key| key.digest == digest))
+        .filter(|client| {
+            presented
+                .client_id
+                .as_ref()
+                .is_none_or(|named| *named == client.client_id)
+        })
+        .ok_or(api_key::UNKNOWN)?;
     Ok(AuthenticatedClient(Arc::clone(client)))
 }
 

@@ -19,10 +19,12 @@ pub struct Authorization {
     pub client_id: String,
     /// The user who granted it.
     pub user: Uuid,
-    /// The session in which it was granted (`sid`).
-    pub session: Uuid,
-    /// When the user signed in.
-    pub auth_time: Timestamp,
+    /// The session in which it was granted (`sid`); none for a grant without a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Uuid>,
+    /// When the user signed in; none for a user who never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_time: Option<Timestamp>,
     /// How.
     pub factor: Factor,
     /// What was granted.
@@ -175,8 +177,8 @@ mod tests {
             authorization: Authorization {
                 client_id: "web".to_owned(),
                 user: Uuid::from_u128(1),
-                session: Uuid::from_u128(2),
-                auth_time: START,
+                session: Some(Uuid::from_u128(2)),
+                auth_time: Some(START),
                 factor: Factor::Password,
                 scope: "openid".parse().unwrap(),
                 claims: ClaimsRequest::default(),

@@ -14,6 +14,8 @@ use crate::oauth::scope::Scope;
 pub struct Metadata<'a> {
     /// The issuer.
     pub issuer: &'a str,
+    /// The service's own name in the values of `grant_type`.
+    pub service_name: &'a str,
     /// The address of the authorization endpoint.
     pub authorization_endpoint: String,
     /// The address of the token endpoint.
@@ -26,6 +28,8 @@ pub struct Metadata<'a> {
     pub introspection_endpoint: String,
     /// The address of the revocation endpoint.
     pub revocation_endpoint: String,
+    /// The address of the refresh endpoint for API keys.
+    pub refresh_endpoint: String,
     /// The address of the logout endpoint.
     pub end_session_endpoint: String,
     /// The algorithms of the keys that sign.
@@ -53,10 +57,11 @@ impl Metadata<'_> {
             "userinfo_endpoint": self.userinfo_endpoint,
             "introspection_endpoint": self.introspection_endpoint,
             "revocation_endpoint": self.revocation_endpoint,
+            "refresh_endpoint": self.refresh_endpoint,
             "end_session_endpoint": self.end_session_endpoint,
             "response_types_supported": ["code"],
             "response_modes_supported": ResponseMode::SUPPORTED,
-            "grant_types_supported": GrantType::ALL.map(GrantType::as_str),
+            "grant_types_supported": GrantType::ALL.map(|grant| grant.value(self.service_name)),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": self.signing_algs,
             "token_endpoint_auth_methods_supported": methods(true),

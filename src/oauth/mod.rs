@@ -1,6 +1,7 @@
 //! The RFCs as types and pure decisions: state, request and time in, verdict out.
 
 pub mod access_token;
+pub mod api_key;
 pub mod authorize;
 pub mod client;
 pub mod client_auth;

@@ -10,6 +10,8 @@ use crate::jose::alg::Algorithm;
 pub struct Policy {
     /// The issuer identifier (RFC 8414 section 2): the configured base URL, byte for byte.
     pub issuer: String,
+    /// The service's own name in the `grant_type` of the anonymous grant.
+    pub service_name: String,
     /// `organization` of new users.
     pub organization: String,
     /// How long things last.
@@ -23,6 +25,8 @@ pub struct Policy {
     pub access_token_typ: String,
     /// Whether the token response repeats `id_token` under the name `idtoken`.
     pub id_token_alias: bool,
+    /// How long an anonymous user is kept after the last refresh token has ended.
+    pub anonymous_retention: Duration,
     /// How keys are replaced.
     pub key_rotation: KeyRotation,
 }
@@ -84,12 +88,14 @@ impl Policy {
     pub fn of(issuer: &str) -> Self {
         Self {
             issuer: issuer.to_owned(),
+            service_name: "service".to_owned(),
             organization: "default".to_owned(),
             lifetimes: Lifetimes::default(),
             refresh_retry_window: Duration::from_mins(2),
             access_token_alg: Algorithm::Es256,
             access_token_typ: "at+jwt".to_owned(),
             id_token_alias: true,
+            anonymous_retention: Duration::from_hours(180 * 24),
             key_rotation: KeyRotation::default(),
         }
     }

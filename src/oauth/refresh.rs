@@ -140,7 +140,8 @@ impl RefreshFamily {
         now: Timestamp,
     ) -> (Self, Secret<RefreshToken>) {
         let token = token(id, 0, &entropy.lineage, &entropy.token);
-        let bound_to_session = !authorization.scope.contains(super::Scope::OFFLINE_ACCESS);
+        let bound_to_session =
+            authorization.session.is_some() && !authorization.scope.contains(super::Scope::OFFLINE_ACCESS);
         let family = Self {
             authorization,
             bound_to_session,
@@ -155,6 +156,11 @@ impl RefreshFamily {
             predecessor: None,
         };
         (family, token)
+    }
+
+    /// The session with which the family ends.
+    pub fn binding(&self) -> Option<Uuid> {
+        self.authorization.session.filter(|_| self.bound_to_session)
     }
 
     /// Whether tokens of the family are worth anything.
@@ -315,8 +321,8 @@ mod tests {
         let authorization = Authorization {
             client_id: "web".to_owned(),
             user: Uuid::from_u128(1),
-            session: Uuid::from_u128(2),
-            auth_time: START,
+            session: Some(Uuid::from_u128(2)),
+            auth_time: Some(START),
             factor: Factor::Password,
             scope: "openid".parse().unwrap(),
             claims: ClaimsRequest::default(),

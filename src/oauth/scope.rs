@@ -27,6 +27,11 @@ impl Scope {
     /// The marker in every token of an anonymous user.
     pub const ANONYMOUS: &'static str = "anonymous";
 
+    /// Whether the service alone grants the value: it says who the user is.
+    pub fn is_marker(value: &str) -> bool {
+        value == Self::AUTHENTICATED || value == Self::ANONYMOUS
+    }
+
     /// The scope values with a meaning of their own in OpenID Connect Core 5.4 and 11.
     pub const STANDARD: [&'static str; 6] = [
         Self::OPENID,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::oauth::access_token::CommonClaims;
-use crate::oauth::client::GrantType;
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::{self, CodeExchange};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
@@ -21,19 +21,32 @@ pub enum TokenRequest {
         /// The scope, if it is to be narrowed.
         scope: Option<Scope>,
     },
+    /// A new user without a name.
+    Anonymous {
+        /// The scope, if one is asked for.
+        scope: Option<Scope>,
+    },
 }
 
 /// Reads `grant_type`, so that whether a client may use it is known before its parameters are looked at.
-pub fn grant_type(parameters: &Parameters) -> Result<GrantType, Refusal> {
+pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantType, Refusal> {
     match parameters.get("grant_type") {
         None => Err(Refusal::invalid_request("grant_type is missing")),
-        Some(text) => text.parse().map_err(|_| {
-            Refusal::new(
-                ErrorCode::UnsupportedGrantType,
-                "this grant_type is not supported; see grant_types_supported in the discovery document",
-            )
-        }),
+        Some(value) => GrantType::of_value(value, service_name).ok_or(Refusal::new(
+            ErrorCode::UnsupportedGrantType,
+            "this grant_type is not supported; see grant_types_supported in the discovery document",
+        )),
     }
+}
+
+fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
+    let scope = parameters.get("scope").map(str::parse).transpose();
+    scope.map_err(|_| {
+        Refusal::new(
+            ErrorCode::InvalidScope,
+            "scope has characters that RFC 6749 does not allow",
+        )
+    })
 }
 
 impl TokenRequest {
@@ -53,18 +66,13 @@ impl TokenRequest {
                 let token = parameters
                     .get("refresh_token")
                     .ok_or(Refusal::invalid_request("refresh_token is missing"))?;
-                let scope = match parameters.get("scope") {
-                    None => None,
-                    Some(text) => Some(text.parse().map_err(|_| {
-                        Refusal::new(
-                            ErrorCode::InvalidScope,
-                            "scope has characters that RFC 6749 does not allow",
-                        )
-                    })?),
-                };
+                let scope = scope(parameters)?;
                 let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
                 Ok(Self::RefreshToken { token, scope })
             }
+            GrantType::Anonymous => Ok(Self::Anonymous {
+                scope: scope(parameters)?,
+            }),
         }
     }
 }
@@ -80,9 +88,29 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
         ));
     }
     Ok(granted.filter(|value| {
-        value == Scope::AUTHENTICATED
+        Scope::is_marker(value)
             || (allowed.contains(value) && asked.is_none_or(|asked| asked.contains(value)))
     }))
+}
+
+/// The scope of a new anonymous user: what was asked for, or the client's default and `openid`; the marker
+/// always comes with it.
+pub fn anonymous_scope(asked: Option<&Scope>, client: &Client) -> Result<Scope, Refusal> {
+    let scope = match asked {
+        Some(asked) => asked.filter(|value| value != Scope::ANONYMOUS),
+        None => client
+            .default_scope
+            .clone()
+            .with(Scope::OPENID)
+            .filter(|value| client.scope.contains(value)),
+    };
+    if !scope.is_within(&client.scope) || scope.contains(Scope::AUTHENTICATED) {
+        return Err(Refusal::new(
+            ErrorCode::InvalidScope,
+            "scope exceeds what this client is registered for",
+        ));
+    }
+    Ok(scope.with(Scope::ANONYMOUS))
 }
 
 /// The answer to every grant.
@@ -124,6 +152,9 @@ mod tests {
             "email authenticated"
         );
         assert_eq!(narrowed(None, "openid email profile").unwrap(), granted);
+        let anonymous: Scope = "openid anonymous".parse().unwrap();
+        let kept = narrowed_scope(&anonymous, Some(&"openid".parse().unwrap()), &Scope::empty());
+        assert_eq!(kept.unwrap().to_string(), "anonymous");
         assert_eq!(
             narrowed(None, "openid").unwrap().to_string(),
             "openid authenticated"
@@ -135,11 +166,14 @@ mod tests {
     #[test]
     fn an_unknown_grant_type_is_told_from_a_missing_one() {
         let read = |body: &str| {
-            grant_type(&Parameters::parse(body.as_bytes()).unwrap())
+            grant_type(&Parameters::parse(body.as_bytes()).unwrap(), "service")
                 .unwrap_err()
                 .code
         };
         assert_eq!(read(""), ErrorCode::InvalidRequest);
         assert_eq!(read("grant_type=password"), ErrorCode::UnsupportedGrantType);
+        assert_eq!(read("grant_type=anonymous"), ErrorCode::UnsupportedGrantType);
+        let other_service = "grant_type=urn:other:oauth2:grant-type:anonymous";
+        assert_eq!(read(other_service), ErrorCode::UnsupportedGrantType);
     }
 }

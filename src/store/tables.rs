@@ -10,7 +10,7 @@ use crate::oauth::Client;
 use crate::oauth::authorize::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::records::SigningKeyRecord;
+use crate::store::records::{ApiKeyUse, SigningKeyRecord};
 use crate::store::table::Table;
 
 /// Registered clients by `client_id`.
@@ -37,3 +37,5 @@ pub const SESSIONS_BY_USER: Table<(Uuid, Uuid), ()> = Table::new(10, "sessions_b
 pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
 /// Access tokens revoked before they expired: (hour of expiry since the epoch, `jti`).
 pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
+/// When each API key was last used, by the key's id.
+pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");

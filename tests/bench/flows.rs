@@ -128,8 +128,8 @@ impl Bench {
         Authorization {
             client_id: "bench".to_owned(),
             user: self.user.uuid,
-            session: self.session,
-            auth_time: self.now,
+            session: Some(self.session),
+            auth_time: Some(self.now),
             factor: Factor::Password,
             scope: scope.parse().unwrap(),
             claims: ClaimsRequest::default(),

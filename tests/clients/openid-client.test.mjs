@@ -12,6 +12,9 @@ import { AUTHENTICATION, RelyingParty } from './relying-party.mjs';
 before(enter);
 after(leave);
 
+/** The flags that name grants. */
+const GRANTS = (...grants) => grants.flatMap((grant) => ['--grant', grant]);
+
 describe('metadata', () => {
   it('is the same document under both well-known names, for any origin, and can be revalidated', async () => {
     const documents = [];
@@ -376,6 +379,96 @@ describe('refresh', () => {
     const first = await party.signIn(new Browser(server), bob);
     await server.json('user', 'disable', 'bob@example.com');
     await assert.rejects(party.refresh(first.refresh_token), refused('invalid_grant', 400));
+  });
+});
+
+describe('refresh with an API key', () => {
+  const send = async (authorization, refresh_token, asJson) => {
+    const parameters = { grant_type: 'refresh_token', refresh_token };
+    const answer = await server.fetch(`${server.issuer}/v4/tokens`, {
+      method: 'POST',
+      headers: { authorization, ...(asJson ? { 'content-type': 'application/json' } : {}) },
+      body: asJson ? JSON.stringify(parameters) : new URLSearchParams(parameters),
+    });
+    assert.match(answer.headers.get('cache-control'), /no-store/);
+    return { status: answer.status, body: await answer.json() };
+  };
+
+  it('takes every form of the header, a form and JSON', async () => {
+    const tv = await server.addClient('tv', 'https://tv.example/cb', '--api-key');
+    const party = await RelyingParty.discover(server, tv);
+    let tokens = await party.signIn(new Browser(server), alice);
+    const key = tv.api_key;
+    const forms = [btoa(key), btoa(`${key}:`), btoa(`:${key}`), btoa(`tv:${key}`), key];
+    for (const form of forms) {
+      for (const asJson of [false, true]) {
+        const { status, body } = await send(`Basic ${form}`, tokens.refresh_token, asJson);
+        assert.equal(status, 200, JSON.stringify(body));
+        assert.equal((await party.verify(body.access_token)).payload.client_id, 'tv');
+        assert.notEqual(body.refresh_token, tokens.refresh_token);
+        tokens = body;
+      }
+    }
+    const [{ id, last_used_at }] = await server.json('client', 'api-key', 'list', 'tv');
+    assert.ok(Number.isInteger(last_used_at));
+    await server.json('client', 'api-key', 'revoke', 'tv', id, '--yes');
+    const { status, body } = await send(`Basic ${btoa(key)}`, tokens.refresh_token, false);
+    assert.deepEqual([status, body.error], [401, 'invalid_client']);
+  });
+
+  it('is named by the metadata', async () => {
+    const { config } = await RelyingParty.discover(server, web);
+    assert.equal(config.serverMetadata().refresh_endpoint, `${server.issuer}/v4/tokens`);
+  });
+});
+
+describe('anonymous users', () => {
+  const GRANT = 'urn:service:oauth2:grant-type:anonymous';
+
+  it('come from the grant that the metadata names, and stay the same through refreshes', async () => {
+    const kiosk = await server.addClient('kiosk', 'https://kiosk.example/cb', ...GRANTS('authorization_code', 'refresh_token', 'anonymous'));
+    const party = await RelyingParty.discover(server, kiosk);
+    assert.ok(party.config.serverMetadata().grant_types_supported.includes(GRANT));
+    const tokens = await oidc.genericGrantRequest(party.config, GRANT, { scope: 'openid profile' });
+    assert.equal(tokens.user_type, 'anonymous');
+    assert.equal(tokens.claims().sub, tokens.uuid);
+    const { payload } = await party.verify(tokens.access_token);
+    assert.deepEqual(payload.amr, [{ authority: 'anonymous' }]);
+    assert.equal(payload.scope, 'openid profile anonymous');
+    const next = await party.refresh(tokens.refresh_token);
+    assert.equal(next.claims().sub, tokens.uuid);
+    assert.equal((await party.userinfo(next)).sub, tokens.uuid);
+    const other = await oidc.genericGrantRequest(party.config, GRANT, {});
+    assert.notEqual(other.uuid, tokens.uuid);
+    const users = await server.json('user', 'list');
+    assert.ok(users.some(({ uuid, source }) => uuid === tokens.uuid && source === 'ANONYMOUS'));
+  });
+
+  it('are asked for by oauth4webapi, or with JSON', async () => {
+    const kiosk = await server.addClient('lobby', 'https://lobby.example/cb', ...GRANTS('authorization_code', 'refresh_token', 'anonymous'));
+    const issuer = new URL(server.issuer);
+    const options = { [oauth.customFetch]: server.fetch };
+    const as = await oauth.processDiscoveryResponse(issuer, await oauth.discoveryRequest(issuer, options));
+    const client = { client_id: kiosk.client_id };
+    const authentication = oauth.ClientSecretBasic(kiosk.client_secret);
+    const answer = await oauth.genericTokenEndpointRequest(as, client, authentication, GRANT, { scope: 'anonymous' }, options);
+    const tokens = await oauth.processGenericTokenEndpointResponse(as, client, answer);
+    assert.equal(tokens.scope, 'anonymous');
+    const byJson = await server.fetch(as.token_endpoint, {
+      method: 'POST',
+      headers: {
+        authorization: `Basic ${btoa(`${kiosk.client_id}:${kiosk.client_secret}`)}`,
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify({ grant_type: GRANT }),
+    });
+    assert.equal(byJson.status, 200);
+    assert.equal((await byJson.json()).scope, 'openid anonymous');
+  });
+
+  it('are for clients that opted in', async () => {
+    const party = await RelyingParty.discover(server, web);
+    await assert.rejects(oidc.genericGrantRequest(party.config, GRANT, {}), refused('unauthorized_client', 400));
   });
 });
 

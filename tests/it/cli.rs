@@ -71,6 +71,55 @@ fn a_killed_service_leaves_nothing_in_the_way() {
 }
 
 #[test]
+fn api_keys_come_and_go_one_by_one() {
+    let service = Service::new();
+    let web = service.json(&[&ADD_WEB[..], &["--api-key", "--json"]].concat());
+    let first = web["api_key"].as_str().unwrap().to_owned();
+    assert!(first.starts_with("idsvc_key_"));
+    let added = service.json(&["client", "api-key", "add", "web", "--json"]);
+    assert!(added["api_key"].as_str().is_some_and(|key| *key != first));
+    let mut running = service.serve();
+    let listed = service.json(&["client", "api-key", "list", "web", "--json"]);
+    let keys = listed.as_array().unwrap();
+    assert_eq!(keys.len(), 2);
+    assert!(
+        keys.iter()
+            .all(|key| key.get("api_key").is_none() && key["last_used_at"].is_null())
+    );
+    let id = added["id"].as_str().unwrap();
+    let revoke = ["client", "api-key", "revoke", "web", id];
+    let unasked = service.run(&revoke);
+    assert_eq!(code(&unasked), Some(2));
+    assert!(said(&unasked).contains("--yes"));
+    let revoked = service.json(&[&revoke[..], &["--yes", "--json"]].concat());
+    assert_eq!(
+        (&revoked["id"], &revoked["revoked"]),
+        (&added["id"], &true.into())
+    );
+    terminate(running.id());
+    assert!(running.wait().success());
+    let left = service.json(&["client", "api-key", "list", "web", "--json"]);
+    assert_eq!(left.as_array().map(Vec::len), Some(1));
+    let twice = service.run(&[&revoke[..], &["--yes"]].concat());
+    assert_eq!(code(&twice), Some(1));
+    assert!(said(&twice).contains("has no API key"));
+}
+
+#[test]
+fn a_client_opts_in_to_anonymous_users() {
+    let service = Service::new();
+    let grants = ["--grant", "anonymous", "--grant", "refresh_token"];
+    let tv = service.json(&[&["client", "add", "tv"][..], &grants, &["--json"]].concat());
+    assert_eq!(
+        tv["grant_types"],
+        serde_json::json!(["refresh_token", "anonymous"])
+    );
+    let public = service.run(&[&["client", "add", "app", "--public"][..], &grants].concat());
+    assert_eq!(code(&public), Some(1));
+    assert!(said(&public).contains("clients that authenticate"));
+}
+
+#[test]
 fn refused_is_1_and_misused_is_2() {
     let service = Service::new();
     assert_eq!(code(&service.run(&ADD_WEB)), Some(0));

@@ -80,7 +80,9 @@ fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<b
     let mut is_any = false;
     for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &session, usize::MAX)? {
         is_any |= FAMILIES.get(&*tx, &id)?.is_some_and(|family| {
-            family.authorization.session == session && family.revoked_at.is_none() && now < family.expires_at
+            family.authorization.session == Some(session)
+                && family.revoked_at.is_none()
+                && now < family.expires_at
         });
     }
     if is_any {
@@ -186,8 +188,8 @@ mod tests {
         let authorization = Authorization {
             client_id: "web".to_owned(),
             user,
-            session,
-            auth_time: now,
+            session: Some(session),
+            auth_time: Some(now),
             factor: Factor::Password,
             scope: Scope::of(["openid"]).unwrap(),
             claims: ClaimsRequest::default(),

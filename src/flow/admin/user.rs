@@ -441,8 +441,8 @@ pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
             };
             end_everything(tx, user.uuid, now)?;
             for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-                if let Some(record) = FAMILIES.get(&*tx, &family)? {
-                    FAMILIES_BY_OWNER.remove(tx, &(record.authorization.session, family))?;
+                if let Some(session) = FAMILIES.get(&*tx, &family)?.and_then(|record| record.binding()) {
+                    FAMILIES_BY_OWNER.remove(tx, &(session, family))?;
                 }
                 FAMILIES.remove(tx, &family)?;
                 FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;

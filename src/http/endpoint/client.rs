@@ -10,6 +10,12 @@ use crate::oauth::error::{ErrorCode, Refusal};
 /// Reads the form and authenticates the client that sent it, in this order.
 pub fn authenticated_form(call: &Call) -> Reply<(Parameters, AuthenticatedClient)> {
     let parameters = call.form()?;
+    let client = authenticated(call, &parameters)?;
+    Ok((parameters, client))
+}
+
+/// Authenticates the client that sent these parameters.
+pub fn authenticated(call: &Call, parameters: &Parameters) -> Reply<AuthenticatedClient> {
     if let Some(name) = parameters.first_repeated() {
         return Err(Refusal::naming(
             ErrorCode::InvalidRequest,
@@ -18,7 +24,6 @@ pub fn authenticated_form(call: &Call) -> Reply<(Parameters, AuthenticatedClient
     }
     let basic = request::basic_credentials(call.headers())
         .map_err(|_| Refusal::invalid_client("the Authorization header is malformed"))?;
-    let credentials = Credentials::parse(basic.as_ref(), &parameters)?;
-    let client = authenticate_client(&call.app.core, &credentials, call.now)?;
-    Ok((parameters, client))
+    let credentials = Credentials::parse(basic.as_ref(), parameters)?;
+    authenticate_client(&call.app.core, &credentials, call.now)
 }

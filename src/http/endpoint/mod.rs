@@ -6,6 +6,7 @@ pub mod end_session;
 pub mod health;
 pub mod introspect;
 pub mod metadata;
+pub mod refresh;
 pub mod revoke;
 pub mod token;
 pub mod userinfo;

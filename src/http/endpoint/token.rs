@@ -2,20 +2,25 @@
 
 use ::http::StatusCode;
 
-use super::client::authenticated_form;
+use super::client::authenticated;
+use crate::flow::Answer as Reply;
+use crate::flow::create_anonymous_user::create_anonymous_user;
 use crate::flow::gate::check_grant;
 use crate::flow::redeem_code::redeem_code;
 use crate::flow::rotate_refresh_token::rotate_refresh_token;
 use crate::http::call::Call;
 use crate::http::error;
+use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
+use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::token::{self, TokenRequest};
 
 /// Answers a token request: parse, authenticate the client, check the grant, then what the grant demands.
 pub async fn respond(call: &Call) -> Answer {
-    let core = &call.app.core;
-    let parsed = authenticated_form(call).and_then(|(parameters, client)| {
-        let grant_type = token::grant_type(&parameters)?;
+    let service_name = &call.app.core.policy.service_name;
+    let parsed = parameters(call, service_name).and_then(|parameters| {
+        let client = authenticated(call, &parameters)?;
+        let grant_type = token::grant_type(&parameters, service_name)?;
         check_grant(&client, grant_type)?;
         let request = TokenRequest::parse(grant_type, &parameters)?;
         Ok((parameters, client, request))
@@ -24,12 +29,36 @@ pub async fn respond(call: &Call) -> Answer {
         Ok(parsed) => parsed,
         Err(refusal) => return error::refused(call, &refusal),
     };
+    issue(call, &client, request, &parameters).await
+}
+
+/// The parameters in the body: a form, or a JSON object for the grants that take one.
+fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
+    if !call.is_json() {
+        return call.form();
+    }
+    let parameters = call.form_or_json()?;
+    match token::grant_type(&parameters, service_name) {
+        Ok(grant) if grant.accepts_json() => Ok(parameters),
+        _ => call.form(),
+    }
+}
+
+/// Carries the request out for a client that has proven who it is.
+pub(super) async fn issue(
+    call: &Call,
+    client: &AuthenticatedClient,
+    request: TokenRequest,
+    parameters: &Parameters,
+) -> Answer {
+    let core = &call.app.core;
     let answer = match request {
-        TokenRequest::AuthorizationCode(exchange) => redeem_code(core, &client, exchange, call.now).await,
+        TokenRequest::AuthorizationCode(exchange) => redeem_code(core, client, exchange, call.now).await,
         TokenRequest::RefreshToken { token, scope } => {
             let text = parameters.get("refresh_token").unwrap_or_default();
-            rotate_refresh_token(core, &client, token, text, scope, call.now).await
+            rotate_refresh_token(core, client, token, text, scope, call.now).await
         }
+        TokenRequest::Anonymous { scope } => create_anonymous_user(core, client, scope, call.now).await,
     };
     match answer {
         Ok(Ok(tokens)) => response::no_store(response::json(StatusCode::OK, &tokens)),

@@ -165,15 +165,22 @@ fn claim(user: &User, name: &str) -> Option<Value> {
 
 /// The claims that the scope and the request ask for at the `UserInfo` endpoint (OpenID Connect Core 5.3.2).
 pub fn userinfo(user: &User, scope: &Scope, request: &ClaimsRequest) -> Map<String, Value> {
-    let by_scope = BY_SCOPE
-        .iter()
-        .filter(|(value, _)| scope.contains(value))
-        .flat_map(|(_, claims)| *claims);
-    let mut names: BTreeSet<&str> = by_scope.copied().collect();
+    let mut names: BTreeSet<&str> = named_by(scope).collect();
     names.extend(request.userinfo.iter().map(String::as_str));
     let mut document = collect(user, names);
     document.insert("sub".to_owned(), Value::from(user.uuid.to_string()));
     document
+}
+
+fn named_by(scope: &Scope) -> impl Iterator<Item = &'static str> {
+    let granted = BY_SCOPE.iter().filter(|(value, _)| scope.contains(value));
+    granted.flat_map(|(_, claims)| claims.iter().copied())
+}
+
+/// The claims that the scope asks for, for the ID token of a grant without an authorization request: it has
+/// the claims in it (OpenID Connect Core 5.4).
+pub fn id_token_by_scope(user: &User, scope: &Scope) -> Map<String, Value> {
+    collect(user, named_by(scope))
 }
 
 /// The claims that the request asks for in the ID token (OpenID Connect Core 5.5.1).

@@ -26,18 +26,22 @@ pub struct IdTokenClaims<'a> {
     /// When it was issued.
     pub iat: Timestamp,
     /// When the user signed in.
-    pub auth_time: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_time: Option<Timestamp>,
     /// The request's `nonce`; absent when none was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonce: Option<&'a str>,
     /// The left half of the access token's hash (section 3.1.3.6).
     pub at_hash: String,
     /// The session, for logout.
-    pub sid: Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sid: Option<Uuid>,
     /// How the user signed in, by the names of RFC 8176.
-    pub amr: [&'a str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amr: Option<[&'a str; 1]>,
     /// The authentication context class.
-    pub acr: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acr: Option<&'a str>,
     /// The claims that were asked for in the ID token.
     #[serde(flatten)]
     pub requested: Map<String, Value>,

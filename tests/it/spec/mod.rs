@@ -1,12 +1,14 @@
 //! One file for each document, or for each part of a long one; every test says which section it holds the
 //! service to.
 
+mod anonymous;
 mod form_post;
 mod openid_core;
 mod openid_core_consent;
 mod openid_core_sign_in;
 mod openid_core_tokens;
 mod openid_discovery;
+mod refresh_by_api_key;
 mod rfc6749;
 mod rfc6749_authorization;
 mod rfc6749_client;

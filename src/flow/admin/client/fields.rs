@@ -166,10 +166,14 @@ pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<Stri
     if !uses_code && !client.redirect_uris.is_empty() {
         faults.push("redirect URIs are for the grant authorization_code: allow it with --grant".to_owned());
     }
+    let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
     if client.grant_types.is_empty() {
         faults.push("the client has no grant: name a --redirect-uri for sign-ins".to_owned());
-    } else if !uses_code {
-        faults.push("the grant refresh_token needs authorization_code beside it".to_owned());
+    } else if !uses_code && !is_anonymous {
+        faults.push("the grant refresh_token needs authorization_code or anonymous beside it".to_owned());
+    }
+    if is_anonymous && client.is_public() {
+        faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
     }
     for alg in [client.id_token_signed_response_alg, client.access_token_alg]
         .into_iter()

@@ -1,5 +1,6 @@
 //! Clients: add, show, update, remove, replace the secret.
 
+pub mod api_key;
 pub mod fields;
 pub mod view;
 
@@ -27,7 +28,7 @@ use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::tables::{CLIENTS, CODES, CONSENTS, FAMILIES, LOGIN_TRANSACTIONS};
+use crate::store::tables::{API_KEY_USES, CLIENTS, CODES, CONSENTS, FAMILIES, LOGIN_TRANSACTIONS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -43,6 +44,9 @@ pub struct AddClient {
     pub public: bool,
     /// The secret that the operator chose; one is made when there is none.
     pub secret: Option<Disclosed>,
+    /// Whether an API key is made too.
+    #[serde(default)]
+    pub api_key: bool,
     /// Everything else.
     pub fields: ClientFields,
 }
@@ -121,6 +125,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         name: None,
         auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
         secrets: Vec::new(),
+        api_keys: Vec::new(),
         redirect_uris: Vec::new(),
         post_logout_redirect_uris: Vec::new(),
         cors_origins: Vec::new(),
@@ -155,9 +160,21 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     if !names_grants && !client.redirect_uris.is_empty() {
         client.grant_types = BTreeSet::from([GrantType::AuthorizationCode, GrantType::RefreshToken]);
     }
+    let mut api_key = None;
+    if request.api_key {
+        let (stored, made) = api_key::make(admin);
+        client.api_keys.push(stored);
+        api_key = Some(made);
+        if !client.grant_types.contains(&GrantType::RefreshToken) {
+            faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
+        }
+    }
     check(&client, &usable(admin), &mut faults);
     all_or_none(&faults)?;
-    let view = ClientView::of(&client, &core.policy.issuer, shown, now);
+    let view = ClientView {
+        api_key,
+        ..ClientView::of(&client, &core.policy.issuer, shown, now)
+    };
     core.store
         .write("add_client", move |tx| -> Decided<()> {
             if CLIENTS.contains(&*tx, &client.client_id)? {
@@ -300,8 +317,12 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
         .core
         .store
         .write("client remove", move |tx| -> Decided<()> {
-            if !CLIENTS.remove(tx, &client_id)? {
+            let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
+            };
+            CLIENTS.remove(tx, &client_id)?;
+            for key in &client.api_keys {
+                API_KEY_USES.remove(tx, &key.id)?;
             }
             withdraw_grants(tx, &client_id, now)?;
             Ok(Ok(()))

@@ -5,6 +5,7 @@ use crate::oauth::parameters::Parameters;
 
 fn request(client_id: &str) -> AddClient {
     AddClient {
+        api_key: false,
         client_id: client_id.to_owned(),
         public: false,
         secret: None,

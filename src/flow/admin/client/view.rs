@@ -32,6 +32,9 @@ pub struct ClientView {
     /// The secret, in the one answer that shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Disclosed>,
+    /// The API key, in the one answer that shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Disclosed>,
     /// The name shown to people.
     pub name: Option<String>,
     /// Whether the client cannot keep a secret.
@@ -89,6 +92,7 @@ impl ClientView {
             client_id: client.client_id.clone(),
             client_uuid: client.client_uuid,
             client_secret,
+            api_key: None,
             name: client.name.clone(),
             public: client.is_public(),
             auth_methods: client.auth_methods.clone(),

@@ -1,0 +1,101 @@
+//! `idsvc client api-key …`
+
+use clap::{Args, Subcommand};
+use uuid::Uuid;
+
+use super::call::{Call, unexpected};
+use super::client::Id;
+use super::output::{Output, Stop, moment};
+use crate::control::{Command, Reply};
+use crate::flow::admin::client::api_key::{ApiKeyView, WhichApiKey};
+
+/// The verbs of API keys.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Give a client one more key
+    Add(Id),
+    /// Show the keys of a client
+    List(Id),
+    /// Revoke a key; it stops working at once
+    Revoke(Revoke),
+}
+
+/// Which key goes.
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// The client's identifier
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The key's identifier, as idsvc client api-key list shows it
+    #[arg(value_name = "KEY")]
+    pub key: Uuid,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = match verb {
+        Verb::Add(which) => Command::ApiKeyAdd(which.id),
+        Verb::List(which) => Command::ApiKeyList(which.id),
+        Verb::Revoke(revoke) => {
+            output.confirm(
+                &format!("Revoke API key {} of client {}?", revoke.key, revoke.id),
+                revoke.yes,
+            )?;
+            Command::ApiKeyRevoke(WhichApiKey {
+                client_id: revoke.id,
+                id: revoke.key,
+            })
+        }
+    };
+    call.run(command, output, print)
+}
+
+fn print(reply: Reply, output: &mut Output<'_>) -> Result<(), Stop> {
+    match reply {
+        Reply::ApiKey(view) if output.json => output.document(&view),
+        Reply::ApiKey(view) => show(&view, output),
+        Reply::ApiKeys(views) if output.json => output.document(&views),
+        Reply::ApiKeys(views) => list(&views, output),
+        Reply::ApiKeyRevoked(which) if output.json => output
+            .document(&serde_json::json!({ "client_id": which.client_id, "id": which.id, "revoked": true })),
+        Reply::ApiKeyRevoked(which) => output.line(&format!(
+            "API key {} of client {} is revoked",
+            which.id, which.client_id
+        )),
+        _ => Err(unexpected()),
+    }
+}
+
+fn show(view: &ApiKeyView, output: &mut Output<'_>) -> Result<(), Stop> {
+    let key = view
+        .api_key
+        .as_ref()
+        .map(|key| key.reveal().to_owned())
+        .unwrap_or_default();
+    output.facts(&[
+        ("client_id", view.client_id.clone()),
+        ("id", view.id.to_string()),
+        ("api_key", key),
+    ])?;
+    output.hint(
+        "\nThe api_key is shown this once; only its digest is kept. It goes into the Authorization header of\nPOST /v4/tokens: Basic, base64 of the key.",
+    );
+    Ok(())
+}
+
+fn list(views: &[ApiKeyView], output: &mut Output<'_>) -> Result<(), Stop> {
+    output.table(
+        &["KEY", "CREATED", "LAST USED"],
+        views.iter().map(|view| {
+            let used = view.last_used_at.map_or_else(|| "never".to_owned(), moment);
+            [view.id.to_string(), moment(view.created_at), used]
+        }),
+    )?;
+    if views.is_empty() {
+        output.hint("no API key yet: idsvc client api-key add ID");
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! A device asks for a user of its own: the anonymous grant.
+
+use std::sync::Arc;
+
+use super::mint::{Order, mint};
+use super::redeem_code::keep;
+use super::{Answer, Core, Failure, gate};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::identity::{Factor, User};
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::code::Authorization;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::refresh::{Entropy, RefreshFamily};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{TokenResponse, anonymous_scope};
+use crate::store::tables::USERS;
+
+/// Makes a user and starts the refresh family that the user lives by, in one transaction, and issues tokens.
+pub async fn create_anonymous_user(
+    core: &Core,
+    client: &AuthenticatedClient,
+    scope: Option<Scope>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    if let Err(refusal) = gate::check_grant(client, GrantType::Anonymous) {
+        return Ok(Err(refusal));
+    }
+    if client.is_public() {
+        return Ok(Err(Refusal::new(
+            ErrorCode::UnauthorizedClient,
+            "anonymous users are for clients that authenticate",
+        )));
+    }
+    let scope = match anonymous_scope(scope.as_ref(), client) {
+        Ok(scope) => scope,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let millis = core.clock.unix_millis();
+    let family_id = core.random.uuid_v7(millis);
+    let user = User::anonymous(core.random.uuid_v7(millis), &core.policy.organization, now);
+    let entropy = Entropy {
+        token: core.random.bytes(),
+        lineage: core.random.bytes(),
+    };
+    let created = user.uuid;
+    let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
+    let outcome = core
+        .store
+        .write("create_anonymous_user", move |tx| {
+            let authorization = Authorization {
+                client_id: bearer.client_id.clone(),
+                user: user.uuid,
+                session: None,
+                auth_time: None,
+                factor: Factor::Anonymous,
+                scope: scope.clone(),
+                claims: ClaimsRequest::default(),
+            };
+            USERS.put(tx, &user.uuid, &user)?;
+            let user = match gate::admit(&*tx, &bearer, &authorization)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let (family, token) =
+                RefreshFamily::start(family_id, authorization.clone(), &policy.lifetimes, &entropy, now);
+            keep(tx, family_id, &family)?;
+            Ok(Ok(Order {
+                grant_type: GrantType::Anonymous,
+                user,
+                authorization,
+                scope: scope.clone(),
+                family: family_id,
+                nonce: None,
+                refresh_token: bearer
+                    .grant_types
+                    .contains(&GrantType::RefreshToken)
+                    .then_some(token),
+            }))
+        })
+        .await?;
+    let order = match outcome {
+        Ok(order) => order,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    audit::record(&Event::AnonymousUserCreated {
+        user: created,
+        client_id: &client.client_id,
+    });
+    mint(core, client, order, now).map(Ok)
+}

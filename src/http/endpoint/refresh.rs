@@ -1,0 +1,50 @@
+//! `POST /v4/tokens`: a refresh by an application that has an API key and no client secret.
+
+use super::token;
+use crate::flow::authenticate_client::authenticate_api_key;
+use crate::flow::gate::check_grant;
+use crate::http::call::Call;
+use crate::http::error;
+use crate::http::request::{self, Parameters};
+use crate::http::response::Answer;
+use crate::oauth::api_key::{self, PresentedApiKey};
+use crate::oauth::client::GrantType;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::token::TokenRequest;
+
+/// Answers a refresh: parse, find the client by its API key, then as at the token endpoint.
+pub async fn respond(call: &Call) -> Answer {
+    let (parameters, presented) = match parse(call) {
+        Ok(parsed) => parsed,
+        Err(refusal) => return error::refused(call, &refusal),
+    };
+    let client = match authenticate_api_key(&call.app.core, &presented, call.now).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(refusal)) => return error::refused(call, &refusal),
+        Err(failure) => return error::failed(call, &failure),
+    };
+    let request = check_grant(&client, GrantType::RefreshToken)
+        .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
+    match request {
+        Ok(request) => token::issue(call, &client, request, &parameters).await,
+        Err(refusal) => error::refused(call, &refusal),
+    }
+}
+
+fn parse(call: &Call) -> Result<(Parameters, PresentedApiKey), Refusal> {
+    let parameters = call.form_or_json()?;
+    let presented = match request::authorization(call.headers()) {
+        Ok(Some((scheme, credentials))) if scheme.eq_ignore_ascii_case("Basic") => {
+            api_key::parse(credentials)?
+        }
+        _ => return Err(api_key::UNKNOWN),
+    };
+    match parameters.get("grant_type") {
+        Some("refresh_token") => Ok((parameters, presented)),
+        Some(_) => Err(Refusal::new(
+            ErrorCode::UnsupportedGrantType,
+            "grant_type must be refresh_token at this endpoint",
+        )),
+        None => Err(Refusal::invalid_request("grant_type is missing")),
+    }
+}
