@@ -22,12 +22,12 @@ pub fn read_userinfo(
         )));
     };
     let scope = &live.claims.scope;
-    if !scope.contains(Scope::OPENID) {
+    let Some((user, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
         return Ok(Err(Refusal::new(
             ErrorCode::InsufficientScope,
             "the scope openid is needed",
         )));
-    }
-    let requested: &ClaimsRequest = &live.family.authorization.claims;
-    Ok(Ok(claims::userinfo(&live.user, scope, requested)))
+    };
+    let requested: &ClaimsRequest = &family.authorization.claims;
+    Ok(Ok(claims::userinfo(user, scope, requested)))
 }
