@@ -457,7 +457,8 @@ fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result
     if view.api_key.is_some() {
         output.hint("\nThe api_key is shown this once; only its digest is kept.");
     }
-    if is_new && view.pkce == PkceRequirement::Optional {
+    let signs_people_in = view.grant_types.contains(&GrantType::AuthorizationCode);
+    if is_new && signs_people_in && view.pkce == PkceRequirement::Optional {
         output.hint(&format!(
             "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {} --pkce required",
             view.client_id

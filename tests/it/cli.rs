@@ -114,6 +114,12 @@ fn a_client_opts_in_to_anonymous_users() {
         tv["grant_types"],
         serde_json::json!(["refresh_token", "anonymous"])
     );
+    let shown = service.run(&[&["client", "add", "tv-2"][..], &grants].concat());
+    assert!(
+        !said(&shown).contains("PKCE"),
+        "nobody signs in there: {}",
+        said(&shown)
+    );
     let public = service.run(&[&["client", "add", "app", "--public"][..], &grants].concat());
     assert_eq!(code(&public), Some(1));
     assert!(said(&public).contains("clients that authenticate"));
