@@ -44,8 +44,13 @@ pub enum Event<'a> {
         grant_type: &'a str,
         /// The access token's identifier.
         jti: Uuid,
-        /// The family.
-        family: Uuid,
+        /// The family; none for a client that acts for itself.
+        family: Option<Uuid>,
+    },
+    /// A client assertion was used again, and refused.
+    AssertionReplayed {
+        /// The client that signed it.
+        client_id: &'a str,
     },
     /// A device was given a user of its own.
     AnonymousUserCreated {
@@ -125,7 +130,11 @@ pub fn record(event: &Event<'_>) {
             jti,
             family,
         } => {
-            tracing::info!(target: "audit", event = "tokens_issued", %user, client_id, grant_type, %jti, %family);
+            let family = family.map(tracing::field::display);
+            tracing::info!(target: "audit", event = "tokens_issued", %user, client_id, grant_type, %jti, family);
+        }
+        Event::AssertionReplayed { client_id } => {
+            tracing::warn!(target: "audit", event = "assertion_replayed", client_id);
         }
         Event::AnonymousUserCreated { user, client_id } => {
             tracing::info!(target: "audit", event = "anonymous_user_created", %user, client_id);

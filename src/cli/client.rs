@@ -15,7 +15,7 @@ use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::{AddClient, ClientFields, ClientView, RotateSecret, UpdateClient};
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement};
+use crate::oauth::client::{AssertionAudience, ConsentRequirement, GrantType, PkceRequirement};
 
 /// The verbs of clients.
 #[derive(Debug, Subcommand)]
@@ -128,9 +128,24 @@ pub struct Fields {
     /// An allowed grant; may be repeated.
     #[arg(
         long,
-        help = "An allowed grant: authorization_code, refresh_token or anonymous; may be repeated [default: the first two, with a redirect URI]"
+        help = "An allowed grant: authorization_code, refresh_token, anonymous or client_credentials; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant: Vec<GrantType>,
+    /// The client's public key (PEM), with which its assertions are checked
+    #[arg(long, value_name = "PEM", conflicts_with = "jwks_file")]
+    pub public_key_file: Option<PathBuf>,
+    /// The client's public keys (JWK Set), with which its assertions are checked
+    #[arg(long, value_name = "FILE")]
+    pub jwks_file: Option<PathBuf>,
+    /// Whom assertions must be addressed to: the issuer or the token endpoint, or strictly the issuer
+    #[arg(long, value_enum)]
+    pub assertion_audience: Option<Audience>,
+    /// Let the client act for itself with its secret too, up to --max-scope
+    #[arg(long, requires = "max_scope")]
+    pub allow_secret_credentials: bool,
+    /// A scope value that the client may be granted for itself with a secret; may be repeated
+    #[arg(long, value_name = "SCOPE", requires = "allow_secret_credentials")]
+    pub max_scope: Vec<String>,
     /// Whether PKCE is demanded of a client with a secret
     #[arg(long, value_enum)]
     pub pkce: Option<Pkce>,
@@ -148,18 +163,35 @@ pub struct Fields {
     pub access_token_alg: Option<Algorithm>,
 }
 
+/// Whom assertions must be addressed to.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Audience {
+    /// The issuer or the token endpoint.
+    Any,
+    /// The issuer, and nobody else.
+    Strict,
+}
+
 impl Fields {
-    fn into_fields(self) -> ClientFields {
+    fn into_fields(self) -> Result<ClientFields, Stop> {
         fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
             (!list.is_empty()).then_some(list)
         }
-        ClientFields {
+        let read = |path: Option<PathBuf>| path.as_deref().map(read_file).transpose();
+        Ok(ClientFields {
             name: self.name,
             redirect_uris: some(self.redirect_uri),
             post_logout_redirect_uris: some(self.post_logout_redirect_uri),
             cors_origins: some(self.cors_origin),
             scope: some(self.scope),
             default_scope: some(self.default_scope),
+            public_key: read(self.public_key_file)?,
+            jwks: read(self.jwks_file)?,
+            assertion_audience: self.assertion_audience.map(|audience| match audience {
+                Audience::Any => AssertionAudience::Any,
+                Audience::Strict => AssertionAudience::Strict,
+            }),
+            max_scope: some(self.max_scope),
             grant_types: some(self.grant),
             pkce: self.pkce.map(|pkce| match pkce {
                 Pkce::Required => PkceRequirement::Required,
@@ -172,7 +204,7 @@ impl Fields {
             audience: self.audience,
             id_token_alg: self.id_token_alg,
             access_token_alg: self.access_token_alg,
-        }
+        })
     }
 }
 
@@ -223,12 +255,16 @@ pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
     Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
 }
 
+fn read_file(path: &Path) -> Result<String, Stop> {
+    read_secret(path).map(|text| text.reveal().to_owned())
+}
+
 /// Runs a verb.
 pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let command = match verb {
         Verb::Add(add) => {
             let secret = add.secret_file.as_deref().map(read_secret).transpose()?;
-            let fields = add.fields.into_fields();
+            let fields = add.fields.into_fields()?;
             Command::ClientAdd(Box::new(AddClient {
                 client_id: add.id,
                 public: add.public,
@@ -241,7 +277,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::List => Command::ClientList,
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
-            let fields = update.fields.into_fields();
+            let fields = update.fields.into_fields()?;
             if fields == ClientFields::default() {
                 return Err(Stop::Misused(
                     "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
@@ -380,10 +416,26 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
                 .unwrap_or_default(),
         ),
         ("secrets", secrets.join(", ")),
+        (
+            "keys",
+            view.keys.iter().map(key_name).collect::<Vec<_>>().join(" "),
+        ),
+        (
+            "max_scope",
+            view.max_scope
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        ),
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
     ])?;
     introduce(view, is_new, output)
+}
+
+fn key_name(jwk: &serde_json::Value) -> String {
+    let text = |name: &str| jwk.get(name).and_then(serde_json::Value::as_str);
+    text("kid").or_else(|| text("kty")).unwrap_or_default().to_owned()
 }
 
 /// What the operator has to know once: what to paste into the application, and what is shown only now.
@@ -409,7 +461,8 @@ fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result
     if view.api_key.is_some() {
         output.hint("\nThe api_key is shown this once; only its digest is kept.");
     }
-    if is_new && view.pkce == PkceRequirement::Optional {
+    let signs_people_in = view.grant_types.contains(&GrantType::AuthorizationCode);
+    if is_new && signs_people_in && view.pkce == PkceRequirement::Optional {
         output.hint(&format!(
             "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {} --pkce required",
             view.client_id

@@ -3,22 +3,55 @@
 use std::time::Duration;
 
 use super::{Answer, Core, Failure};
+use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::oauth::api_key::{self, PresentedApiKey};
-use crate::oauth::client_auth::{self, AuthenticatedClient, Credentials};
+use crate::oauth::assertion::{Recipient, Use};
+use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
 use crate::store::records::ApiKeyUse;
-use crate::store::tables::API_KEY_USES;
+use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 
 /// A use of an API key is written down only when the last one noted is at least this long ago.
 const NOTE_AFTER: Duration = Duration::from_hours(1);
 
-/// Checks credentials against the client they name.
-pub fn authenticate_client(
+/// Checks credentials against the client they name. An assertion counts once: that it was used is on disk before
+/// anything is done for it.
+pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,
+    token_endpoint: &str,
     now: Timestamp,
-) -> Answer<AuthenticatedClient> {
-    client_auth::authenticate(credentials, core.catalog().client(&credentials.client_id), now)
+) -> Result<Answer<AuthenticatedClient>, Failure> {
+    let recipient = Recipient {
+        issuer: &core.policy.issuer,
+        token_endpoint,
+    };
+    let catalog = core.catalog();
+    let client = catalog.client(&credentials.client_id);
+    let once = match client_auth::authenticate(credentials, client, recipient, now) {
+        Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
+        Ok(Authentication::Once(once)) => once,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let assertion = once.assertion;
+    let is_first = core
+        .store
+        .write("use_assertion", move |tx| {
+            for hour in Use::hours(now) {
+                if USED_ASSERTIONS.contains(&*tx, &(hour, assertion.digest))? {
+                    return Ok(false);
+                }
+            }
+            USED_ASSERTIONS.put(tx, &(assertion.hour, assertion.digest), &())?;
+            Ok(true)
+        })
+        .await?;
+    if !is_first {
+        audit::record(&Event::AssertionReplayed {
+            client_id: &credentials.client_id,
+        });
+    }
+    Ok(once.written_down(is_first))
 }
 
 /// Checks an API key and notes that it was used, so that the operator sees which ones still are.

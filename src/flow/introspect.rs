@@ -18,10 +18,8 @@ use crate::store::tables::{FAMILIES, REVOKED_TOKENS, USERS};
 pub struct LiveAccessToken {
     /// What it says.
     pub claims: PresentedAccessToken,
-    /// The user it speaks of.
-    pub user: User,
-    /// The grant behind it.
-    pub family: RefreshFamily,
+    /// The user it speaks of and the grant behind it; none when it speaks of the client itself.
+    pub grant: Option<(User, RefreshFamily)>,
 }
 
 /// Checks an access token of this service: signature, times, and that neither it, nor its grant, its
@@ -37,18 +35,16 @@ pub fn live_access_token(
     else {
         return Ok(None);
     };
-    if !catalog
-        .client(&claims.client_id)
-        .is_some_and(|client| client.enabled)
-    {
+    let Some(client) = catalog.client(&claims.client_id).filter(|client| client.enabled) else {
         return Ok(None);
-    }
+    };
     core.store.read(|snapshot| {
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
         let Some(grant) = claims.grant_id else {
-            return Ok(None);
+            let is_own = claims.sub == client.client_uuid;
+            return Ok(is_own.then_some(LiveAccessToken { claims, grant: None }));
         };
         let Some(family) = FAMILIES
             .get(snapshot, &grant)?
@@ -59,7 +55,10 @@ pub fn live_access_token(
         let Some(user) = USERS.get(snapshot, &claims.sub)?.filter(|user| user.enabled) else {
             return Ok(None);
         };
-        Ok(Some(LiveAccessToken { claims, user, family }))
+        Ok(Some(LiveAccessToken {
+            claims,
+            grant: Some((user, family)),
+        }))
     })
 }
 
@@ -88,14 +87,14 @@ pub fn introspect(
             .store
             .read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
     }
-    let Some(LiveAccessToken { claims, user, .. }) = live_access_token(core, token, now)? else {
+    let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now)? else {
         return Ok(Introspection::INACTIVE);
     };
     Ok(Introspection::Active(Box::new(Active {
         active: true,
         scope: claims.scope,
+        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(user, _)| user.account_id)),
         client_id: claims.client_id,
-        username: Some(user.account_id),
         token_type: Some("bearer"),
         exp: claims.exp,
         iat: claims.iat,

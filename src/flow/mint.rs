@@ -69,17 +69,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
-    let access_token = catalog
-        .access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?
-        .encode(&AccessTokenClaims {
-            common: &common,
-            sub: common.uuid,
-            aud: client.audience.as_deref().unwrap_or(&policy.issuer),
-            exp: now + expires_in,
-            client_id: &client.client_id,
-            auth_time: authorization.auth_time,
-            grant_id: Some(family),
-        })?;
+    let access_token = access_token(core, client, &common, authorization.auth_time, Some(family))?;
     let id_token = if common.scope.contains(Scope::OPENID) {
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
@@ -109,7 +99,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         client_id: &client.client_id,
         grant_type: grant_type.as_str(),
         jti: common.jti,
-        family,
+        family: Some(family),
     });
     Ok(TokenResponse {
         access_token,
@@ -118,6 +108,73 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
         id_token_alias: id_token.clone().filter(|_| policy.id_token_alias),
         id_token,
+        common,
+    })
+}
+
+fn access_token(
+    core: &Core,
+    client: &Client,
+    common: &CommonClaims,
+    auth_time: Option<Timestamp>,
+    grant_id: Option<Uuid>,
+) -> Result<String, Failure> {
+    let policy = &core.policy;
+    let catalog = core.catalog();
+    let encoder = catalog.access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?;
+    Ok(encoder.encode(&AccessTokenClaims {
+        common,
+        sub: common.uuid,
+        aud: client.audience.as_deref().unwrap_or(&policy.issuer),
+        exp: common.iat + policy.lifetimes.access_token,
+        client_id: &client.client_id,
+        auth_time,
+        grant_id,
+    })?)
+}
+
+/// Signs the token of a client that acts for itself. It speaks of no user, so there is neither an ID token nor
+/// a refresh token (RFC 6749 section 4.4.3).
+pub fn mint_for_client(
+    core: &Core,
+    client: &Client,
+    scope: Scope,
+    now: Timestamp,
+) -> Result<TokenResponse, Failure> {
+    const KIND: &str = "client";
+    let policy = &core.policy;
+    let common = CommonClaims {
+        iss: policy.issuer.clone(),
+        iat: now,
+        jti: core.random.uuid_v4(),
+        scope,
+        account_id: client.client_id.clone(),
+        user_type: KIND.to_owned(),
+        venue_id: None,
+        organization: policy.organization.clone(),
+        amr: vec![Authority {
+            authority: KIND.to_owned(),
+        }],
+        phone_number: None,
+        source: KIND.to_ascii_uppercase(),
+        email: String::new(),
+        uuid: client.client_uuid,
+    };
+    let access_token = access_token(core, client, &common, None, None)?;
+    audit::record(&Event::TokensIssued {
+        user: common.uuid,
+        client_id: &client.client_id,
+        grant_type: GrantType::ClientCredentials.as_str(),
+        jti: common.jti,
+        family: None,
+    });
+    Ok(TokenResponse {
+        access_token,
+        token_type: "bearer",
+        expires_in: policy.lifetimes.access_token.as_secs(),
+        refresh_token: None,
+        id_token_alias: None,
+        id_token: None,
         common,
     })
 }

@@ -13,6 +13,7 @@ pub mod create_anonymous_user;
 pub mod gate;
 pub mod give_consent;
 pub mod introspect;
+pub mod issue_client_token;
 pub mod mint;
 pub mod read_userinfo;
 pub mod redeem_code;

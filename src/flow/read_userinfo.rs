@@ -22,13 +22,13 @@ pub fn read_userinfo(
         )));
     };
     let scope = &live.claims.scope;
-    if !scope.contains(Scope::OPENID) {
+    let Some((user, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
         return Ok(Err(Refusal::new(
             ErrorCode::InsufficientScope,
             "the scope openid is needed",
         )));
-    }
-    let granted = &live.family.authorization;
+    };
+    let granted = &family.authorization;
     let requested = granted.claims.clone();
     let requested = if granted.scope.is_within(scope) {
         requested
@@ -36,5 +36,5 @@ pub fn read_userinfo(
         // the client narrowed this token: what it asked for one by one is narrowed along
         requested.within(scope)
     };
-    Ok(Ok(claims::userinfo(&live.user, scope, &requested)))
+    Ok(Ok(claims::userinfo(user, scope, &requested)))
 }

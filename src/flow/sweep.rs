@@ -18,9 +18,10 @@ use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::table::{Record, Table};
+use crate::store::table::{Key, Record, Table};
 use crate::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER, USERS,
+    CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
+    USED_ASSERTIONS, USERS,
 };
 
 /// The most rows of one table that one round looks at.
@@ -61,7 +62,9 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
                 now - policy.lifetimes.login_transaction,
                 &mut swept,
             )?;
-            drop_markers(tx, now, &mut swept)?;
+            let hour = hour_of(now);
+            drop_markers(tx, REVOKED_TOKENS, (hour, Uuid::nil()), &mut swept)?;
+            drop_markers(tx, USED_ASSERTIONS, (hour, [0; 32]), &mut swept)?;
             let next = Cursor {
                 codes: codes(tx, begin.codes, &policy, now, &mut swept)?,
                 families: families(tx, begin.families, &policy, now, (&mut swept, &mut users))?,
@@ -97,11 +100,17 @@ fn drop_older<R: Record>(
     Ok(())
 }
 
-fn drop_markers(tx: &mut dyn Tx, now: Timestamp, swept: &mut Swept) -> Result<(), StoreError> {
-    let old = REVOKED_TOKENS.scan(&*tx, ..(hour_of(now), Uuid::nil()), ROUND)?;
+/// Drops what was only kept for an hour that is over.
+fn drop_markers<K: Key>(
+    tx: &mut dyn Tx,
+    table: Table<K, ()>,
+    first_kept: K,
+    swept: &mut Swept,
+) -> Result<(), StoreError> {
+    let old = table.scan(&*tx, ..first_kept, ROUND)?;
     swept.more |= old.len() == ROUND;
     for (key, ()) in old {
-        REVOKED_TOKENS.remove(tx, &key)?;
+        table.remove(tx, &key)?;
         swept.removed += 1;
     }
     Ok(())

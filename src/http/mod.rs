@@ -90,7 +90,7 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(call),
         Route::Jwks => endpoint::metadata::jwks(call),
         Route::UserInfo => endpoint::userinfo::respond(call),
-        Route::Introspect => endpoint::introspect::respond(call),
+        Route::Introspect => endpoint::introspect::respond(call).await,
         Route::Revoke => endpoint::revoke::respond(call).await,
         Route::EndSession => endpoint::end_session::respond(call).await,
         Route::Login => screen::login::respond(call).await,

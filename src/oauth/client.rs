@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -24,11 +25,18 @@ pub enum GrantType {
     RefreshToken,
     /// A user for whoever holds a device, kept by its refresh token.
     Anonymous,
+    /// RFC 6749 section 4.4.
+    ClientCredentials,
 }
 
 impl GrantType {
     /// Every grant type the service knows.
-    pub const ALL: [Self; 3] = [Self::AuthorizationCode, Self::RefreshToken, Self::Anonymous];
+    pub const ALL: [Self; 4] = [
+        Self::AuthorizationCode,
+        Self::RefreshToken,
+        Self::Anonymous,
+        Self::ClientCredentials,
+    ];
 
     /// The name under which a client is registered for it.
     pub const fn as_str(self) -> &'static str {
@@ -36,13 +44,16 @@ impl GrantType {
             Self::AuthorizationCode => "authorization_code",
             Self::RefreshToken => "refresh_token",
             Self::Anonymous => "anonymous",
+            Self::ClientCredentials => "client_credentials",
         }
     }
 
     /// The value of `grant_type`, in which the service's own name may stand.
     pub fn value(self, service_name: &str) -> Cow<'static, str> {
         match self {
-            Self::AuthorizationCode | Self::RefreshToken => Cow::Borrowed(self.as_str()),
+            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials => {
+                Cow::Borrowed(self.as_str())
+            }
             Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
         }
     }
@@ -57,7 +68,7 @@ impl GrantType {
     /// Whether its request may be a JSON object.
     pub const fn accepts_json(self) -> bool {
         match self {
-            Self::AuthorizationCode | Self::RefreshToken => false,
+            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials => false,
             Self::Anonymous => true,
         }
     }
@@ -91,22 +102,41 @@ pub enum AuthMethod {
     ClientSecretBasic,
     /// The secret in the body.
     ClientSecretPost,
+    /// An assertion signed with a key of its own (RFC 7523 section 2.2).
+    PrivateKeyJwt,
     /// A public client: it cannot keep a secret.
     None,
 }
 
 impl AuthMethod {
     /// Every method the service knows.
-    pub const ALL: [Self; 3] = [Self::ClientSecretBasic, Self::ClientSecretPost, Self::None];
+    pub const ALL: [Self; 4] = [
+        Self::ClientSecretBasic,
+        Self::ClientSecretPost,
+        Self::PrivateKeyJwt,
+        Self::None,
+    ];
 
     /// The method's registered name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClientSecretBasic => "client_secret_basic",
             Self::ClientSecretPost => "client_secret_post",
+            Self::PrivateKeyJwt => "private_key_jwt",
             Self::None => "none",
         }
     }
+}
+
+/// Whom the assertions of a client must be addressed to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AssertionAudience {
+    /// The issuer or the token endpoint (RFC 7523 section 3).
+    #[default]
+    Any,
+    /// The issuer, and nobody else.
+    Strict,
 }
 
 /// Whether a confidential client must use PKCE. A public one always must.
@@ -181,6 +211,15 @@ pub struct Client {
     /// The API keys that are accepted at the refresh endpoint; several, so that one can replace another.
     #[serde(default)]
     pub api_keys: Vec<StoredApiKey>,
+    /// The public keys that its assertions are checked with, each a JSON Web Key (RFC 7517 section 4).
+    #[serde(default)]
+    pub keys: Vec<Value>,
+    /// Whom its assertions must be addressed to.
+    #[serde(default)]
+    pub assertion_audience: AssertionAudience,
+    /// The most that it may be granted for itself when it authenticates with a secret; none when it may not.
+    #[serde(default)]
+    pub secret_credentials: Option<Scope>,
     /// Where people may be sent back to, compared by equality.
     #[serde(default)]
     pub redirect_uris: Vec<String>,
@@ -223,6 +262,12 @@ impl Client {
     /// Whether the client cannot keep a secret (RFC 6749 section 2.1).
     pub fn is_public(&self) -> bool {
         self.auth_methods.contains(&AuthMethod::None)
+    }
+
+    /// Whether the client may prove with a secret who it is.
+    pub fn uses_secret(&self) -> bool {
+        self.auth_methods.contains(&AuthMethod::ClientSecretBasic)
+            || self.auth_methods.contains(&AuthMethod::ClientSecretPost)
     }
 
     /// Whether a code challenge is demanded.

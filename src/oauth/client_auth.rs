@@ -6,7 +6,9 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
+use crate::jose::jwt;
 use crate::oauth::api_key::{self, PresentedApiKey};
+use crate::oauth::assertion::{self, ASSERTION_TYPE, Recipient};
 use crate::oauth::client::{AuthMethod, Client};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
@@ -18,18 +20,62 @@ pub struct Credentials {
     pub client_id: String,
     /// How it proves that.
     pub method: AuthMethod,
-    secret: Option<Digest<ClientSecret>>,
+    proof: Proof,
 }
 
-/// A client whose credentials were checked. Only [`authenticate`] makes one.
+enum Proof {
+    Secret(Digest<ClientSecret>),
+    Assertion(Zeroizing<String>),
+    None,
+}
+
+/// A client whose credentials were checked. Only this module makes one.
 #[derive(Clone, Debug)]
-pub struct AuthenticatedClient(Arc<Client>);
+pub struct AuthenticatedClient {
+    client: Arc<Client>,
+    method: Option<AuthMethod>,
+}
+
+impl AuthenticatedClient {
+    /// How it proved who it is; none for an API key.
+    pub fn method(&self) -> Option<AuthMethod> {
+        self.method
+    }
+}
+
+/// Credentials that are right.
+#[derive(Debug)]
+pub enum Authentication {
+    /// Nothing is left to be done.
+    Complete(AuthenticatedClient),
+    /// They count once: whether they were used before has to be found out, and that they are now written down.
+    Once(OneTime),
+}
+
+/// A client whose assertion is right if it is used for the first time.
+#[derive(Debug)]
+pub struct OneTime {
+    client: AuthenticatedClient,
+    /// What to remember it by.
+    pub assertion: assertion::Use,
+}
+
+impl OneTime {
+    /// The client, once the use has been written down, and was the first.
+    pub fn written_down(self, is_first: bool) -> Result<AuthenticatedClient, Refusal> {
+        if is_first {
+            Ok(self.client)
+        } else {
+            Err(Refusal::invalid_client("client_assertion was used before"))
+        }
+    }
+}
 
 impl Deref for AuthenticatedClient {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        &self.0
+        &self.client
     }
 }
 
@@ -42,6 +88,28 @@ impl Credentials {
     ) -> Result<Self, Refusal> {
         let named = parameters.get("client_id");
         let posted = parameters.get("client_secret");
+        match (
+            parameters.get("client_assertion_type"),
+            parameters.get("client_assertion"),
+        ) {
+            (None, None) => {}
+            (Some(_), Some(_)) if basic.is_some() || posted.is_some() => {
+                return Err(Refusal::invalid_request(
+                    "more than one client authentication method was used",
+                ));
+            }
+            (Some(ASSERTION_TYPE), Some(assertion)) => return Self::of_assertion(assertion, named),
+            (Some(_), Some(_)) => {
+                return Err(Refusal::invalid_request(
+                    "client_assertion_type must be urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+                ));
+            }
+            _ => {
+                return Err(Refusal::invalid_request(
+                    "client_assertion and client_assertion_type go together",
+                ));
+            }
+        }
         match (basic, named, posted) {
             (Some(_), _, Some(_)) => Err(Refusal::invalid_request(
                 "more than one client authentication method was used",
@@ -52,38 +120,59 @@ impl Credentials {
             (Some((user, password)), _, None) => Ok(Self {
                 client_id: user.clone(),
                 method: AuthMethod::ClientSecretBasic,
-                secret: Some(Digest::of(password.as_bytes())),
+                proof: Proof::Secret(Digest::of(password.as_bytes())),
             }),
             (None, Some(named), Some(secret)) => Ok(Self {
                 client_id: named.to_owned(),
                 method: AuthMethod::ClientSecretPost,
-                secret: Some(Digest::of(secret.as_bytes())),
+                proof: Proof::Secret(Digest::of(secret.as_bytes())),
             }),
             (None, Some(named), None) => Ok(Self {
                 client_id: named.to_owned(),
                 method: AuthMethod::None,
-                secret: None,
+                proof: Proof::None,
             }),
             (None, None, _) => Err(Refusal::invalid_client("client authentication is missing")),
         }
     }
+
+    /// The client is the one that the assertion names; `client_id` beside it has to be the same (RFC 7521
+    /// section 4.2).
+    fn of_assertion(assertion: &str, named: Option<&str>) -> Result<Self, Refusal> {
+        let issuer = jwt::unverified_claim(assertion, "iss").ok().flatten();
+        let client_id = issuer.ok_or(Refusal::invalid_client(
+            "client_assertion is no JWT with the client_id as its iss",
+        ))?;
+        if named.is_some_and(|named| named != client_id) {
+            return Err(Refusal::invalid_client(
+                "client_id differs from iss of client_assertion",
+            ));
+        }
+        Ok(Self {
+            client_id,
+            method: AuthMethod::PrivateKeyJwt,
+            proof: Proof::Assertion(Zeroizing::new(assertion.to_owned())),
+        })
+    }
 }
+
+/// The answer to whoever has proven nothing.
+pub(super) const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
 
 /// Checks credentials against the record they name. Whoever has no right learns only that.
 pub fn authenticate(
     credentials: &Credentials,
     client: Option<&Arc<Client>>,
+    recipient: Recipient<'_>,
     now: Timestamp,
-) -> Result<AuthenticatedClient, Refusal> {
-    const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
+) -> Result<Authentication, Refusal> {
     let client = client.filter(|client| client.enabled).ok_or(UNKNOWN)?;
-    let proven = match &credentials.secret {
-        Some(secret) => client.accepts_secret(secret, now),
-        None => client.is_public(),
+    let once = match &credentials.proof {
+        Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
+        Proof::None if client.is_public() => None,
+        Proof::Assertion(assertion) => Some(assertion::check(assertion, client, recipient, now)?),
+        Proof::Secret(_) | Proof::None => return Err(UNKNOWN),
     };
-    if !proven {
-        return Err(UNKNOWN);
-    }
     if !client.auth_methods.contains(&credentials.method) {
         return Err(Refusal::naming(
             ErrorCode::InvalidClient,
@@ -93,7 +182,14 @@ pub fn authenticate(
             ),
         ));
     }
-    Ok(AuthenticatedClient(Arc::clone(client)))
+    let client = AuthenticatedClient {
+        client: Arc::clone(client),
+        method: Some(credentials.method),
+    };
+    Ok(match once {
+        None => Authentication::Complete(client),
+        Some(assertion) => Authentication::Once(OneTime { client, assertion }),
+    })
 }
 
 /// Checks an API key against the client it belongs to (`client`, found by the key's digest).
@@ -112,7 +208,10 @@ pub fn authenticate_api_key(
                 .is_none_or(|named| *named == client.client_id)
         })
         .ok_or(api_key::UNKNOWN)?;
-    Ok(AuthenticatedClient(Arc::clone(client)))
+    Ok(AuthenticatedClient {
+        client: Arc::clone(client),
+        method: None,
+    })
 }
 
 #[cfg(test)]

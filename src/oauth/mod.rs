@@ -2,6 +2,7 @@
 
 pub mod access_token;
 pub mod api_key;
+pub mod assertion;
 pub mod authorize;
 pub mod client;
 pub mod client_auth;

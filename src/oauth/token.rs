@@ -21,6 +21,11 @@ pub enum TokenRequest {
         /// The scope, if it is to be narrowed.
         scope: Option<Scope>,
     },
+    /// RFC 6749 section 4.4.2.
+    ClientCredentials {
+        /// The scope, if one is asked for.
+        scope: Option<Scope>,
+    },
     /// A new user without a name.
     Anonymous {
         /// The scope, if one is asked for.
@@ -70,6 +75,9 @@ impl TokenRequest {
                 let token = PresentedRefreshToken::parse(token).map_err(|_| refresh::UNKNOWN)?;
                 Ok(Self::RefreshToken { token, scope })
             }
+            GrantType::ClientCredentials => Ok(Self::ClientCredentials {
+                scope: scope(parameters)?,
+            }),
             GrantType::Anonymous => Ok(Self::Anonymous {
                 scope: scope(parameters)?,
             }),
@@ -111,6 +119,26 @@ pub fn anonymous_scope(asked: Option<&Scope>, client: &Client) -> Result<Scope, 
         ));
     }
     Ok(scope.with(Scope::ANONYMOUS))
+}
+
+/// The scope of a client that acts for itself: what was asked for, or its default, at most `most`. What speaks of
+/// a user cannot be asked for.
+pub fn client_scope(asked: Option<&Scope>, client: &Client, most: &Scope) -> Result<Scope, Refusal> {
+    let refuse = |why| Err(Refusal::new(ErrorCode::InvalidScope, why));
+    let is_of_users =
+        |value: &str| value == Scope::OPENID || value == Scope::OFFLINE_ACCESS || Scope::is_marker(value);
+    let may_have = |value: &str| !is_of_users(value) && client.scope.contains(value) && most.contains(value);
+    match asked {
+        Some(asked) if asked.iter().any(is_of_users) => {
+            refuse("openid and offline_access are for users, and this token has none")
+        }
+        Some(asked) if !asked.iter().all(may_have) => refuse("scope exceeds what this client may have"),
+        Some(asked) => Ok(asked.clone()),
+        None => match client.default_scope.filter(may_have) {
+            scope if scope.is_empty() => refuse("scope is missing, and this client has no default one"),
+            scope => Ok(scope),
+        },
+    }
 }
 
 /// The answer to every grant.

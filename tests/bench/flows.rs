@@ -108,7 +108,11 @@ impl Bench {
             zeroize::Zeroizing::new(CLIENT_SECRET.to_owned()),
         );
         let credentials = Credentials::parse(Some(&basic), &Parameters::default()).unwrap();
-        let client = authenticate_client(&core, &credentials, now).unwrap();
+        let token_endpoint = "https://id.example.com/oauth2/token";
+        let client = runtime
+            .block_on(authenticate_client(&core, &credentials, token_endpoint, now))
+            .unwrap()
+            .unwrap();
         let bench = Self {
             core: Arc::new(core),
             client,

@@ -1,7 +1,10 @@
 // The service as openid-client, oauth4webapi and jose see it.
 
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { exportSPKI } from 'jose';
 import * as oauth from 'oauth4webapi';
 import * as oidc from 'openid-client';
 import { Browser } from './browser.mjs';
@@ -469,6 +472,47 @@ describe('anonymous users', () => {
   it('are for clients that opted in', async () => {
     const party = await RelyingParty.discover(server, web);
     await assert.rejects(oidc.genericGrantRequest(party.config, GRANT, {}), refused('unauthorized_client', 400));
+  });
+});
+
+describe('clients that act for themselves', () => {
+  for (const [alg, generate] of [
+    ['RS256', { name: 'RSASSA-PKCS1-v1_5', modulusLength: 2048, publicExponent: new Uint8Array([1, 0, 1]), hash: 'SHA-256' }],
+    ['PS256', { name: 'RSA-PSS', modulusLength: 2048, publicExponent: new Uint8Array([1, 0, 1]), hash: 'SHA-256' }],
+    ['ES256', { name: 'ECDSA', namedCurve: 'P-256' }],
+  ]) {
+    it(`authenticate with private_key_jwt and ${alg}`, async () => {
+      const { privateKey, publicKey } = await crypto.subtle.generateKey(generate, true, ['sign', 'verify']);
+      const file = join(server.directory, `${alg}.pem`);
+      await writeFile(file, await exportSPKI(publicKey));
+      const id = `robot-${alg}`;
+      const flags = [...GRANTS('client_credentials'), '--scope', 'services:all', '--public-key-file', file];
+      const robot = await server.json('client', 'add', id, ...flags);
+      assert.equal(robot.client_secret, undefined);
+      const config = await oidc.discovery(new URL(server.issuer), id, {}, oidc.PrivateKeyJwt(privateKey), {
+        [oidc.customFetch]: server.fetch,
+      });
+      assert.ok(config.serverMetadata().token_endpoint_auth_methods_supported.includes('private_key_jwt'));
+      assert.ok(config.serverMetadata().token_endpoint_auth_signing_alg_values_supported.includes(alg));
+      const tokens = await oidc.clientCredentialsGrant(config, { scope: 'services:all' });
+      assert.deepEqual([tokens.refresh_token, tokens.id_token], [undefined, undefined]);
+      assert.deepEqual([tokens.account_id, tokens.user_type, tokens.source], [id, 'client', 'CLIENT']);
+      const { payload } = decode(tokens.access_token);
+      assert.deepEqual([payload.sub, payload.client_id], [robot.client_uuid, id]);
+      assert.equal((await oidc.tokenIntrospection(config, tokens.access_token)).active, true);
+      await oidc.tokenRevocation(config, tokens.access_token);
+      assert.equal((await oidc.tokenIntrospection(config, tokens.access_token)).active, false);
+      await assert.rejects(oidc.clientCredentialsGrant(config, { scope: 'openid' }), refused('invalid_scope', 400));
+    });
+  }
+
+  it('use a secret only where the operator allows it', async () => {
+    const flags = [...GRANTS('client_credentials'), '--scope', 'services:all', '--scope', 'services:read'];
+    const most = ['--allow-secret-credentials', '--max-scope', 'services:read'];
+    const cron = await server.json('client', 'add', 'cron', ...flags, ...most);
+    const { config } = await RelyingParty.discover(server, cron);
+    assert.equal((await oidc.clientCredentialsGrant(config, { scope: 'services:read' })).scope, 'services:read');
+    await assert.rejects(oidc.clientCredentialsGrant(config, { scope: 'services:all' }), refused('invalid_scope', 400));
   });
 });
 

@@ -5,11 +5,12 @@ import unittest
 from authlib.common.security import generate_token
 from authlib.integrations.requests_client import OAuth2Session
 from authlib.integrations.base_client.errors import OAuthError
+from authlib.oauth2.rfc7523 import PrivateKeyJWT
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from authlib.oidc.core import CodeIDToken
 from authlib.oidc.discovery import OpenIDProviderMetadata, get_well_known_url
 from joserfc import jwt
-from joserfc.jwk import KeySet
+from joserfc.jwk import KeySet, RSAKey
 
 from harness import STANDARD_SCOPES, Browser, Server
 
@@ -133,6 +134,21 @@ class AuthlibTest(unittest.TestCase):
         with self.assertRaises(OAuthError) as caught:
             session.refresh_token(session.metadata["token_endpoint"], token["refresh_token"])
         self.assertEqual(caught.exception.error, "invalid_grant")
+
+    def test_a_client_acts_for_itself_with_its_key(self):
+        key = RSAKey.generate_key(2048)
+        file = self.server.directory / "robot.pem"
+        file.write_bytes(key.as_pem(private=False))
+        flags = ("--grant", "client_credentials", "--scope", "services:all", "--public-key-file", str(file))
+        robot = self.server.command("client", "add", "robot", *flags)
+        session = self.session("private_key_jwt", {"client_id": "robot", "client_secret": key})
+        session.scope = "services:all"
+        session.register_client_auth_method(PrivateKeyJWT(session.metadata["token_endpoint"]))
+        for _ in range(2):
+            token = session.fetch_token(session.metadata["token_endpoint"], grant_type="client_credentials")
+            self.assertEqual(token["uuid"], robot["client_uuid"])
+            self.assertEqual(token["amr"], [{"authority": "client"}])
+            self.assertNotIn("refresh_token", token)
 
     def test_a_wrong_code_verifier_is_refused(self):
         session = self.session()

@@ -5,6 +5,8 @@ use std::process::{Output, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use idsvc::clock::Clock;
+use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 
@@ -114,9 +116,89 @@ fn a_client_opts_in_to_anonymous_users() {
         tv["grant_types"],
         serde_json::json!(["refresh_token", "anonymous"])
     );
+    let shown = service.run(&[&["client", "add", "tv-2"][..], &grants].concat());
+    assert!(
+        !said(&shown).contains("PKCE"),
+        "nobody signs in there: {}",
+        said(&shown)
+    );
     let public = service.run(&[&["client", "add", "app", "--public"][..], &grants].concat());
     assert_eq!(code(&public), Some(1));
     assert!(said(&public).contains("clients that authenticate"));
+}
+
+#[test]
+fn a_client_acts_for_itself_by_key_and_a_used_assertion_stays_used_through_a_crash() {
+    let service = Service::new();
+    let random = Random::system();
+    let key = SigningKey::generate_es256(&random).unwrap();
+    let file = service.folder.path().join("jwks.json");
+    let set = serde_json::json!({"keys": [key.public().to_jwk()]});
+    std::fs::write(&file, set.to_string()).unwrap();
+    let add = [
+        "client",
+        "add",
+        "robot",
+        "--grant",
+        "client_credentials",
+        "--scope",
+        "notes.read",
+    ];
+    let bare = service.run(&add);
+    assert_eq!(code(&bare), Some(1));
+    assert!(said(&bare).contains("--public-key-file or --jwks-file"));
+    let with_key = ["--jwks-file", file.to_str().unwrap(), "--json"];
+    let robot = service.json(&[&add[..], &with_key].concat());
+    assert!(robot.get("client_secret").is_none());
+    assert_eq!(robot["auth_methods"], serde_json::json!(["private_key_jwt"]));
+    let by_secret = [
+        "client",
+        "add",
+        "cron",
+        "--grant",
+        "client_credentials",
+        "--scope",
+        "notes.read",
+    ];
+    let half = service.run(&[&by_secret[..], &["--allow-secret-credentials"]].concat());
+    assert_eq!(code(&half), Some(2));
+    let most = [
+        "--allow-secret-credentials",
+        "--max-scope",
+        "notes.read",
+        "--json",
+    ];
+    let cron = service.json(&[&by_secret[..], &most].concat());
+    assert_eq!(cron["max_scope"], "notes.read");
+
+    let claims = serde_json::json!({
+        "iss": "robot", "sub": "robot", "aud": service.issuer(), "jti": random.uuid_v4(),
+        "exp": Clock::System.now().seconds() + 600,
+    });
+    let assertion = jwt::sign(&key, "JWT", &claims).unwrap();
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("scope", "notes.read"),
+        (
+            "client_assertion_type",
+            "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        ),
+        ("client_assertion", &assertion),
+    ];
+    let mut running = service.serve();
+    let first = running.post_form("/oauth2/token", &[], &form).unwrap();
+    assert_eq!(
+        (first.status, &first.json()["account_id"]),
+        (200, &"robot".into())
+    );
+    running.kill();
+    let again = service.serve();
+    let second = again.post_form("/oauth2/token", &[], &form).unwrap();
+    assert_eq!(
+        (second.status, &second.json()["error"]),
+        (401, &"invalid_client".into())
+    );
+    assert!(service.log().contains("assertion_replayed"));
 }
 
 #[test]

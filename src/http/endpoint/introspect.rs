@@ -10,14 +10,15 @@ use crate::http::response::{self, Answer};
 use crate::oauth::error::Refusal;
 
 /// Judges a token for a client that can keep a secret: a public one has proven nothing.
-pub fn respond(call: &Call) -> Answer {
-    let (parameters, client) = match authenticated_form(call) {
-        Ok((_, client)) if client.is_public() => {
+pub async fn respond(call: &Call) -> Answer {
+    let (parameters, client) = match authenticated_form(call).await {
+        Ok(Ok((_, client))) if client.is_public() => {
             let refusal = Refusal::invalid_client("introspection is for clients that authenticate");
             return error::refused(call, &refusal);
         }
-        Ok(parsed) => parsed,
-        Err(refusal) => return error::refused(call, &refusal),
+        Ok(Ok(parsed)) => parsed,
+        Ok(Err(refusal)) => return error::refused(call, &refusal),
+        Err(failure) => return error::failed(call, &failure),
     };
     let Some(token) = parameters.get("token") else {
         return error::refused(call, &Refusal::invalid_request("token is missing"));

@@ -11,9 +11,10 @@ use crate::oauth::error::Refusal;
 
 /// Revokes a token; one that is worth nothing already is answered alike.
 pub async fn respond(call: &Call) -> Answer {
-    let (parameters, client) = match authenticated_form(call) {
-        Ok(parsed) => parsed,
-        Err(refusal) => return error::refused(call, &refusal),
+    let (parameters, client) = match authenticated_form(call).await {
+        Ok(Ok(parsed)) => parsed,
+        Ok(Err(refusal)) => return error::refused(call, &refusal),
+        Err(failure) => return error::failed(call, &failure),
     };
     let Some(token) = parameters.get("token") else {
         return error::refused(call, &Refusal::invalid_request("token is missing"));

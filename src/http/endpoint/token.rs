@@ -6,6 +6,7 @@ use super::client::authenticated;
 use crate::flow::Answer as Reply;
 use crate::flow::create_anonymous_user::create_anonymous_user;
 use crate::flow::gate::check_grant;
+use crate::flow::issue_client_token::issue_client_token;
 use crate::flow::redeem_code::redeem_code;
 use crate::flow::rotate_refresh_token::rotate_refresh_token;
 use crate::http::call::Call;
@@ -18,18 +19,23 @@ use crate::oauth::token::{self, TokenRequest};
 /// Answers a token request: parse, authenticate the client, check the grant, then what the grant demands.
 pub async fn respond(call: &Call) -> Answer {
     let service_name = &call.app.core.policy.service_name;
-    let parsed = parameters(call, service_name).and_then(|parameters| {
-        let client = authenticated(call, &parameters)?;
-        let grant_type = token::grant_type(&parameters, service_name)?;
-        check_grant(&client, grant_type)?;
-        let request = TokenRequest::parse(grant_type, &parameters)?;
-        Ok((parameters, client, request))
-    });
-    let (parameters, client, request) = match parsed {
-        Ok(parsed) => parsed,
+    let parameters = match parameters(call, service_name) {
+        Ok(parameters) => parameters,
         Err(refusal) => return error::refused(call, &refusal),
     };
-    issue(call, &client, request, &parameters).await
+    let client = match authenticated(call, &parameters).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(refusal)) => return error::refused(call, &refusal),
+        Err(failure) => return error::failed(call, &failure),
+    };
+    let request = token::grant_type(&parameters, service_name).and_then(|grant_type| {
+        check_grant(&client, grant_type)?;
+        TokenRequest::parse(grant_type, &parameters)
+    });
+    match request {
+        Ok(request) => issue(call, &client, request, &parameters).await,
+        Err(refusal) => error::refused(call, &refusal),
+    }
 }
 
 /// The parameters in the body: a form, or a JSON object for the grants that take one.
@@ -57,6 +63,9 @@ pub(super) async fn issue(
         TokenRequest::RefreshToken { token, scope } => {
             let text = parameters.get("refresh_token").unwrap_or_default();
             rotate_refresh_token(core, client, token, text, scope, call.now).await
+        }
+        TokenRequest::ClientCredentials { scope } => {
+            issue_client_token(core, client, scope.as_ref(), call.now)
         }
         TokenRequest::Anonymous { scope } => create_anonymous_user(core, client, scope, call.now).await,
     };

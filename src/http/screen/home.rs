@@ -67,15 +67,21 @@ pub async fn callback(call: &Call) -> Answer {
     let exchange = call
         .query()
         .and_then(|parameters| exchange(call, dev, &parameters));
-    let (exchange, client) = match exchange {
+    let refused =
+        |refusal: &Refusal| call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+    let (exchange, credentials) = match exchange {
         Ok(exchange) => exchange,
-        Err(refusal) => {
-            return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
-        }
+        Err(refusal) => return refused(&refusal),
     };
-    match redeem_code(&call.app.core, &client, exchange, call.now).await {
+    let (core, token_endpoint) = (&call.app.core, call.app.url(&Route::Token));
+    let client = match authenticate_client(core, &credentials, &token_endpoint, call.now).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(refusal)) => return refused(&refusal),
+        Err(failure) => return error::failed_page(call, &failure),
+    };
+    match redeem_code(core, &client, exchange, call.now).await {
         Ok(Ok(tokens)) => show(call, &tokens),
-        Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
+        Ok(Err(refusal)) => refused(&refusal),
         Err(failure) => error::failed_page(call, &failure),
     }
 }
@@ -84,7 +90,7 @@ fn exchange(
     call: &Call,
     dev: &DevSite,
     parameters: &Parameters,
-) -> Result<(CodeExchange, crate::oauth::client_auth::AuthenticatedClient), Refusal> {
+) -> Result<(CodeExchange, Credentials), Refusal> {
     if let Some(error) = parameters.get("error") {
         let description = parameters.get("error_description").unwrap_or_default();
         return Err(Refusal::naming(
@@ -106,10 +112,7 @@ fn exchange(
         .map_err(|_| crate::oauth::code::UNKNOWN)?;
     let basic = (dev.client_id.clone(), dev.client_secret.clone());
     let credentials = Credentials::parse(Some(&basic), &Parameters::default())?;
-    Ok((
-        exchange,
-        authenticate_client(&call.app.core, &credentials, call.now)?,
-    ))
+    Ok((exchange, credentials))
 }
 
 fn show(call: &Call, tokens: &TokenResponse) -> Answer {

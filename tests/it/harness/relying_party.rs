@@ -87,6 +87,7 @@ impl RelyingParty {
             Some(AuthMethod::ClientSecretPost) => call
                 .with("client_id", self.client_id())
                 .with("client_secret", &self.secret),
+            Some(AuthMethod::PrivateKeyJwt) => call,
             Some(AuthMethod::None) | None => call.with("client_id", self.client_id()),
         }
     }

@@ -5,8 +5,10 @@ use idsvc::flow::admin::user::list;
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::User;
 use idsvc::identity::password::PasswordPolicy;
-use idsvc::oauth::client::{AuthMethod, Client, ConsentRequirement, GrantType};
+use idsvc::oauth::client::{AuthMethod, Client, ConsentRequirement, GrantType, StoredApiKey};
 use idsvc::oauth::policy::Policy;
+use idsvc::random::Random;
+use idsvc::secret::{ApiKey, Secret};
 use idsvc::store::tables::{FAMILIES, USERS};
 use serde_json::json;
 
@@ -239,6 +241,31 @@ async fn the_identity_lasts_as_long_as_the_device_refreshes() {
         .refresh(narrow.refresh_token())
         .with("scope", "authenticated");
     assert_eq!(wider.await.error(), "invalid_scope");
+}
+
+#[tokio::test]
+async fn a_device_refreshes_with_an_api_key() {
+    let (server, acme) = scene().await;
+    let random = Random::system();
+    let id = random.uuid_v4();
+    let key = Secret::<ApiKey>::mint(id.as_bytes(), &random);
+    let stored = StoredApiKey {
+        id,
+        digest: key.digest(),
+        created_at: START,
+    };
+    server
+        .change_client(&acme, |client| client.api_keys.push(stored))
+        .await;
+    let tokens = ask(&acme).await.tokens();
+    let fresh = server
+        .post("/v4/tokens")
+        .basic(key.reveal(), "")
+        .with("grant_type", "refresh_token")
+        .with("refresh_token", tokens.refresh_token())
+        .await
+        .tokens();
+    assert_eq!(uuid_of(&fresh), uuid_of(&tokens));
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod rfc6749_client;
 mod rfc6749_refresh;
 mod rfc6750;
 mod rfc7009;
+mod rfc7523;
 mod rfc7636;
 mod rfc7662;
 mod rfc8414;

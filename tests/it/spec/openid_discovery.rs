@@ -19,6 +19,7 @@ async fn the_document_says_what_works_and_nothing_else() {
     assert_eq!(reply.status, 200);
     let mut document = reply.json();
     let at = |path: &str| format!("{ISSUER}{path}");
+    let algs = ["RS256", "PS256", "ES256", "EdDSA"];
     let claims = document
         .as_object_mut()
         .unwrap()
@@ -60,12 +61,18 @@ async fn the_document_says_what_works_and_nothing_else() {
             "response_types_supported": ["code"],
             "response_modes_supported": ["query", "form_post"],
             "grant_types_supported": ["authorization_code", "refresh_token",
-                                      "urn:service:oauth2:grant-type:anonymous"],
+                                      "urn:service:oauth2:grant-type:anonymous", "client_credentials"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256", "ES256"],
-            "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
-            "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
-            "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+            "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post",
+                                                      "private_key_jwt", "none"],
+            "token_endpoint_auth_signing_alg_values_supported": algs,
+            "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post",
+                                                              "private_key_jwt"],
+            "introspection_endpoint_auth_signing_alg_values_supported": algs,
+            "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post",
+                                                           "private_key_jwt", "none"],
+            "revocation_endpoint_auth_signing_alg_values_supported": algs,
             "code_challenge_methods_supported": ["S256"],
             "scopes_supported": ["openid", "profile", "email", "phone", "address", "offline_access", "notes.read",
                                  "notes.write"],

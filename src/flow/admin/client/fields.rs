@@ -1,14 +1,19 @@
 //! What an operator says about a client, and whether it can be.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::flow::admin::check_text;
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{Client, ConsentRequirement, GrantType, PkceRequirement};
+use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::oauth::client::{
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement,
+};
 use crate::oauth::redirect_uri::check_registrable;
 use crate::oauth::scope::Scope;
 
 const MOST_URIS: usize = 100;
+const MOST_KEYS: usize = 20;
 const LONGEST_URI: usize = 2048;
 
 /// What an operator says about a client; what is left out keeps its default or its value.
@@ -29,6 +34,14 @@ pub struct ClientFields {
     pub scope: Option<Vec<String>>,
     /// Scope values when a request names none.
     pub default_scope: Option<Vec<String>>,
+    /// The public key that assertions are checked with, in PEM form.
+    pub public_key: Option<String>,
+    /// The public keys that assertions are checked with, as a JWK Set.
+    pub jwks: Option<String>,
+    /// Whom assertions must be addressed to.
+    pub assertion_audience: Option<AssertionAudience>,
+    /// The most that the client may be granted for itself with a secret.
+    pub max_scope: Option<Vec<String>>,
     /// Allowed grants.
     pub grant_types: Option<Vec<GrantType>>,
     /// Whether PKCE is demanded.
@@ -70,6 +83,18 @@ fn text_or_none(faults: &mut Vec<String>, field: &str, text: String) -> Option<S
     Some(text)
 }
 
+/// The keys to keep, without names that their owner did not give them: a key without one answers to any `kid`.
+fn keys_of(keys: &[PublicKey]) -> Vec<Value> {
+    let keep = |key: &PublicKey| {
+        let mut jwk = key.to_jwk();
+        if let (None, Some(members)) = (key.kid(), jwk.as_object_mut()) {
+            members.remove("kid");
+        }
+        jwk
+    };
+    keys.iter().map(keep).collect()
+}
+
 fn without_blank(values: Vec<String>) -> Vec<String> {
     let mut distinct: Vec<String> = Vec::new();
     for value in values {
@@ -105,6 +130,28 @@ impl ClientFields {
         }
         if let Some(values) = self.default_scope {
             client.default_scope = scope_of(faults, "default scope", &values);
+        }
+        let keys = match (&self.public_key, &self.jwks) {
+            (Some(pem), _) => Some(PublicKey::from_pem(pem).map(|key| vec![key])),
+            (None, Some(set)) => Some(JwkSet::parse(set.as_bytes()).map(|set| set.keys)),
+            (None, None) => None,
+        };
+        match keys {
+            None => {}
+            Some(Ok(keys)) if (1..=MOST_KEYS).contains(&keys.len()) => {
+                client.keys = keys_of(&keys);
+                client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
+            }
+            Some(Ok(keys)) if keys.is_empty() => {
+                faults.push("the key set has no key for RS256, PS256, ES256 or EdDSA".to_owned());
+            }
+            Some(Ok(_)) => faults.push(format!("more than {MOST_KEYS} keys in the set")),
+            Some(Err(problem)) => faults.push(problem.to_string()),
+        }
+        client.assertion_audience = self.assertion_audience.unwrap_or(client.assertion_audience);
+        if let Some(values) = self.max_scope {
+            let most = scope_of(faults, "max scope", &values);
+            client.secret_credentials = (!most.is_empty()).then_some(most);
         }
         if let Some(grants) = self.grant_types {
             client.grant_types = grants.into_iter().collect();
@@ -169,12 +216,13 @@ pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<Stri
     let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
     if client.grant_types.is_empty() {
         faults.push("the client has no grant: name a --redirect-uri for sign-ins".to_owned());
-    } else if !uses_code && !is_anonymous {
+    } else if client.grant_types.contains(&GrantType::RefreshToken) && !uses_code && !is_anonymous {
         faults.push("the grant refresh_token needs authorization_code or anonymous beside it".to_owned());
     }
     if is_anonymous && client.is_public() {
         faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
     }
+    check_credentials(client, faults);
     for alg in [client.id_token_signed_response_alg, client.access_token_alg]
         .into_iter()
         .flatten()
@@ -183,6 +231,31 @@ pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<Stri
             faults.push(format!(
                 "there is no key for {alg}: make one with idsvc key rotate --alg {alg}"
             ));
+        }
+    }
+}
+
+/// What a client proves itself with, against what it may do for itself.
+fn check_credentials(client: &Client, faults: &mut Vec<String>) {
+    let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
+    if client.is_public() && (acts_for_itself || !client.keys.is_empty()) {
+        faults.push("a public client has no key and cannot use client_credentials".to_owned());
+    } else if acts_for_itself && client.keys.is_empty() && client.secret_credentials.is_none() {
+        faults.push(
+            "the grant client_credentials needs a key: --public-key-file or --jwks-file; \
+             or, at your own risk, --allow-secret-credentials with --max-scope"
+                .to_owned(),
+        );
+    }
+    if let Some(most) = &client.secret_credentials {
+        if !acts_for_itself {
+            faults.push("max scope is for the grant client_credentials".to_owned());
+        }
+        if !client.uses_secret() {
+            faults.push("max scope is for clients that have a secret".to_owned());
+        }
+        if !most.is_within(&client.scope) {
+            faults.push("max scope names values that are not allowed: add them with --scope".to_owned());
         }
     }
 }

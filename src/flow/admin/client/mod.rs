@@ -22,7 +22,8 @@ use crate::clock::Timestamp;
 use crate::flow::{rotate_keys, sessions};
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
-    AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, StoredSecret,
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    StoredSecret,
 };
 use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
@@ -126,6 +127,9 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
         secrets: Vec::new(),
         api_keys: Vec::new(),
+        keys: Vec::new(),
+        assertion_audience: AssertionAudience::default(),
+        secret_credentials: None,
         redirect_uris: Vec::new(),
         post_logout_redirect_uris: Vec::new(),
         cors_origins: Vec::new(),
@@ -144,12 +148,15 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         updated_at: now,
     };
     let mut shown = None;
+    let has_key = request.fields.public_key.is_some() || request.fields.jwks.is_some();
     if request.public {
         client.auth_methods = BTreeSet::from([AuthMethod::None]);
         client.pkce = PkceRequirement::Required;
         if request.secret.is_some() {
             faults.push("a public client has no secret".to_owned());
         }
+    } else if has_key && request.secret.is_none() && request.fields.max_scope.is_none() {
+        client.auth_methods.clear();
     } else {
         let (stored, made) = secret_of(admin, request.secret, &mut faults);
         client.secrets.push(stored);
@@ -288,6 +295,12 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
         if client.is_public() {
             return Err(AdminRefusal::new(format!(
                 "client {} is public and has no secret",
+                client.client_id
+            )));
+        }
+        if !client.uses_secret() {
+            return Err(AdminRefusal::new(format!(
+                "client {} authenticates with its key and has no secret",
                 client.client_id
             )));
         }

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::flow::admin::Disclosed;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
-    AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
 };
 use crate::oauth::scope::Scope;
 
@@ -43,6 +44,15 @@ pub struct ClientView {
     pub auth_methods: BTreeSet<AuthMethod>,
     /// The secrets in force.
     pub secrets: Vec<SecretView>,
+    /// The public keys that its assertions are checked with.
+    #[serde(default)]
+    pub keys: Vec<Value>,
+    /// Whom its assertions must be addressed to.
+    #[serde(default)]
+    pub assertion_audience: AssertionAudience,
+    /// The most that it may be granted for itself with a secret; none when it may not.
+    #[serde(default)]
+    pub max_scope: Option<Scope>,
     /// Redirect URIs.
     pub redirect_uris: Vec<String>,
     /// Redirect URIs after signing out.
@@ -102,6 +112,9 @@ impl ClientView {
                     expires_at: secret.expires_at,
                 })
                 .collect(),
+            keys: client.keys.clone(),
+            assertion_audience: client.assertion_audience,
+            max_scope: client.secret_credentials.clone(),
             redirect_uris: client.redirect_uris.clone(),
             post_logout_redirect_uris: client.post_logout_redirect_uris.clone(),
             cors_origins: client.cors_origins.clone(),

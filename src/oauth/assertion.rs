@@ -1,0 +1,166 @@
+//! A client proves who it is with a JWT that it signed: RFC 7523 sections 2.2 and 3.
+
+use std::time::Duration;
+
+use ring::digest;
+use serde::{Deserialize, Deserializer};
+
+use crate::clock::Timestamp;
+use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::jose::jwt::{self, ExpectedTyp, JwtError};
+use crate::oauth::access_token::hour_of;
+use crate::oauth::client::{AssertionAudience, Client};
+use crate::oauth::error::{ErrorCode, Refusal};
+
+/// The one value of `client_assertion_type` (RFC 7523 section 2.2).
+pub const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// How far the clocks of client and service may differ.
+const LEEWAY: Duration = Duration::from_secs(30);
+/// How far ahead `exp` may lie.
+const LONGEST: Duration = Duration::from_hours(1);
+
+/// Where an assertion may be addressed to.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipient<'a> {
+    /// The issuer identifier.
+    pub issuer: &'a str,
+    /// The address of the token endpoint.
+    pub token_endpoint: &'a str,
+}
+
+/// An assertion that holds if it was not used before: how its `jti` is remembered until it has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The hour in which the assertion stops being good.
+    pub hour: u32,
+    /// SHA-256 of the client's identifier, a zero byte and the `jti`.
+    pub digest: [u8; 32],
+}
+
+impl Use {
+    /// The hours under which the same `jti` may have been remembered and still counts.
+    pub fn hours(now: Timestamp) -> std::ops::RangeInclusive<u32> {
+        hour_of(now)..=hour_of(now + LONGEST + LEEWAY + LEEWAY)
+    }
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    aud: Audience,
+    #[serde(deserialize_with = "numeric_date")]
+    exp: Timestamp,
+    #[serde(default, deserialize_with = "optional_numeric_date")]
+    iat: Option<Timestamp>,
+    #[serde(default, deserialize_with = "optional_numeric_date")]
+    nbf: Option<Timestamp>,
+    jti: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Seconds since the epoch, of which a part may be given too (RFC 7519 section 2).
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumericDate {
+    Whole(u64),
+    Part(f64),
+}
+
+fn numeric_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    match NumericDate::deserialize(deserializer)? {
+        NumericDate::Whole(seconds) => Ok(Timestamp::from_seconds(seconds)),
+        NumericDate::Part(seconds) => Duration::try_from_secs_f64(seconds)
+            .map(|since_epoch| Timestamp::from_seconds(since_epoch.as_secs()))
+            .map_err(serde::de::Error::custom),
+    }
+}
+
+fn optional_numeric_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    numeric_date(deserializer).map(Some)
+}
+
+impl Audience {
+    /// A value that is not ours says that the assertion was made for somebody else too, who could then use it
+    /// here.
+    fn is_for(&self, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
+        let is_ours = |value: &String| value == recipient.issuer || value == recipient.token_endpoint;
+        match (self, demand) {
+            (Self::One(value), AssertionAudience::Strict) => value == recipient.issuer,
+            (Self::Several(_), AssertionAudience::Strict) => false,
+            (Self::One(value), AssertionAudience::Any) => is_ours(value),
+            (Self::Several(values), AssertionAudience::Any) => {
+                !values.is_empty() && values.iter().all(is_ours)
+            }
+        }
+    }
+}
+
+/// Checks an assertion of `client`. Nothing is told to whom the client's key is not known.
+pub fn check(
+    assertion: &str,
+    client: &Client,
+    recipient: Recipient<'_>,
+    now: Timestamp,
+) -> Result<Use, Refusal> {
+    let keys = JwkSet {
+        keys: client
+            .keys
+            .iter()
+            .filter_map(|jwk| PublicKey::from_jwk(jwk).ok())
+            .collect(),
+    };
+    let allowed: Vec<_> = keys
+        .keys
+        .iter()
+        .flat_map(|key| key.algorithms().iter().copied())
+        .collect();
+    let verify = |typ| jwt::verify::<Claims>(assertion, typ, &allowed, |kid, alg| keys.select(kid, alg));
+    let verified = match verify(ExpectedTyp::AbsentOr("JWT")) {
+        Err(JwtError::Typ) => verify(ExpectedTyp::Exactly("client-authentication+jwt")),
+        verified => verified,
+    };
+    let claims = match verified {
+        Ok(claims) => claims.into_inner(),
+        Err(JwtError::Claims) => {
+            let problem = "client_assertion needs iss, sub, aud, exp and jti, each of its type";
+            return Err(Refusal::invalid_client(problem));
+        }
+        Err(_) => return Err(super::client_auth::UNKNOWN),
+    };
+    if claims.iss != client.client_id || claims.sub != client.client_id {
+        let problem = "iss and sub of client_assertion must be the client_id";
+        return Err(Refusal::invalid_client(problem));
+    }
+    if !claims.aud.is_for(recipient, client.assertion_audience) {
+        let problem = "aud of client_assertion must be the issuer";
+        return Err(Refusal::invalid_client(problem));
+    }
+    jwt::check_times(Some(claims.exp), claims.nbf, claims.iat, now, LEEWAY).map_err(|problem| {
+        Refusal::naming(ErrorCode::InvalidClient, &format!("client_assertion: {problem}"))
+    })?;
+    if claims.exp > now + LONGEST + LEEWAY {
+        let problem = "exp of client_assertion must be at most one hour ahead";
+        return Err(Refusal::invalid_client(problem));
+    }
+    if claims.jti.is_empty() {
+        return Err(Refusal::invalid_client("jti of client_assertion is empty"));
+    }
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in [client.client_id.as_bytes(), &[0], claims.jti.as_bytes()] {
+        context.update(part);
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    Ok(Use {
+        hour: hour_of(claims.exp + LEEWAY),
+        digest,
+    })
+}
