@@ -148,6 +148,9 @@ fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
 
 fn check_standard(name: &str, value: &str) -> Result<(), String> {
     match name {
+        _ if value.trim().is_empty() || value == "null" => {
+            Err(format!("claim {name} = {value:?} says nothing: leave it out"))
+        }
         "birthdate" if !is_birthdate(value) => Err(format!(
             "claim birthdate = {value:?} must be YYYY-MM-DD, or YYYY for the year alone"
         )),
@@ -305,6 +308,28 @@ mod tests {
         assert!(set(&mut user, "address", r#"{"locality": 1}"#).is_err());
         set(&mut user, "address", r#"{"locality": "Ghent"}"#).unwrap();
         assert_eq!(user.claims["address"], json!({"locality": "Ghent"}));
+    }
+
+    #[test]
+    fn a_claim_that_says_nothing_is_refused() {
+        let mut user = User::local(
+            Uuid::from_u128(1),
+            "a@example.com",
+            "default",
+            Timestamp::from_seconds(0),
+        );
+        for value in [" ", "null"] {
+            assert!(
+                set(&mut user, "name", value)
+                    .unwrap_err()
+                    .contains("says nothing"),
+                "{value:?}"
+            );
+        }
+        assert!(user.claims.is_empty());
+        set(&mut user, "name", "Null").unwrap();
+        set(&mut user, "name", "").unwrap();
+        assert!(user.claims.is_empty());
     }
 
     #[test]
