@@ -2,6 +2,8 @@
 //!
 //! The lines go to the log under the target `audit`. No event can hold a secret: there is no field for one.
 
+use std::net::IpAddr;
+
 use uuid::Uuid;
 
 /// Something to be accounted for.
@@ -22,6 +24,8 @@ pub enum Event<'a> {
     SignInFailed {
         /// The user, when the name is somebody's.
         user: Option<Uuid>,
+        /// The address it came from, past trusted proxies.
+        from: IpAddr,
         /// The client that sent the browser.
         client_id: &'a str,
     },
@@ -112,9 +116,13 @@ pub fn record(event: &Event<'_>) {
         } => {
             tracing::info!(target: "audit", event = "signed_in", %user, %session, authority, client_id);
         }
-        Event::SignInFailed { user, client_id } => {
+        Event::SignInFailed {
+            user,
+            from,
+            client_id,
+        } => {
             let user = user.map(tracing::field::display);
-            tracing::warn!(target: "audit", event = "sign_in_failed", user, client_id);
+            tracing::warn!(target: "audit", event = "sign_in_failed", user, %from, client_id);
         }
         Event::ConsentAnswered {
             user,

@@ -1,5 +1,6 @@
 //! A user signs in with a stored password.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -34,6 +35,8 @@ pub struct Typed {
     pub username: String,
     /// The password.
     pub password: Zeroizing<String>,
+    /// The address it came from, for the audit.
+    pub from: IpAddr,
 }
 
 /// Checks a password and, when it is right, takes the next step towards the client.
@@ -65,6 +68,7 @@ pub async fn sign_in(
     let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
         audit::record(&Event::SignInFailed {
             user: user.map(|user| user.uuid),
+            from: typed.from,
             client_id,
         });
         return Ok(SignIn::Refused);

@@ -559,3 +559,57 @@ fn an_imported_key_is_accounted_for_as_imported() {
         "{line}"
     );
 }
+
+#[test]
+fn a_failed_sign_in_is_in_the_log_with_its_address_and_without_what_was_typed() {
+    let service = Service::new();
+    service.json(&[
+        "client",
+        "add",
+        "web",
+        "--redirect-uri",
+        "https://app.example/cb",
+        "--json",
+    ]);
+    let process = service.serve();
+    let target = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
+    let reply = process.request("GET", target, &[], "").unwrap();
+    let cookie = reply
+        .header("set-cookie")
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let page = process
+        .request(
+            "GET",
+            reply.header("location").unwrap(),
+            &[("Cookie", &cookie)],
+            "",
+        )
+        .unwrap();
+    let (transaction, csrf) = (page.hidden("transaction"), page.hidden("csrf"));
+    let form = [
+        ("transaction", transaction.as_str()),
+        ("csrf", &csrf),
+        ("username", "nobody-in-particular@example.com"),
+        ("password", "a password that was typed"),
+    ];
+    let reply = process
+        .post_form("/login", &[("Cookie", &cookie)], &form)
+        .unwrap();
+    assert_eq!(reply.status, 200, "{reply:?}");
+    drop(process);
+    let log = service.log();
+    let line = log.lines().find(|line| line.contains("sign_in_failed"));
+    assert!(line.is_some_and(|line| line.contains("127.0.0.1")), "{log}");
+    for secret in [
+        "nobody-in-particular",
+        "a password that was typed",
+        &csrf,
+        &cookie,
+    ] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
+}

@@ -200,22 +200,7 @@ fn sign_in(process: &Running<'_>) -> String {
             "",
         )
         .unwrap();
-    let hidden = |name: &str| {
-        let field = page
-            .body
-            .split("<input")
-            .find(|tag| tag.contains(&format!("name=\"{name}\"")))
-            .unwrap();
-        field
-            .split("value=\"")
-            .nth(1)
-            .unwrap()
-            .split('"')
-            .next()
-            .unwrap()
-            .to_owned()
-    };
-    let (transaction, csrf) = (hidden("transaction"), hidden("csrf"));
+    let (transaction, csrf) = (page.hidden("transaction"), page.hidden("csrf"));
     let form = [
         ("transaction", transaction.as_str()),
         ("csrf", &csrf),

@@ -49,7 +49,11 @@ pub async fn respond(call: &Call) -> Answer {
     } else {
         let username = parameters.get("username").unwrap_or_default().to_owned();
         let password = Zeroizing::new(parameters.get("password").unwrap_or_default().to_owned());
-        let typed = Typed { username, password };
+        let typed = Typed {
+            username,
+            password,
+            from: call.client_address(),
+        };
         sign_in::sign_in(&call.app.core, &browser, underway, typed, call.now).await
     };
     match outcome {

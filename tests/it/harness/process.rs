@@ -57,6 +57,17 @@ impl Reply {
         })
     }
 
+    /// The value of a hidden field of the page.
+    pub(crate) fn hidden(&self, name: &str) -> String {
+        let named = format!("name=\"{name}\"");
+        let field = self.body.split("<input").find(|tag| tag.contains(&named));
+        let value = field.and_then(|tag| tag.split("value=\"").nth(1));
+        let value = value.and_then(|rest| rest.split('"').next());
+        value
+            .unwrap_or_else(|| panic!("no field {name}: {self:?}"))
+            .to_owned()
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
