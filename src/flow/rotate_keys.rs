@@ -174,15 +174,27 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
     Ok(made)
 }
 
+type Found = Result<Option<(String, SigningKeyRecord)>, StoreError>;
+
 /// The key of an algorithm that signs now.
-fn signing(
-    snapshot: &dyn Snapshot,
-    alg: Algorithm,
-) -> Result<Option<(String, SigningKeyRecord)>, StoreError> {
+fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
+    find(snapshot, alg, |standing| {
+        matches!(standing, KeyStanding::Active { .. })
+    })
+}
+
+/// The key of an algorithm that waits for its turn.
+fn announced(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
+    find(snapshot, alg, |standing| {
+        matches!(standing, KeyStanding::Announced { .. })
+    })
+}
+
+fn find(snapshot: &dyn Snapshot, alg: Algorithm, stands: impl Fn(&KeyStanding) -> bool) -> Found {
     let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
     Ok(all
         .into_iter()
-        .find(|(_, key)| key.alg == alg && matches!(key.standing, KeyStanding::Active { .. })))
+        .find(|(_, key)| key.alg == alg && stands(&key.standing)))
 }
 
 /// Makes `kid` the key that signs. The one before stays published until `remove_at`.
@@ -264,16 +276,6 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
         .await?;
     core.reload_catalog()?;
     Ok(introduction)
-}
-
-fn announced(
-    snapshot: &dyn Snapshot,
-    alg: Algorithm,
-) -> Result<Option<(String, SigningKeyRecord)>, StoreError> {
-    let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
-    Ok(all
-        .into_iter()
-        .find(|(_, key)| key.alg == alg && matches!(key.standing, KeyStanding::Announced { .. })))
 }
 
 /// Whether a key's time has come: to sign, or to go.

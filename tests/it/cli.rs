@@ -573,32 +573,9 @@ fn a_failed_sign_in_is_in_the_log_with_its_address_and_without_what_was_typed() 
     ]);
     let process = service.serve();
     let target = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
-    let reply = process.request("GET", target, &[], "").unwrap();
-    let cookie = reply
-        .header("set-cookie")
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
-    let page = process
-        .request(
-            "GET",
-            reply.header("location").unwrap(),
-            &[("Cookie", &cookie)],
-            "",
-        )
-        .unwrap();
-    let (transaction, csrf) = (page.hidden("transaction"), page.hidden("csrf"));
-    let form = [
-        ("transaction", transaction.as_str()),
-        ("csrf", &csrf),
-        ("username", "nobody-in-particular@example.com"),
-        ("password", "a password that was typed"),
-    ];
-    let reply = process
-        .post_form("/login", &[("Cookie", &cookie)], &form)
-        .unwrap();
+    let (name, password) = ("nobody-in-particular@example.com", "a password that was typed");
+    let (reply, cookie) = process.type_in(target, name, password);
+    let csrf = reply.hidden("csrf");
     assert_eq!(reply.status, 200, "{reply:?}");
     drop(process);
     let log = service.log();

@@ -184,32 +184,7 @@ fn sign_in(process: &Running<'_>) -> String {
     let target = format!(
         "/oauth2/authorize?response_type=code&client_id=load&redirect_uri={REDIRECT_URI}&scope=services:all"
     );
-    let reply = process.request("GET", &target, &[], "").unwrap();
-    let cookie = reply
-        .header("set-cookie")
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
-    let page = process
-        .request(
-            "GET",
-            reply.header("location").unwrap(),
-            &[("Cookie", &cookie)],
-            "",
-        )
-        .unwrap();
-    let (transaction, csrf) = (page.hidden("transaction"), page.hidden("csrf"));
-    let form = [
-        ("transaction", transaction.as_str()),
-        ("csrf", &csrf),
-        ("username", "alice@example.com"),
-        ("password", PASSWORD),
-    ];
-    let reply = process
-        .post_form("/login", &[("Cookie", &cookie)], &form)
-        .unwrap();
+    let (reply, _) = process.type_in(&target, "alice@example.com", PASSWORD);
     assert_eq!(reply.status, 303, "{reply:?}");
     let session = reply
         .headers("set-cookie")

@@ -196,6 +196,30 @@ impl Running<'_> {
         request(self.service.port, method, target, headers, body)
     }
 
+    /// Goes from an authorization request to the sign-in page as a browser would, types, and returns what
+    /// the page answers, and the cookie that bound the sign-in.
+    pub(crate) fn type_in(&self, target: &str, username: &str, password: &str) -> (Reply, String) {
+        let reply = self.request("GET", target, &[], "").unwrap();
+        let cookie = reply
+            .header("set-cookie")
+            .unwrap()
+            .split(';')
+            .next()
+            .unwrap()
+            .to_owned();
+        let login = reply.header("location").unwrap();
+        let page = self.request("GET", login, &[("Cookie", &cookie)], "").unwrap();
+        let (transaction, csrf) = (page.hidden("transaction"), page.hidden("csrf"));
+        let form = [
+            ("transaction", transaction.as_str()),
+            ("csrf", &csrf),
+            ("username", username),
+            ("password", password),
+        ];
+        let answer = self.post_form("/login", &[("Cookie", &cookie)], &form).unwrap();
+        (answer, cookie)
+    }
+
     pub(crate) fn post_form(
         &self,
         target: &str,
