@@ -19,10 +19,11 @@
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, identity, jose, oauth, secret |
+//! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML | route |
-//! | [`net`] | sockets, TLS, HTTP connections, draining | nothing of ours |
+//! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | nothing of ours |
 //! | [`app`] | the running service, built once | flow, oauth, page, route |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, net, oauth |
@@ -83,6 +84,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod federation;
 pub mod flow;
 pub mod http;
 pub mod identity;

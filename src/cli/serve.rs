@@ -60,14 +60,21 @@ macro_rules! setting_flags {
             /// A network of proxies to believe about the client's address; may be repeated
             #[arg(long, value_name = "NETWORK")]
             pub trusted_proxies: Vec<String>,
+            /// A network that is not public and may be reached for providers and keys; may be repeated
+            #[arg(long, value_name = "NETWORK")]
+            pub outbound_allow: Vec<String>,
         }
 
         impl SettingFlags {
             /// What was given: dotted key and value.
             pub fn into_given(self) -> Vec<(&'static str, String)> {
                 let single = [$(($key, self.$field),)*].into_iter();
-                let lists = [("listen", self.listen), ("trusted_proxies", self.trusted_proxies)].into_iter();
-                let lists = lists.filter(|(_, values)| !values.is_empty());
+                let lists = [
+                    ("listen", self.listen),
+                    ("trusted_proxies", self.trusted_proxies),
+                    ("outbound.allow", self.outbound_allow),
+                ];
+                let lists = lists.into_iter().filter(|(_, values)| !values.is_empty());
                 single
                     .filter_map(|(key, value)| Some((key, value?)))
                     .chain(lists.map(|(key, values)| (key, values.join(","))))
@@ -105,6 +112,7 @@ setting_flags! {
     signing_access_token_alg "signing.access_token_alg" "ALG" "The algorithm of access tokens",
     signing_access_token_typ "signing.access_token_typ" "TYP" "The typ of access tokens",
     keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
+    outbound_ca_file "outbound.ca_file" "FILE" "Certificate authorities to trust beside those of the web",
     log_format "log.format" "FORMAT" "text, json or auto",
     log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
@@ -192,6 +200,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         told(stops.clone(), 1),
     ));
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
+    let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
     let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone()));
     let watching = tls.clone().map(|tls| {
         let clock = clock.clone();
@@ -214,6 +223,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         () = told(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
     }
     housekeeping.abort();
+    refreshing.abort();
     reloading.abort();
     if let Some(watching) = watching {
         watching.abort();
@@ -249,6 +259,8 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
         config.policy(),
         pool,
     )
+    .map_err(Stop::refused)?
+    .reaching(&settings.outbound)
     .map_err(Stop::refused)?;
     for alg in rotate_keys::ensure_keys(&core).await.map_err(Stop::refused)? {
         tracing::info!(%alg, "made a signing key");
@@ -322,6 +334,19 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock) {
             }
         }
         notify::ready();
+    }
+}
+
+/// Fetches again, every minute, what others publish and this service remembers.
+async fn keep_fresh(app: Arc<App>) {
+    loop {
+        let catalog = app.core.catalog();
+        let issuers: Vec<_> = catalog
+            .providers()
+            .map(|provider| provider.issuer.clone())
+            .collect();
+        app.core.upstreams.refresh(&issuers, app.core.clock.now()).await;
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
     }
 }
 

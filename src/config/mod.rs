@@ -20,6 +20,7 @@ use ipnet::IpNet;
 use crate::identity::password::{PasswordParams, PasswordPolicy, PoolSize};
 use crate::jose::alg::Algorithm;
 use crate::net::Limits;
+use crate::net::outbound::Terms;
 use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
 
 use self::file::{Given, Origin, Parsed, Raw};
@@ -160,6 +161,8 @@ pub struct Settings {
     id_token_alias: bool,
     anonymous_retention: Duration,
     announce: Duration,
+    /// How providers and published keys are reached.
+    pub outbound: Terms,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
     /// The rules for new passwords.

@@ -265,6 +265,20 @@ pub const SETTINGS: &[Setting] = &[
         "How long a new signing key is published before it signs, so that verifiers have fetched it.",
     ),
     setting(
+        "outbound.ca_file",
+        Kind::Text,
+        None,
+        r#""/etc/idsvc/company-ca.pem""#,
+        "A PEM file of certificate authorities to trust beside those of the web, for providers and published keys.",
+    ),
+    setting(
+        "outbound.allow",
+        Kind::List,
+        Some("[]"),
+        r#"["10.0.0.0/8"]"#,
+        "Networks that are not public and may be reached all the same, for providers and published keys.",
+    ),
+    setting(
         "log.format",
         Kind::Text,
         Some(r#""auto""#),

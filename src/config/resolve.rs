@@ -13,6 +13,7 @@ use super::reference::{self, Setting};
 use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
+use crate::net::outbound::Terms;
 use crate::oauth::policy::Lifetimes;
 
 /// The regions there are.
@@ -33,7 +34,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let settings = settings(&mut reader);
     let listen = listen(&mut reader);
     let before = reader.faults.len();
-    let trusted_proxies = trusted_proxies(&mut reader);
+    let trusted_proxies = networks(&mut reader, "trusted_proxies");
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, &listen, has_proxies);
     let log = log(&mut reader);
@@ -348,6 +349,12 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         announce: reader.duration("keys.announce", Duration::ZERO),
+        outbound: Terms {
+            ca_file: reader
+                .text("outbound.ca_file")
+                .map(|(file, _)| PathBuf::from(file)),
+            allow: networks(reader, "outbound.allow"),
+        },
         password_params,
         password_policy: PasswordPolicy {
             min_length,
@@ -496,8 +503,9 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     addresses
 }
 
-fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
-    let (texts, origin) = reader.list("trusted_proxies");
+/// A list of networks; an address alone is the network that holds nothing else.
+fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
+    let (texts, origin) = reader.list(key);
     let mut networks = Vec::new();
     for text in &texts {
         let single = || text.parse::<std::net::IpAddr>().map(IpNet::from).ok();
@@ -505,7 +513,7 @@ fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
             Some(network) => networks.push(network),
             None => reader.fault(
                 &origin,
-                format!("trusted_proxies = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
+                format!("{key} = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
             ),
         }
     }

@@ -10,7 +10,7 @@ use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
-use crate::oauth::openid::claims::{self, ACR_PASSWORD};
+use crate::oauth::openid::claims::{self, ACR_SIGNED_IN};
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
@@ -85,7 +85,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             sid: authorization.session,
             amr: authorization.factor.method().map(|method| [method]),
             acr: match authorization.factor {
-                Factor::Password => Some(ACR_PASSWORD),
+                Factor::Password | Factor::Federated { .. } => Some(ACR_SIGNED_IN),
                 Factor::Anonymous => None,
             },
             requested,

@@ -10,6 +10,8 @@ pub mod authorization;
 pub mod begin_authorization;
 pub mod catalog;
 pub mod create_anonymous_user;
+pub mod exchange_assertion;
+pub mod federated_user;
 pub mod gate;
 pub mod give_consent;
 pub mod introspect;
@@ -31,6 +33,8 @@ use arc_swap::ArcSwap;
 
 pub use self::catalog::Catalog;
 use crate::clock::Clock;
+use crate::federation::Upstreams;
+use crate::federation::upstreams::{SetupError, Terms};
 use crate::identity::password::PasswordPool;
 use crate::jose::keyring::SignError;
 use crate::oauth::{Policy, Refusal};
@@ -73,6 +77,9 @@ pub enum OpenError {
     /// A signing key could not be read back.
     #[error(transparent)]
     Key(#[from] rotate_keys::KeyUnreadable),
+    /// The way to providers cannot be set up.
+    #[error(transparent)]
+    Outbound(#[from] SetupError),
 }
 
 /// What every flow needs, built once.
@@ -89,6 +96,8 @@ pub struct Core {
     pub policy: Arc<Policy>,
     /// The threads that hash passwords.
     pub passwords: PasswordPool,
+    /// The way to upstream providers, and what they publish.
+    pub upstreams: Upstreams,
     catalog: ArcSwap<Catalog>,
     reloading: Mutex<()>,
 }
@@ -104,7 +113,9 @@ impl Core {
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
         let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer, &policy)?);
+        let upstreams = Upstreams::new(&Terms::default(), &random)?;
         Ok(Self {
+            upstreams,
             store,
             clock,
             random,
@@ -116,7 +127,13 @@ impl Core {
         })
     }
 
-    /// The clients and keys as they are now.
+    /// The same core, reaching providers on these terms.
+    pub fn reaching(mut self, terms: &Terms) -> Result<Self, SetupError> {
+        self.upstreams = Upstreams::new(terms, &self.random)?;
+        Ok(self)
+    }
+
+    /// The clients, providers and keys as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }

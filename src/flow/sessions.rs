@@ -126,6 +126,27 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
+/// Ends the sessions of a user that began at a provider, and every refresh family that did.
+pub fn end_federated(tx: &mut dyn Tx, user: Uuid, provider: &str, now: Timestamp) -> Result<(), StoreError> {
+    let is_from =
+        |factor: &Factor| matches!(factor, Factor::Federated { provider: from } if from == provider);
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
+        if let Some(session) = SESSIONS
+            .get(&*tx, &id)?
+            .filter(|session| is_from(&session.factor))
+        {
+            end(tx, id, &session, now)?;
+        }
+    }
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+        let family = FAMILIES.get(&*tx, &id)?;
+        if family.is_some_and(|family| is_from(&family.authorization.factor)) {
+            end_family(tx, id, now)?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends one refresh family, if it still exists.
 pub fn end_family(tx: &mut dyn Tx, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
     if let Some(mut family) = FAMILIES

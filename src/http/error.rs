@@ -29,6 +29,9 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
         error_description: &refusal.description,
     };
     let mut answer = response::no_store(response::json(status, &body));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        ask_to_retry(&mut answer);
+    }
     let tried_basic = matches!(request::authorization(call.headers()), Ok(Some((scheme, _))) if scheme.eq_ignore_ascii_case("Basic"));
     if status == StatusCode::UNAUTHORIZED && tried_basic {
         answer.headers_mut().insert(

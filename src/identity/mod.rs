@@ -7,4 +7,4 @@ pub mod user;
 
 pub use consent::Consent;
 pub use session::{Factor, Session, SessionLifetimes};
-pub use user::{LoginName, User};
+pub use user::{LinkedIdentity, LoginName, User};

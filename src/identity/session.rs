@@ -16,6 +16,11 @@ pub enum Factor {
     Password,
     /// Not at all: the user is whoever holds the device.
     Anonymous,
+    /// To an upstream provider, which vouches for them.
+    Federated {
+        /// The provider's id.
+        provider: String,
+    },
 }
 
 impl Factor {
@@ -24,14 +29,17 @@ impl Factor {
         match self {
             Self::Password => "credential",
             Self::Anonymous => "anonymous",
+            Self::Federated { provider } => provider,
         }
     }
 
-    /// The method as RFC 8176 names it, for the ID token's `amr`; none where it has no name for it.
+    /// The method for the ID token's `amr`: as RFC 8176 names it, `fed` for the word of another provider, none where
+    /// nobody proved anything.
     pub fn method(&self) -> Option<&'static str> {
         match self {
             Self::Password => Some("pwd"),
             Self::Anonymous => None,
+            Self::Federated { .. } => Some("fed"),
         }
     }
 }

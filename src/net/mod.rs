@@ -10,6 +10,7 @@ pub mod connection;
 pub mod drain;
 pub mod listener;
 pub mod notify;
+pub mod outbound;
 pub mod tls;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::identity::{Consent, Session};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::openid::claims::{ACR_PASSWORD, ClaimsRequest};
+use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
@@ -199,7 +199,8 @@ impl AuthorizationRequest {
             Some(text) => ClaimsRequest::parse(text)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
-        if !demands.essential_acr.is_empty() && !demands.essential_acr.iter().any(|acr| acr == ACR_PASSWORD) {
+        if !demands.essential_acr.is_empty() && !demands.essential_acr.iter().any(|acr| acr == ACR_SIGNED_IN)
+        {
             return Err(Refusal::new(
                 ErrorCode::UnmetAuthenticationRequirements,
                 "none of the essential acr values can be met",

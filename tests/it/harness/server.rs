@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
+use idsvc::flow::admin::Admin;
+use idsvc::flow::admin::provider::{self, AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::flow::{Core, rotate_keys};
-use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::identity::password::{PasswordParams, PasswordPolicy, PasswordPool, PoolSize};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
 use idsvc::net::listener::Listener;
+use idsvc::net::outbound::Terms;
 use idsvc::net::{Limits, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredSecret};
 use idsvc::oauth::{Policy, Scope};
@@ -63,6 +66,11 @@ impl Server {
 
     /// The service with other settings.
     pub(crate) async fn start_with(change: impl FnOnce(&mut Policy)) -> Self {
+        Self::start_reaching(&Terms::default(), change).await
+    }
+
+    /// The service with other settings and another way to providers.
+    pub(crate) async fn start_reaching(terms: &Terms, change: impl FnOnce(&mut Policy)) -> Self {
         let mut policy = Policy::of(ISSUER);
         change(&mut policy);
         let clock = Clock::manual(START);
@@ -81,7 +89,9 @@ impl Server {
         )
         .unwrap();
         let sealer = Sealer::new(&[7; 32]);
-        let core = Core::open(store, clock.clone(), Random::system(), sealer, policy, passwords).unwrap();
+        let core = Core::open(store, clock.clone(), Random::system(), sealer, policy, passwords)
+            .and_then(|core| Ok(core.reaching(terms)?))
+            .unwrap();
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
         let app = Arc::new(App::new(core, Vec::new(), None));
@@ -170,6 +180,7 @@ impl Server {
             }],
             api_keys: Vec::new(),
             keys: Vec::new(),
+            jwks_uri: None,
             assertion_audience: idsvc::oauth::client::AssertionAudience::Any,
             secret_credentials: None,
             redirect_uris: vec![format!("https://{client_id}.example/cb")],
@@ -180,6 +191,8 @@ impl Server {
             grant_types: [GrantType::AuthorizationCode, GrantType::RefreshToken].into(),
             pkce: idsvc::oauth::client::PkceRequirement::Optional,
             consent: idsvc::oauth::client::ConsentRequirement::Skip,
+            providers: std::collections::BTreeSet::new(),
+            password_sign_in: true,
             audience: None,
             id_token_signed_response_alg: None,
             access_token_alg: None,
@@ -207,6 +220,30 @@ impl Server {
             .await
             .unwrap();
         core.reload_catalog().unwrap();
+    }
+
+    /// Registers a provider as an administrator would.
+    pub(crate) async fn provider(&self, id: &str, fields: ProviderFields) -> ProviderView {
+        let id = id.to_owned();
+        provider::add(self.admin(), AddProvider { id, fields })
+            .await
+            .unwrap()
+    }
+
+    /// Changes a provider as an administrator would.
+    pub(crate) async fn change_provider(&self, id: &str, fields: ProviderFields) -> ProviderView {
+        let id = id.to_owned();
+        provider::update(self.admin(), UpdateProvider { id, fields })
+            .await
+            .unwrap()
+    }
+
+    /// An administrator at work.
+    pub(crate) fn admin(&self) -> Admin<'_> {
+        Admin {
+            core: &self.app.core,
+            password_policy: PasswordPolicy::default(),
+        }
     }
 
     /// Adds a user with a password and every claim of `profile`, `address` and `phone`.
