@@ -19,7 +19,7 @@
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
-//! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random |
+//! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML | route |

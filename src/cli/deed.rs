@@ -58,6 +58,7 @@ impl Deed {
             | Command::UserShow(_)
             | Command::ProviderList
             | Command::ProviderShow(_)
+            | Command::ProviderTest(_)
             | Command::KeyList
             | Command::SessionList(_) => return None,
             Command::ClientAdd(add) => {

@@ -14,6 +14,7 @@ use super::key::algorithm;
 use super::output::{Output, Stop, moment, yes_no};
 use crate::control::{Command, Reply};
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
+use crate::flow::admin::provider::examine::{ProviderReport, Standing};
 use crate::flow::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::jose::alg::Algorithm;
 
@@ -31,6 +32,8 @@ pub enum Verb {
     Show(Id),
     /// Change a provider; what is not named stays, a list that is named is replaced, '' removes a value
     Update(Box<Update>),
+    /// Look at a provider as a sign-in would, and say what is wrong; exit code 1 when something is
+    Test(Id),
     /// Remove a provider that no client names; its users stay
     Remove(Remove),
 }
@@ -262,6 +265,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 fields,
             }))
         }
+        Verb::Test(which) => Command::ProviderTest(which.id),
         Verb::Remove(remove) => {
             let question = format!(
                 "Remove provider {} and end the refreshing of what began there?",
@@ -275,12 +279,44 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     call.run(command, output, |reply, output| match reply {
         Reply::Provider(view) => show(&view, is_add, output),
         Reply::Providers(views) => list(&views, output),
+        Reply::ProviderReport(report) => tell(&report, output),
         Reply::ProviderRemoved(id) if output.json => {
             output.document(&serde_json::json!({ "id": id, "removed": true }))
         }
         Reply::ProviderRemoved(id) => output.line(&format!("provider {id} is removed")),
         _ => Err(unexpected()),
     })
+}
+
+fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        output.document(report)?;
+    } else {
+        let standing = |standing| match standing {
+            Standing::Ok => "ok",
+            Standing::Warning => "look",
+            Standing::Failed => "FAILED",
+        };
+        output.table(
+            &["CHECK", "", "SEEN", "WHAT TO DO"],
+            report.findings.iter().map(|finding| {
+                [
+                    finding.check.clone(),
+                    standing(finding.standing).to_owned(),
+                    finding.seen.clone(),
+                    finding.remedy.clone().unwrap_or_default(),
+                ]
+            }),
+        )?;
+    }
+    if report.works {
+        output.hint(&format!("provider {} works", report.provider));
+        return Ok(());
+    }
+    Err(Stop::refused(format!(
+        "provider {} does not work",
+        report.provider
+    )))
 }
 
 fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), Stop> {

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
 use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::flow::admin::provider::examine::ProviderReport;
 use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::flow::admin::settings::IssuerView;
@@ -78,6 +79,8 @@ pub enum Command {
     ProviderUpdate(Box<UpdateProvider>),
     /// `provider remove`.
     ProviderRemove(String),
+    /// `provider test`.
+    ProviderTest(String),
     /// `key list`.
     KeyList,
     /// `key rotate`.
@@ -106,6 +109,7 @@ impl Command {
                 | Self::UserShow(_)
                 | Self::ProviderList
                 | Self::ProviderShow(_)
+                | Self::ProviderTest(_)
                 | Self::KeyList
                 | Self::SessionList(_)
         )
@@ -138,6 +142,8 @@ pub enum Reply {
     Provider(Box<ProviderView>),
     /// Providers.
     Providers(Vec<ProviderView>),
+    /// How a provider stands.
+    ProviderReport(ProviderReport),
     /// The id of a provider that is gone.
     ProviderRemoved(String),
     /// One key.
@@ -201,6 +207,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::ProviderUpdate(request) => {
             Reply::Provider(Box::new(provider::update(admin, *request).await?))
         }
+        Command::ProviderTest(id) => Reply::ProviderReport(provider::examine::examine(admin, &id).await?),
         Command::ProviderRemove(id) => Reply::ProviderRemoved(provider::remove(admin, id).await?),
         Command::KeyList => Reply::Keys(key::list(admin)?),
         Command::KeyRotate(request) => Reply::Key(key::rotate(admin, request).await?),

@@ -4,6 +4,7 @@
 //! one place from which a provider is asked anything.
 
 pub mod account;
+pub mod authorization;
 pub mod cache;
 pub mod id_token;
 pub mod metadata;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::scope::Scope;
+use crate::route::Route;
 
 /// How the service proves to a provider's token endpoint who it is (OpenID Connect Core 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +136,7 @@ impl Provider {
 
     /// Where the provider sends people back to: what has to be registered there.
     pub fn redirect_uri(&self, issuer: &str) -> String {
-        format!("{issuer}/federation/{}/callback", self.id)
+        Route::FederationCallback(self.id.clone()).url(issuer)
     }
 
     /// What the secret of a provider is sealed for.

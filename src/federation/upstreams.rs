@@ -3,6 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use url::Url;
+use zeroize::Zeroizing;
+
 use super::cache::{Cache, Fetched, Unavailable};
 use super::id_token::is_signed_by_one_of;
 use super::metadata::{self, Metadata};
@@ -10,8 +17,101 @@ use super::provider::Provider;
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
 use crate::net::outbound::{Client, Request};
-pub use crate::net::outbound::{SetupError, Terms};
+pub use crate::net::outbound::{OutboundError, Response, SetupError, Terms};
+use crate::oauth::assertion::ASSERTION_TYPE;
 use crate::random::Random;
+
+/// How a code is redeemed.
+pub struct Redemption<'a> {
+    /// The identifier of this service there.
+    pub client_id: &'a str,
+    /// How it proves who it is.
+    pub proof: Proof,
+    /// The code.
+    pub code: &'a str,
+    /// Proves that the code was asked for here.
+    pub code_verifier: &'a str,
+    /// Where the code was sent.
+    pub redirect_uri: &'a str,
+}
+
+/// How this service proves to a provider who it is (OpenID Connect Core 9).
+pub enum Proof {
+    /// The secret in a Basic header.
+    Basic(Zeroizing<String>),
+    /// The secret in the body.
+    Post(Zeroizing<String>),
+    /// An assertion (RFC 7523 section 2.2).
+    Assertion(Zeroizing<String>),
+}
+
+impl Redemption<'_> {
+    fn form(&self) -> (Zeroizing<String>, Option<Zeroizing<String>>) {
+        let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", self.code)
+            .append_pair("redirect_uri", self.redirect_uri)
+            .append_pair("code_verifier", self.code_verifier);
+        let mut authorization = None;
+        match &self.proof {
+            Proof::Basic(secret) => {
+                let pair = Zeroizing::new(format!("{}:{}", encode(self.client_id), encode(secret)));
+                let header = format!("Basic {}", STANDARD.encode(pair.as_bytes()));
+                authorization = Some(Zeroizing::new(header));
+            }
+            Proof::Post(secret) => {
+                form.append_pair("client_id", self.client_id)
+                    .append_pair("client_secret", secret);
+            }
+            Proof::Assertion(assertion) => {
+                form.append_pair("client_id", self.client_id)
+                    .append_pair("client_assertion_type", ASSERTION_TYPE)
+                    .append_pair("client_assertion", assertion);
+            }
+        }
+        (Zeroizing::new(form.finish()), authorization)
+    }
+}
+
+/// Why a provider gave no answer that can be used. Of an error its code is told, which says what to mend; nothing else
+/// that a provider sends is repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// It could not be asked.
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
+    /// It says no.
+    #[error("{address} answers with status {status} {error}")]
+    Refused {
+        /// Where.
+        address: String,
+        /// The status code.
+        status: u16,
+        /// The error code (RFC 6749 section 5.2); empty when there is none.
+        error: String,
+    },
+    /// Its answer is not the JSON that it should be.
+    #[error("the answer of the {0} is not the JSON object that it should be")]
+    Malformed(&'static str),
+}
+
+/// What a provider's token endpoint gives.
+#[derive(Deserialize)]
+pub struct UpstreamTokens {
+    /// The ID token, unchecked.
+    pub id_token: Zeroizing<String>,
+    /// The access token.
+    pub access_token: Zeroizing<String>,
+    /// How long the access token lasts, in seconds, if it says so.
+    #[serde(default)]
+    pub expires_in: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: String,
+}
 
 /// The way to everybody else's documents, with what is remembered of them.
 pub struct Upstreams {
@@ -30,9 +130,9 @@ impl Upstreams {
         })
     }
 
-    /// The client by which requests leave.
-    pub fn client(&self) -> &Client {
-        &self.client
+    /// Looks at an address as it is now, whatever is remembered of it.
+    pub async fn look(&self, url: &Url) -> Result<Response, OutboundError> {
+        self.client.send(Request::get(url)).await
     }
 
     /// The keys published at `jwks_uri`. When none of them is the one that `token` names, they are fetched anew, at
@@ -74,6 +174,64 @@ impl Upstreams {
         }
         let metadata = self.metadata(provider, now).await?;
         self.key_set_for(metadata.jwks_uri.as_str(), token, now).await
+    }
+
+    /// Redeems a code at the provider's token endpoint (OpenID Connect Core 3.1.3).
+    pub async fn redeem(
+        &self,
+        metadata: &Metadata,
+        redemption: Redemption<'_>,
+    ) -> Result<UpstreamTokens, UpstreamError> {
+        let (form, authorization) = redemption.form();
+        let request = Request {
+            url: &metadata.token_endpoint,
+            form: Some(form),
+            authorization,
+        };
+        let body = self.ask(request).await?;
+        serde_json::from_slice(&body).map_err(|_| UpstreamError::Malformed("token endpoint"))
+    }
+
+    /// Reads what the provider says of the user (OpenID Connect Core 5.3).
+    pub async fn userinfo(
+        &self,
+        endpoint: &Url,
+        access_token: &str,
+    ) -> Result<Map<String, Value>, UpstreamError> {
+        let request = Request {
+            url: endpoint,
+            form: None,
+            authorization: Some(Zeroizing::new(format!("Bearer {access_token}"))),
+        };
+        let body = self.ask(request).await?;
+        serde_json::from_slice(&body).map_err(|_| UpstreamError::Malformed("userinfo endpoint"))
+    }
+
+    /// Sends a request whose answer nobody keeps.
+    async fn ask(&self, request: Request<'_>) -> Result<Zeroizing<Vec<u8>>, UpstreamError> {
+        let address = format!(
+            "{}{}",
+            request.url.origin().ascii_serialization(),
+            request.url.path()
+        );
+        let response = self.client.send(request).await?;
+        let body = Zeroizing::new(response.body);
+        if response.status == 200 {
+            return Ok(body);
+        }
+        let error = serde_json::from_slice::<ErrorBody>(&body).map(|body| body.error);
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        let error = error
+            .unwrap_or_default()
+            .chars()
+            .filter(is_plain)
+            .take(64)
+            .collect();
+        Err(UpstreamError::Refused {
+            address,
+            status: response.status,
+            error,
+        })
     }
 
     /// Fetches again what has grown old, so that no request has to wait for it.

@@ -117,6 +117,7 @@ fn open(
         settled_session: None,
         consented: false,
         answered_at: None,
+        upstream: None,
     };
     (transaction, binding)
 }

@@ -113,6 +113,15 @@ impl Catalog {
         self.providers.values().find(|provider| provider.issuer == issuer)
     }
 
+    /// The providers in service at which people of this client can sign in, by id.
+    pub fn offered_by(&self, client: &Client) -> Vec<Arc<Provider>> {
+        let named = client.providers.iter().filter_map(|id| self.providers.get(id));
+        named
+            .filter(|provider| provider.enabled && provider.signs_people_in())
+            .cloned()
+            .collect()
+    }
+
     /// Every provider by id, enabled or not.
     pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.values()

@@ -56,6 +56,7 @@ pub async fn create_anonymous_user(
                 session: None,
                 auth_time: None,
                 factor: Factor::Anonymous,
+                upstream_token: None,
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };

@@ -99,6 +99,7 @@ pub async fn exchange_assertion(
                 factor: Factor::Federated {
                     provider: speaker.id.clone(),
                 },
+                upstream_token: None,
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };

@@ -44,6 +44,27 @@ impl Factor {
     }
 }
 
+/// A provider's access token, as it is kept between the sign-in and the tokens that carry it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamToken {
+    /// The token, sealed with [`UpstreamToken::context`], base64url.
+    pub sealed: String,
+    /// When the provider stops accepting it; it is dropped then.
+    pub expires_at: Timestamp,
+}
+
+impl UpstreamToken {
+    /// What the token of a provider is sealed for.
+    pub fn context(provider: &str) -> String {
+        format!("upstream_tokens/{provider}")
+    }
+
+    /// This token, while the provider accepts it.
+    pub fn current(token: Option<&Self>, now: Timestamp) -> Option<&Self> {
+        token.filter(|token| now < token.expires_at)
+    }
+}
+
 /// A browser session, kept under its id (`sid` in ID tokens).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
@@ -55,6 +76,9 @@ pub struct Session {
     pub auth_time: Timestamp,
     /// How.
     pub factor: Factor,
+    /// The access token of the provider that vouched for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_token: Option<UpstreamToken>,
     /// When the session began.
     pub created_at: Timestamp,
     /// When the session was last used, to within [`Session::TOUCH_AFTER`].
@@ -101,6 +125,7 @@ mod tests {
             user: Uuid::from_u128(1),
             auth_time: start,
             factor: Factor::Password,
+            upstream_token: None,
             created_at: start,
             last_used_at: start,
         };

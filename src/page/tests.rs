@@ -208,6 +208,8 @@ fn hostile_values_stay_text_on_every_page() {
         base_path: evil(),
     };
     let login = Login {
+        takes_password: true,
+        providers: Vec::new(),
         action: evil(),
         transaction: evil(),
         csrf: evil(),

@@ -76,6 +76,7 @@ impl Bench {
             user: user.uuid,
             auth_time: now,
             factor: Factor::Password,
+            upstream_token: None,
             created_at: now,
             last_used_at: now,
         };
@@ -135,6 +136,7 @@ impl Bench {
             session: Some(self.session),
             auth_time: Some(self.now),
             factor: Factor::Password,
+            upstream_token: None,
             scope: scope.parse().unwrap(),
             claims: ClaimsRequest::default(),
         }

@@ -10,6 +10,7 @@
 
 mod cli;
 mod crash;
+mod federation;
 mod harness;
 mod rsa_keygen;
 mod spec;

@@ -17,7 +17,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("oauth", &["clock", "identity", "jose", "secret"]),
     (
         "federation",
-        &["clock", "identity", "jose", "net", "oauth", "random"],
+        &["clock", "identity", "jose", "net", "oauth", "random", "route"],
     ),
     (
         "store",
@@ -44,7 +44,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "http",
         &[
-            "app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store",
+            "app",
+            "clock",
+            "federation",
+            "flow",
+            "identity",
+            "net",
+            "oauth",
+            "page",
+            "route",
+            "secret",
+            "store",
         ],
     ),
     ("config", &["identity", "jose", "net", "oauth"]),

@@ -1,20 +1,23 @@
 //! `GET` and `POST /login`: the page that asks who the user is.
 
+use std::sync::Arc;
+
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::underway::{self, Asked};
-use super::{csrf, onward};
+use super::{csrf, federation, onward};
+use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::authorization::{self, Underway};
 use crate::flow::sign_in::{self, SignIn, Typed};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
-use crate::http::response::Answer;
+use crate::http::response::{self, Answer};
 use crate::oauth::authorize::Step;
-use crate::page::{Login, LoginProblem};
+use crate::page::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
 /// The longest user name that is written back into the page.
@@ -32,8 +35,12 @@ pub async fn respond(call: &Call) -> Answer {
     };
     let id = underway.id;
     if call.method() != Method::POST {
+        let problem = parameters.get("problem").and_then(federation::problem_of);
         return match underway.step {
-            Step::SignIn => draw(call, &underway, None, None),
+            Step::SignIn => match straight_to(call, &underway).filter(|_| problem.is_none()) {
+                Some(provider) => response::redirect_303(&onward::address(call, &provider, id)),
+                None => draw(call, &underway, problem, None),
+            },
             _ => match authorization::carry_on(&call.app.core, &browser, underway, call.now).await {
                 Ok(next) => onward::go(call, next),
                 Err(failure) => error::failed_page(call, &failure),
@@ -65,6 +72,31 @@ pub async fn respond(call: &Call) -> Answer {
     }
 }
 
+/// The provider to which the browser goes without a look at the page.
+fn straight_to(call: &Call, underway: &Underway) -> Option<Route> {
+    if sign_in::may_continue(underway, call.now) {
+        return None;
+    }
+    let offered = call.app.core.catalog().offered_by(&underway.client);
+    let provider =
+        authorization_of_providers::straight_to(&underway.transaction.request, &underway.client, &offered)?;
+    Some(Route::FederationStart(provider.id.clone()))
+}
+
+/// The providers that the page offers.
+fn choices(call: &Call, underway: &Underway) -> Vec<ProviderChoice> {
+    let offered = call.app.core.catalog().offered_by(&underway.client);
+    let choice = |provider: &Arc<Provider>| {
+        let logo = Route::FederationLogo(provider.id.clone());
+        ProviderChoice {
+            href: onward::address(call, &Route::FederationStart(provider.id.clone()), underway.id),
+            name: provider.display_name().to_owned(),
+            logo: provider.logo.as_ref().map(|_| call.app.path(&logo)),
+        }
+    };
+    offered.iter().map(choice).collect()
+}
+
 /// Draws the page once more and says why.
 fn again(call: &Call, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
     match underway::again(call, id) {
@@ -85,6 +117,8 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
         client_name: underway.client.display_name().to_owned(),
+        takes_password: underway.client.password_sign_in,
+        providers: choices(call, underway),
         continue_as: underway
             .session
             .as_ref()
@@ -95,7 +129,14 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,
         Some(LoginProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
         Some(LoginProblem::Expired) => StatusCode::BAD_REQUEST,
-        Some(LoginProblem::Credentials) | None => StatusCode::OK,
+        Some(
+            LoginProblem::Credentials
+            | LoginProblem::ProviderCancelled
+            | LoginProblem::ProviderFailed
+            | LoginProblem::ProviderUnavailable
+            | LoginProblem::NotAdmitted,
+        )
+        | None => StatusCode::OK,
     };
     let mut answer = call.page(status, &page, request.ui_locales.as_deref());
     if status == StatusCode::SERVICE_UNAVAILABLE {

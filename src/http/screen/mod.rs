@@ -4,6 +4,7 @@ pub mod asset;
 pub mod consent;
 pub mod csrf;
 pub mod error;
+pub mod federation;
 pub mod home;
 pub mod login;
 pub mod logout;

@@ -166,6 +166,11 @@ impl Screen {
         panic!("a redirect loop at {}", screen.path)
     }
 
+    /// The browser that has it in front of it.
+    pub(crate) fn browser(&self) -> &Browser {
+        &self.browser
+    }
+
     /// The path without its query.
     pub(crate) fn page(&self) -> &str {
         self.path.split('?').next().unwrap_or_default()

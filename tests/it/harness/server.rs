@@ -135,6 +135,11 @@ impl Server {
         Call::new(&self.wire, method, path)
     }
 
+    /// A browser of nobody in particular.
+    pub(crate) fn browser(&self) -> Browser {
+        Browser::new(&self.wire, "", "")
+    }
+
     /// Registers a confidential client that authenticates with `client_secret_basic`.
     pub(crate) async fn client(&self, client_id: &str) -> RelyingParty {
         self.client_with(client_id, |_| {}).await

@@ -1,7 +1,7 @@
 //! What an operator says about a provider, and whether it can be.
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::federation::metadata::https;
@@ -92,8 +92,7 @@ impl ProviderFields {
                 provider.sealed_secret = None;
             } else {
                 let context = Provider::secret_context(&provider.id);
-                let sealed = sealer.seal(&context, secret.reveal().as_bytes(), random);
-                provider.sealed_secret = Some(URL_SAFE_NO_PAD.encode(sealed));
+                provider.sealed_secret = Some(sealer.seal_text(&context, secret.reveal(), random));
             }
         }
         provider.auth_method = self.auth_method.unwrap_or(provider.auth_method);

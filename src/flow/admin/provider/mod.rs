@@ -1,5 +1,6 @@
 //! Upstream providers: add, show, update, remove.
 
+pub mod examine;
 pub mod fields;
 pub mod view;
 
