@@ -11,7 +11,9 @@
 mod cli;
 mod crash;
 mod harness;
+mod limits;
 mod rsa_keygen;
 mod spec;
 mod sweep;
 mod tidy;
+mod timing;

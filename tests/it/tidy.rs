@@ -12,6 +12,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("seal", &["random", "secret"]),
     ("route", &[]),
     ("audit", &[]),
+    ("limit", &["clock", "random"]),
     ("jose", &["clock", "random", "secret"]),
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
@@ -23,15 +24,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("page", &["route"]),
-    ("net", &[]),
-    ("app", &["flow", "oauth", "page", "route"]),
+    ("net", &["limit"]),
+    ("app", &["flow", "limit", "oauth", "page", "route"]),
     (
         "http",
         &[
-            "app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store",
+            "app", "clock", "flow", "identity", "limit", "net", "oauth", "page", "route", "secret", "store",
         ],
     ),
-    ("config", &["identity", "jose", "net", "oauth"]),
+    ("config", &["identity", "jose", "limit", "net", "oauth"]),
     (
         "control",
         &["clock", "flow", "identity", "jose", "oauth", "secret", "store"],
@@ -39,8 +40,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "app", "audit", "clock", "config", "control", "flow", "http", "identity", "jose", "net", "oauth",
-            "page", "random", "route", "seal", "secret", "store",
+            "app", "audit", "clock", "config", "control", "flow", "http", "identity", "jose", "limit", "net",
+            "oauth", "page", "random", "route", "seal", "secret", "store",
         ],
     ),
     ("main", &["cli"]),

@@ -5,6 +5,7 @@ pub mod consent;
 pub mod csrf;
 pub mod error;
 pub mod home;
+pub mod known;
 pub mod login;
 pub mod logout;
 pub mod onward;
