@@ -16,6 +16,7 @@
 //! | [`seal`] | encryption at rest under the master key | random, secret |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
+//! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
@@ -23,10 +24,10 @@
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML | route |
-//! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | nothing of ours |
-//! | [`app`] | the running service, built once | flow, oauth, page, route |
+//! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | limit |
+//! | [`app`] | the running service, built once | flow, limit, oauth, page, route |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
-//! | [`config`] | flag before environment before file before default | identity, jose, net, oauth |
+//! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
 //! | [`cli`] | the commands; composes everything | everything |
 //!
@@ -89,6 +90,7 @@ pub mod flow;
 pub mod http;
 pub mod identity;
 pub mod jose;
+pub mod limit;
 pub mod net;
 pub mod oauth;
 pub mod page;

@@ -20,8 +20,10 @@ use crate::control;
 use crate::control::server::ControlSocket;
 use crate::flow::admin::Admin;
 use crate::flow::{Core, rotate_keys, sweep};
+use crate::http::error::fallback;
 use crate::http::respond;
 use crate::identity::password::PasswordPool;
+use crate::net::Peer;
 use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::tls::Acceptor;
@@ -63,6 +65,9 @@ macro_rules! setting_flags {
             /// A network that is not public and may be reached for providers and keys; may be repeated
             #[arg(long, value_name = "NETWORK")]
             pub outbound_allow: Vec<String>,
+            /// A network whose requests are not limited; may be repeated
+            #[arg(long, value_name = "NETWORK")]
+            pub limits_exempt: Vec<String>,
         }
 
         impl SettingFlags {
@@ -73,6 +78,7 @@ macro_rules! setting_flags {
                     ("listen", self.listen),
                     ("trusted_proxies", self.trusted_proxies),
                     ("outbound.allow", self.outbound_allow),
+                    ("limits.exempt", self.limits_exempt),
                 ];
                 let lists = lists.into_iter().filter(|(_, values)| !values.is_empty());
                 single
@@ -113,6 +119,11 @@ setting_flags! {
     signing_access_token_typ "signing.access_token_typ" "TYP" "The typ of access tokens",
     keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
     outbound_ca_file "outbound.ca_file" "FILE" "Certificate authorities to trust beside those of the web",
+    limits_enabled "limits.enabled" "BOOL" "Limit what single addresses, names and clients may do",
+    limits_anonymous_per_address "limits.anonymous_per_address" "COUNT" "Anonymous users for one address in an hour",
+    limits_anonymous_per_client "limits.anonymous_per_client" "COUNT" "Anonymous users for one client in an hour",
+    limits_connections "limits.connections" "COUNT" "Open connections in all",
+    limits_connections_per_address "limits.connections_per_address" "COUNT" "Open connections from one address",
     log_format "log.format" "FORMAT" "text, json or auto",
     log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
@@ -139,7 +150,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let stops = stops().map_err(Stop::refused)?;
     let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
     let clock = Clock::System;
-    let listener = Listener::bind(&config.listen, config.limits())
+    let listener = Listener::bind(&config.listen, config.edge())
         .await
         .map_err(Stop::refused)?;
     let data_dir = &config.settings.data_dir;
@@ -177,6 +188,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let app = Arc::new(App::new(
         core,
         config.trusted_proxies.clone(),
+        config.limits.clone(),
         example.map(|example| example.site),
     ));
     let socket_path = control_socket(data_dir);
@@ -208,7 +220,8 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     });
     tracing::info!(issuer = %config.issuer, ?listening, data_dir = %data_dir.display(), "ready");
     notify::ready();
-    let answered = Arc::clone(&app);
+    let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
+    let listener = listener.with_fallback(move |status, peer: Peer| fallback(&unanswered, status, peer.tls));
     let service = move |request, peer| respond(Arc::clone(&answered), request, peer);
     let until_told = {
         let stops = stops.clone();

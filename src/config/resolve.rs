@@ -13,6 +13,7 @@ use super::reference::{self, Setting};
 use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
+use crate::limit::LimitPolicy;
 use crate::net::outbound::Terms;
 use crate::oauth::policy::Lifetimes;
 
@@ -26,6 +27,9 @@ const LONGEST_CODE: Duration = Duration::from_mins(10);
 /// A hundred years: far enough for everybody, and no date after it overflows.
 const LONGEST: Duration = Duration::from_hours(24 * 36_525);
 const MOST_WORKERS: u64 = 1024;
+/// A thousand each second.
+const MOST_PER_HOUR: u64 = 3_600_000;
+const MOST_CONNECTIONS: u64 = 1_000_000;
 const PASSWORD_BYTES: std::ops::RangeInclusive<u64> = 64..=4096;
 
 /// Everything that `idsvc serve` needs, or all that is wrong.
@@ -45,6 +49,9 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         listen,
         tls,
         trusted_proxies,
+        limits: limits(&mut reader),
+        max_connections: connections(&mut reader, "limits.connections"),
+        max_connections_per_address: connections(&mut reader, "limits.connections_per_address"),
         log,
         is_dev: sources.is_dev,
     };
@@ -518,6 +525,23 @@ fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
         }
     }
     networks
+}
+
+fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
+    let per_hour = |reader: &mut Reader<'_>, key| {
+        let count = reader.number_within(key, 1..=MOST_PER_HOUR);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    LimitPolicy {
+        enabled: reader.flag("limits.enabled"),
+        exempt: networks(reader, "limits.exempt"),
+        anonymous_per_address: per_hour(reader, "limits.anonymous_per_address"),
+        anonymous_per_client: per_hour(reader, "limits.anonymous_per_client"),
+    }
+}
+
+fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
+    usize::try_from(reader.number_within(key, 1..=MOST_CONNECTIONS)).unwrap_or(1)
 }
 
 fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], has_proxies: bool) -> Tls {

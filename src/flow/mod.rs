@@ -59,6 +59,12 @@ pub enum Failure {
     /// Too many passwords wait to be checked.
     #[error("too many sign-ins at once: try again in a moment")]
     Busy,
+    /// The sender has done this too often.
+    #[error("too many requests: try again in {seconds} s")]
+    Throttled {
+        /// When to try again.
+        seconds: u64,
+    },
     /// There is no key to sign with.
     #[error("no active signing key for {0}: run idsvc key rotate")]
     NoKey(&'static str),

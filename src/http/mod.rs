@@ -45,7 +45,7 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
             headers::method_not_allowed(route.methods())
         }
         Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
-        Some(route) => match call.app.room_for(announced(&body)) {
+        Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
             None => error::busy(),
             Some(_room) => match read_body(body, MAX_BODY, BODY_TIME).await {
                 Ok(body) => {

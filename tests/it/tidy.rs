@@ -12,6 +12,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("seal", &["random", "secret"]),
     ("route", &[]),
     ("audit", &[]),
+    ("limit", &["clock", "random"]),
     ("jose", &["clock", "random", "secret"]),
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
@@ -39,8 +40,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("page", &["route"]),
-    ("net", &[]),
-    ("app", &["flow", "oauth", "page", "route"]),
+    ("net", &["limit"]),
+    ("app", &["flow", "limit", "oauth", "page", "route"]),
     (
         "http",
         &[
@@ -49,6 +50,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "federation",
             "flow",
             "identity",
+            "limit",
             "net",
             "oauth",
             "page",
@@ -57,7 +59,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
-    ("config", &["identity", "jose", "net", "oauth"]),
+    ("config", &["identity", "jose", "limit", "net", "oauth"]),
     (
         "control",
         &["clock", "flow", "identity", "jose", "oauth", "secret", "store"],
@@ -75,6 +77,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "http",
             "identity",
             "jose",
+            "limit",
             "net",
             "oauth",
             "page",

@@ -71,7 +71,13 @@ pub(super) async fn issue(
         TokenRequest::JwtBearer { assertion, scope } => {
             exchange_assertion(core, client, assertion, scope, call.now).await
         }
-        TokenRequest::Anonymous { scope } => create_anonymous_user(core, client, scope, call.now).await,
+        TokenRequest::Anonymous { scope } => {
+            let (limits, from) = (&call.app.limits, call.client_address());
+            match limits.create_anonymous_user(&client.client_id, from, call.now) {
+                Ok(()) => create_anonymous_user(core, client, scope, call.now).await,
+                Err(wait) => Err(error::throttled(wait)),
+            }
+        }
     };
     match answer {
         Ok(Ok(tokens)) => response::no_store(response::json(StatusCode::OK, &tokens)),

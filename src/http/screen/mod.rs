@@ -6,6 +6,7 @@ pub mod csrf;
 pub mod error;
 pub mod federation;
 pub mod home;
+pub mod known;
 pub mod login;
 pub mod logout;
 pub mod onward;

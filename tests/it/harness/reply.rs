@@ -91,6 +91,7 @@ impl Reply {
         assert!(description.bytes().all(is_description_char), "{description}");
         let expected = match error {
             "invalid_client" => 401,
+            "temporarily_unavailable" if self.status == 429 => 429,
             "temporarily_unavailable" => 503,
             _ => 400,
         };
