@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 use ring::hkdf::{self, HKDF_SHA256};
+use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::random::Random;
@@ -18,6 +19,7 @@ const MASTER_KEY_LEN: usize = 32;
 /// Seals and opens under one master key.
 pub struct Sealer {
     key: LessSafeKey,
+    backup_key: hmac::Key,
     fingerprint: String,
 }
 
@@ -57,7 +59,13 @@ impl Sealer {
             .and_then(|expanded| expanded.fill(identity.as_mut_slice()))
             .expect("32 bytes");
         let fingerprint = hexadecimal_digest(identity.as_slice());
+        let mut backup = Zeroizing::new([0; 32]);
+        derived
+            .expand(&[b"idsvc backup v1"], HKDF_SHA256)
+            .and_then(|expanded| expanded.fill(backup.as_mut_slice()))
+            .expect("32 bytes");
         Self {
+            backup_key: hmac::Key::new(hmac::HMAC_SHA256, backup.as_slice()),
             key: LessSafeKey::new(UnboundKey::from(key)),
             fingerprint,
         }
@@ -67,6 +75,11 @@ impl Sealer {
     /// a value that is derived from it for this purpose alone.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.clone()
+    }
+
+    /// What proves that a backup was made under this master key and has not been changed since.
+    pub fn backup_key(&self) -> &hmac::Key {
+        &self.backup_key
     }
 
     /// Seals `plain`; it opens again with the same `context` only.

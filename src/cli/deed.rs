@@ -57,7 +57,8 @@ impl Deed {
             | Command::UserList(_)
             | Command::UserShow(_)
             | Command::KeyList
-            | Command::SessionList(_) => return None,
+            | Command::SessionList(_)
+            | Command::BackUp(_) => return None,
             Command::ClientAdd(add) => {
                 let done = format!("client {} was added", add.client_id);
                 if add.public || add.secret.is_some() {

@@ -265,6 +265,20 @@ pub const SETTINGS: &[Setting] = &[
         "How long a new signing key is published before it signs, so that verifiers have fetched it.",
     ),
     setting(
+        "backup.interval",
+        Kind::Duration,
+        Some(r#""24h""#),
+        r#""6h""#,
+        "How often the running service puts a backup into backups/ of the data directory; off for never.",
+    ),
+    setting(
+        "backup.keep",
+        Kind::Number,
+        Some("7"),
+        "30",
+        "How many of these backups are kept.",
+    ),
+    setting(
         "log.format",
         Kind::Text,
         Some(r#""auto""#),

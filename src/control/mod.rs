@@ -7,9 +7,13 @@ pub mod client;
 pub mod server;
 mod wire;
 
+use std::io::Write;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::flow::Core;
+use crate::flow::admin::backup::{self, BackUp};
 use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
 use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
@@ -19,6 +23,7 @@ use crate::flow::admin::user::{AddUser, SetPassword, UpdateUser, UserView};
 use crate::flow::admin::{
     Admin, AdminError, AdminRefusal, Done, client as clients, key, session, settings, user,
 };
+use crate::store::backup::BackupError;
 
 /// The socket's name in the data directory.
 pub const SOCKET: &str = "control.sock";
@@ -79,6 +84,8 @@ pub enum Command {
     SessionRevoke(RevokeSessions),
     /// `config set-issuer`.
     SetIssuer(String),
+    /// `backup`. The reply is followed by the backup's bytes.
+    BackUp(BackUp),
 }
 
 impl Command {
@@ -93,6 +100,7 @@ impl Command {
                 | Self::UserShow(_)
                 | Self::KeyList
                 | Self::SessionList(_)
+                | Self::BackUp(_)
         )
     }
 }
@@ -129,6 +137,8 @@ pub enum Reply {
     Revoked(Revoked),
     /// The issuer from the next start on.
     Issuer(IssuerView),
+    /// Bytes follow, to the end of the conversation.
+    Bytes,
     /// The command was refused.
     Refused(AdminRefusal),
     /// The command could not be carried out.
@@ -180,7 +190,17 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
+        // The conversation writes the bytes itself, after this reply.
+        Command::BackUp(_) => Reply::Bytes,
     })
+}
+
+/// Writes the bytes that follow the reply to a command.
+pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), BackupError> {
+    match command {
+        Command::BackUp(request) => backup::write(core, request, sink).map(|_| ()),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -216,6 +236,7 @@ mod tests {
                     execute(admin, command).await
                 }
             },
+            |_, _| {},
             std::future::pending(),
         ));
         let add: Command = serde_json::from_str(
@@ -255,6 +276,7 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("not reached".to_owned()) },
+            |_, _| {},
             std::future::pending(),
         ));
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
@@ -297,6 +319,7 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("reached".to_owned()) },
+            |_, _| {},
             std::future::pending(),
         ));
         let reply = client::ask(&path, &Command::KeyList).await.unwrap();

@@ -10,7 +10,9 @@ use crate::oauth::Client;
 use crate::oauth::authorize::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::refresh::RefreshFamily;
+use crate::store::backend::TableId;
 use crate::store::records::{ApiKeyUse, SigningKeyRecord};
+use crate::store::schema::META;
 use crate::store::table::Table;
 
 /// Registered clients by `client_id`.
@@ -41,3 +43,25 @@ pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_token
 pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
 /// Client assertions that were used: (hour of expiry since the epoch, digest of client and `jti`).
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
+
+/// Every table, the schema's own among them: what a backup holds. A test keeps it complete.
+pub fn all() -> impl Iterator<Item = TableId> {
+    [
+        META.id(),
+        CLIENTS.id(),
+        USERS.id(),
+        USERS_BY_LOGIN_NAME.id(),
+        SIGNING_KEYS.id(),
+        LOGIN_TRANSACTIONS.id(),
+        CODES.id(),
+        FAMILIES.id(),
+        FAMILIES_BY_OWNER.id(),
+        SESSIONS.id(),
+        SESSIONS_BY_USER.id(),
+        CONSENTS.id(),
+        REVOKED_TOKENS.id(),
+        API_KEY_USES.id(),
+        USED_ASSERTIONS.id(),
+    ]
+    .into_iter()
+}
