@@ -105,6 +105,7 @@ impl Deed {
             },
             Command::UserUpdate(update) => Self::plain(format!("user {} was changed", update.who)),
             Command::UserRemove(who) => Self::plain(format!("user {who} was removed")),
+            Command::UserImport(_) => Self::plain("users were imported".to_owned()),
             Command::UserEnable(who) => Self::plain(format!("user {who} was enabled")),
             Command::UserDisable(who) => Self::plain(format!("user {who} was disabled")),
             Command::KeyRotate(rotate) => Self::with_key(format!("a key for {} was brought in", rotate.alg)),

@@ -10,6 +10,7 @@ pub mod data_dir;
 pub mod deed;
 pub mod dev;
 pub mod disk;
+pub mod import;
 pub mod key;
 pub mod log;
 pub mod output;

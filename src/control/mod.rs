@@ -16,6 +16,7 @@ use crate::flow::Core;
 use crate::flow::admin::backup::{self, BackUp};
 use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
 use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
+use crate::flow::admin::import::{self, ImportUsers, Imported};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::flow::admin::settings::IssuerView;
@@ -66,6 +67,8 @@ pub enum Command {
     UserRemove(String),
     /// `user set-password`.
     UserSetPassword(SetPassword),
+    /// `user import`, some lines of it.
+    UserImport(ImportUsers),
     /// `user enable`.
     UserEnable(String),
     /// `user disable`.
@@ -127,6 +130,8 @@ pub enum Reply {
     Users(Vec<UserView>),
     /// The user that is gone.
     UserRemoved(Uuid, String),
+    /// What came of some lines of an import.
+    Imported(Imported),
     /// One key.
     Key(KeyView),
     /// Keys.
@@ -181,6 +186,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
             Reply::UserRemoved(view.uuid, view.account_id)
         }
         Command::UserSetPassword(request) => person(user::set_password(admin, request).await?),
+        Command::UserImport(request) => Reply::Imported(import::users(admin, request).await?),
         Command::UserEnable(who) => person(user::set_enabled(admin, who, true).await?),
         Command::UserDisable(who) => person(user::set_enabled(admin, who, false).await?),
         Command::KeyList => Reply::Keys(key::list(admin)?),

@@ -12,6 +12,7 @@ mod backup;
 mod cli;
 mod crash;
 mod harness;
+mod import;
 mod rsa_keygen;
 mod spec;
 mod sweep;

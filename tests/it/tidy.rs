@@ -58,6 +58,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustls::Server", &["net/"]),
     ("hyper::", &["net/", "http/"]),
     ("argon2::", &["identity/password"]),
+    ("bcrypt::", &["identity/password"]),
+    ("scrypt::", &["identity/password"]),
     ("http::StatusCode", &["http/", "net/"]),
     (
         "tokio::",

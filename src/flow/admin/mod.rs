@@ -6,6 +6,7 @@
 pub mod backup;
 pub mod claim;
 pub mod client;
+pub mod import;
 pub mod key;
 pub mod session;
 pub mod settings;
