@@ -322,6 +322,20 @@ pub const SETTINGS: &[Setting] = &[
         "Open connections from one IPv4 address or IPv6 /64; more are closed. Proxies are not counted.",
     ),
     setting(
+        "backup.interval",
+        Kind::Duration,
+        Some(r#""24h""#),
+        r#""6h""#,
+        "How often the running service puts a backup into backups/ of the data directory; off for never.",
+    ),
+    setting(
+        "backup.keep",
+        Kind::Number,
+        Some("7"),
+        "30",
+        "How many of these backups are kept.",
+    ),
+    setting(
         "log.format",
         Kind::Text,
         Some(r#""auto""#),

@@ -8,10 +8,12 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod backup;
 mod cli;
 mod crash;
 mod federation;
 mod harness;
+mod import;
 mod limits;
 mod rsa_keygen;
 mod spec;

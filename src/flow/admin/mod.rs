@@ -3,8 +3,10 @@
 //! The same functions serve the command line, over the control socket or on the store itself. A refusal names
 //! everything that is wrong at once and says what to do.
 
+pub mod backup;
 pub mod claim;
 pub mod client;
+pub mod import;
 pub mod key;
 pub mod provider;
 pub mod session;

@@ -271,7 +271,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
 }
 
 /// Writes the user and the names to sign in with, unless one of them is another user's.
-fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
+pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
     for name in user.login_names() {
         if USERS_BY_LOGIN_NAME
             .get(&*tx, name.as_str())?

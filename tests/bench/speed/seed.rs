@@ -108,6 +108,7 @@ impl Row {
             session: None,
             auth_time: Some(now),
             factor: Factor::Password,
+            upstream_token: None,
             scope: "services:all offline_access".parse().unwrap(),
             claims: ClaimsRequest::default(),
         };
@@ -134,6 +135,7 @@ fn begin_session(store: &Store, user: Uuid, random: &Random, now: Timestamp) -> 
         user,
         auth_time: now,
         factor: Factor::Password,
+        upstream_token: None,
         created_at: now,
         last_used_at: now,
     };
