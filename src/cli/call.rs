@@ -99,11 +99,7 @@ async fn carry_out(settings: &Settings, command: Command, warn: impl FnOnce(&str
                 if let Some(exposure) = exposure(&settings.data_dir) {
                     warn(&exposure);
                 }
-                let admin = Admin {
-                    core: &core,
-                    password_policy: settings.password_policy,
-                };
-                return Ok(control::execute(admin, command).await);
+                return Ok(control::execute(Admin { core: &core }, command).await);
             }
             Err(DataDirError::Open(OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
                 tokio::time::sleep(PAUSE).await;

@@ -149,13 +149,8 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         }
         Tls::Files { .. } | Tls::Off => tls,
     };
-    let password_policy = config.settings.password_policy;
     let example = if config.is_dev {
-        Some(
-            dev::prepare(&core, password_policy)
-                .await
-                .map_err(Stop::refused)?,
-        )
+        Some(dev::prepare(&core).await.map_err(Stop::refused)?)
     } else {
         None
     };
@@ -178,16 +173,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let control = tokio::spawn(socket.serve(
         move |command| {
             let app = Arc::clone(&commanded);
-            async move {
-                control::execute(
-                    Admin {
-                        core: &app.core,
-                        password_policy,
-                    },
-                    command,
-                )
-                .await
-            }
+            async move { control::execute(Admin { core: &app.core }, command).await }
         },
         told(stops.clone(), 1),
     ));

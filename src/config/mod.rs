@@ -184,6 +184,7 @@ impl Settings {
             key_rotation: KeyRotation {
                 announce: self.announce,
             },
+            password: self.password_policy,
         }
     }
 

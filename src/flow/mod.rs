@@ -9,6 +9,7 @@ pub mod authenticate_client;
 pub mod authorization;
 pub mod begin_authorization;
 pub mod catalog;
+mod check_password;
 pub mod create_anonymous_user;
 pub mod gate;
 pub mod give_consent;

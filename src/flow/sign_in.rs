@@ -7,6 +7,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::authorization::{self, Browser, DrawnCode, Onward, Underway};
+use super::check_password::check_password;
 use super::sessions::{self, LiveSession};
 use super::{Core, Failure};
 use crate::audit::{self, Event};
@@ -63,7 +64,7 @@ pub async fn sign_in(
         .filter(|user| user.enabled)
         .and_then(|user| user.password.clone());
     let again = Zeroizing::new(typed.password.as_str().to_owned());
-    let verdict = core.passwords.verify(usable.clone(), typed.password).await?;
+    let verdict = check_password(core, usable.clone(), typed.password).await?;
     let client_id = &underway.client.client_id;
     let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
         audit::record(&Event::SignInFailed {

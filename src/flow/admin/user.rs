@@ -203,7 +203,7 @@ async fn hash(
         NewPassword::None => (None, false),
     };
     if let (Some(password), false) = (&password, is_shown)
-        && let Err(problem) = admin.password_policy.check(password.reveal())
+        && let Err(problem) = admin.core.policy.password.check(password.reveal())
     {
         faults.push(problem.to_string());
     }
