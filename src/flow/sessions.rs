@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{Factor, Session, SessionLifetimes, User};
+use crate::oauth::refresh::RefreshFamily;
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
@@ -122,6 +123,16 @@ pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Resu
 pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
     for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
+    }
+    Ok(())
+}
+
+/// Removes a refresh family as if it had never been.
+pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+    FAMILIES.remove(tx, &id)?;
+    FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;
+    if let Some(session) = family.binding() {
+        FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
     }
     Ok(())
 }

@@ -441,11 +441,12 @@ pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
             };
             end_everything(tx, user.uuid, now)?;
             for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-                if let Some(session) = FAMILIES.get(&*tx, &family)?.and_then(|record| record.binding()) {
-                    FAMILIES_BY_OWNER.remove(tx, &(session, family))?;
+                match FAMILIES.get(&*tx, &family)? {
+                    Some(record) => sessions::forget_family(tx, family, &record)?,
+                    None => {
+                        FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
+                    }
                 }
-                FAMILIES.remove(tx, &family)?;
-                FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
             }
             for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
                 CONSENTS.remove(tx, &key)?;
