@@ -10,7 +10,7 @@ use super::{Failure, OpenError};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
-use crate::oauth::{Client, Policy};
+use crate::oauth::{Client, Policy, own_page};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
@@ -23,6 +23,7 @@ pub const ID_TOKEN_TYP: &str = "JWT";
 /// A consistent picture of the records that every request needs.
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
+    own_page: Arc<Client>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     origins: HashSet<String>,
     keyring: Keyring,
@@ -71,6 +72,7 @@ impl Catalog {
         let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
         Ok(Self {
             clients,
+            own_page: Arc::new(own_page::client(&policy.issuer)),
             api_keys,
             origins,
             keyring,
@@ -82,6 +84,11 @@ impl Catalog {
     /// The client with this identifier, enabled or not.
     pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.clients.get(client_id)
+    }
+
+    /// The account page, as what a sign-in is for. No request finds it by its identifier.
+    pub fn own_page(&self) -> &Arc<Client> {
+        &self.own_page
     }
 
     /// The API key with this digest, by its id, and the client it belongs to, enabled or not.

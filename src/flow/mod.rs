@@ -4,6 +4,7 @@
 //! a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
+pub mod account;
 pub mod admin;
 pub mod authenticate_client;
 pub mod authorization;

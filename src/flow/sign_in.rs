@@ -8,14 +8,13 @@ use zeroize::Zeroizing;
 
 use super::authorization::{self, Browser, DrawnCode, Onward, Underway};
 use super::check_password::check_password;
-use super::sessions::{self, LiveSession};
+use super::sessions::{self, DrawnSession, LiveSession};
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::password::PasswordHash;
 use crate::identity::{Factor, LoginName, User};
 use crate::oauth::authorize::Progress;
-use crate::secret::{Secret, SessionCookie};
 use crate::store::backend::Tx;
 use crate::store::tables::{LOGIN_TRANSACTIONS, USERS, USERS_BY_LOGIN_NAME};
 
@@ -105,14 +104,8 @@ async fn start_session(
     now: Timestamp,
 ) -> Result<Option<(Onward, Uuid)>, Failure> {
     let Underway { id, client, .. } = underway;
-    let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
-    let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
-    let renewed_id = browser
-        .session
-        .as_ref()
-        .map_or(fresh_id, |presented| presented.id);
-    let renewed = Secret::<SessionCookie>::mint(renewed_id.as_bytes(), &core.random);
-    let digests = (fresh_id, fresh.digest(), renewed.digest());
+    let drawn = DrawnSession::draw(core, browser);
+    let slots = drawn.slots();
     let code = DrawnCode::draw(core);
     let slot = code.slot();
     let policy = Arc::clone(&core.policy);
@@ -139,8 +132,8 @@ async fn start_session(
             }
             let lifetimes = policy.lifetimes.session;
             let previous = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
-            let (session_id, session) =
-                sessions::start(tx, previous.as_ref(), digests, uuid, factor.clone(), now)?;
+            let proof = (factor.clone(), browser.device.clone());
+            let (session_id, session) = sessions::start(tx, previous.as_ref(), slots, uuid, proof, now)?;
             let live = LiveSession {
                 id: session_id,
                 session,
@@ -157,12 +150,11 @@ async fn start_session(
         return Ok(None);
     };
     let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
-    let cookie = if session_id == fresh_id { fresh } else { renewed };
     Ok(Some((
         Onward {
             next,
             binding: None,
-            session: Some(cookie),
+            session: Some(drawn.cookie(session_id)),
         },
         session_id,
     )))

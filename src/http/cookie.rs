@@ -1,4 +1,4 @@
-//! The two cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
+//! The three cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
 //! connection can set or read them.
 
 use std::time::Duration;
@@ -12,6 +12,8 @@ pub enum Cookie {
     Session,
     /// What binds a sign-in under way to one browser.
     Browser,
+    /// The language that somebody chose for the pages, in the place of the one that the browser prefers.
+    Language,
 }
 
 impl Cookie {
@@ -20,6 +22,7 @@ impl Cookie {
         match self {
             Self::Session => "__Host-idsvc_session",
             Self::Browser => "__Host-idsvc_browser",
+            Self::Language => "__Host-idsvc_language",
         }
     }
 
@@ -44,6 +47,7 @@ impl Cookie {
         HeaderValue::from_static(match self {
             Self::Session => "__Host-idsvc_session=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
             Self::Browser => "__Host-idsvc_browser=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+            Self::Language => "__Host-idsvc_language=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
         })
     }
 

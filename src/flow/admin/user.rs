@@ -16,9 +16,7 @@ use crate::identity::{LoginName, User};
 use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{
-    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
-};
+use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_LOGIN_NAME};
 
 /// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696.
 const LONGEST_EMAIL: usize = 254;
@@ -359,17 +357,9 @@ async fn change(
 
 /// Ends every session and every refresh family of a user; says how many sessions there were.
 pub(super) fn end_everything(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<usize, StoreError> {
-    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
-    for ((_, id), ()) in &ids {
-        match SESSIONS.get(&*tx, id)? {
-            Some(session) => sessions::end(tx, *id, &session, now)?,
-            None => {
-                SESSIONS_BY_USER.remove(tx, &(user, *id))?;
-            }
-        }
-    }
+    let ended = sessions::end_all(tx, user, None, now)?;
     sessions::end_families(tx, user, now)?;
-    Ok(ids.len())
+    Ok(ended.len())
 }
 
 /// Changes a user.
