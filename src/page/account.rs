@@ -219,13 +219,15 @@ impl Account {
     }
 
     fn password(&self, text: &'static Text, min_length: usize) -> Markup {
-        let invalid = |field: &str| self.notice.and_then(AccountNotice::field) == Some(field);
+        let problem = self.notice.and_then(|notice| Some((notice, notice.field()?)));
+        let invalid = |field: &str| problem.is_some_and(|(_, at)| at == field);
         let current = PasswordField {
             id: CURRENT,
             name: CURRENT,
             label: text.account_current_password,
             autocomplete: "current-password",
             enterkeyhint: "next",
+            hint: None,
             described_by: invalid(CURRENT).then_some("notice"),
             is_invalid: invalid(CURRENT),
             has_focus: invalid(CURRENT),
@@ -236,7 +238,12 @@ impl Account {
             label: text.account_new_password,
             autocomplete: "new-password",
             enterkeyhint: "done",
-            described_by: Some(if invalid(CHOSEN) { "notice hint" } else { "hint" }),
+            hint: Some(sentence(text.account_password_rule, &min_length.to_string())),
+            described_by: Some(if invalid(CHOSEN) {
+                "notice new-password-hint"
+            } else {
+                "new-password-hint"
+            }),
             is_invalid: invalid(CHOSEN),
             has_focus: invalid(CHOSEN),
         };
@@ -244,13 +251,15 @@ impl Account {
             input type="text" name="username" value=(self.account_id) autocomplete="username" hidden;
             (current.draw(text))
             (chosen.draw(text))
-            p.note #hint { (sentence(text.account_password_rule, &min_length.to_string())) }
             button.button type="submit" { (text.account_change_password) }
         };
         html! {
             section aria-labelledby="password" {
                 h2 #password { (text.password) }
                 p.note { (text.account_password_note) }
+                @if let Some((notice, field)) = problem {
+                    p.problem #notice role="alert" { a href={ "#" (field) } { (notice.text(text)) } }
+                }
                 (self.form("password", &inside))
             }
         }
@@ -327,10 +336,10 @@ impl SessionLine {
             li {
                 div {
                     p.row-name { bdi { (name) } @if self.is_current { " " span.badge { (text.account_this_browser) } } }
-                    p.note {
-                        @if let Some(address) = &self.address { bdi { (address) } " · " }
-                        (text.account_signed_in) " " (moment(&self.signed_in_at))
-                        " · " (text.account_last_used) " " (moment(&self.last_used_at))
+                    p.note.meta {
+                        @if let Some(address) = &self.address { bdi { (address) } " " }
+                        span { (text.account_signed_in) " " (moment(&self.signed_in_at)) } " "
+                        span { (text.account_last_used) " " (moment(&self.last_used_at)) }
                     }
                 }
                 button.button.button-quiet.button-small type="submit" name="session" value=(self.id) aria-label=(label) {
@@ -372,11 +381,9 @@ impl Page for Account {
         html! {
             h1 { (text.account_title) }
             p.lead { (sentence(text.logout_user, &self.user)) }
-            @if let Some(notice) = self.notice {
+            @if let Some(notice) = self.notice.filter(|notice| notice.field().is_none()) {
                 @if notice.name().is_some() {
                     p.done #notice role="status" { (notice.text(text)) }
-                } @else if let Some(field) = notice.field() {
-                    p.problem #notice role="alert" { a href={ "#" (field) } { (notice.text(text)) } }
                 } @else {
                     p.problem #notice role="alert" { (notice.text(text)) }
                 }

@@ -40,7 +40,9 @@ pub struct PasswordField<'a> {
     pub autocomplete: &'static str,
     /// What the key of a screen keyboard says.
     pub enterkeyhint: &'static str,
-    /// The id of what explains the field.
+    /// What a fitting password looks like, under the field; its id is that of the field and `-hint`.
+    pub hint: Option<Markup>,
+    /// The ids of what explains the field.
     pub described_by: Option<&'a str>,
     /// Whether what was typed is at fault.
     pub is_invalid: bool,
@@ -67,6 +69,7 @@ impl PasswordField<'_> {
                         }
                     }
                 }
+                @if let Some(hint) = &self.hint { p.note id={ (self.id) "-hint" } { (hint) } }
             }
         }
     }

@@ -110,6 +110,7 @@ impl Page for Login {
             label: text.password,
             autocomplete: "current-password",
             enterkeyhint: "go",
+            hint: None,
             described_by,
             is_invalid: invalid.is_some(),
             has_focus: !choosing && !self.username.is_empty(),
