@@ -143,11 +143,7 @@ impl Session {
     /// Carries out one command; a refusal is the error.
     pub fn ask(&self, command: Command) -> Result<Reply, Stop> {
         let reply = if let Some(core) = &self.core {
-            let admin = Admin {
-                core,
-                password_policy: self.settings.password_policy,
-            };
-            self.runtime.block_on(control::execute(admin, command))
+            self.runtime.block_on(control::execute(Admin { core }, command))
         } else {
             let socket = control_socket(&self.settings.data_dir);
             let asked = self.runtime.block_on(client::ask(&socket, &command));

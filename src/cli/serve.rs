@@ -173,13 +173,8 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         }
         Tls::Files { .. } | Tls::Off => tls,
     };
-    let password_policy = config.settings.password_policy;
     let example = if config.is_dev {
-        Some(
-            dev::prepare(&core, password_policy)
-                .await
-                .map_err(Stop::refused)?,
-        )
+        Some(dev::prepare(&core).await.map_err(Stop::refused)?)
     } else {
         None
     };
@@ -252,17 +247,10 @@ fn take_commands(
     let path = control_socket(&config.settings.data_dir);
     let socket = ControlSocket::bind(&path)
         .map_err(|error| Stop::refused(format!("{} cannot be made: {error}", path.display())))?;
-    let password_policy = config.settings.password_policy;
     let (commanded, poured) = (Arc::clone(app), Arc::clone(app));
     let execute = move |command| {
         let app = Arc::clone(&commanded);
-        async move {
-            let admin = Admin {
-                core: &app.core,
-                password_policy,
-            };
-            control::execute(admin, command).await
-        }
+        async move { control::execute(Admin { core: &app.core }, command).await }
     };
     let pour = move |command, sink: &mut dyn Write| {
         if let Err(error) = control::pour(&poured.core, command, sink) {

@@ -188,6 +188,7 @@ impl Settings {
             key_rotation: KeyRotation {
                 announce: self.announce,
             },
+            password: self.password_policy,
         }
     }
 

@@ -234,7 +234,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number,
         Some("512"),
         "512",
-        "The most bytes of a password.",
+        "The most bytes of a password; a longer one is refused unread.",
     ),
     setting(
         "password.workers",

@@ -251,7 +251,6 @@ mod tests {
 
     use super::*;
     use crate::flow::admin::tests::core;
-    use crate::identity::password::PasswordPolicy;
     use crate::random::Random;
 
     fn directory() -> std::path::PathBuf {
@@ -270,13 +269,7 @@ mod tests {
         let server = tokio::spawn(socket.serve(
             move |command| {
                 let core = Arc::clone(&serving);
-                async move {
-                    let admin = Admin {
-                        core: &core,
-                        password_policy: PasswordPolicy::default(),
-                    };
-                    execute(admin, command).await
-                }
+                async move { execute(Admin { core: &core }, command).await }
             },
             |_, _| {},
             std::future::pending(),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN};
+use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use ::http::request::Parts;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use super::response::{self, Answer};
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
+use crate::identity::Device;
 use crate::net::Peer;
 use crate::oauth::error::Refusal;
 use crate::page::{ErrorPage, Heading, Locale, Page};
@@ -126,9 +127,17 @@ impl Call {
         cookie.read(self.headers())
     }
 
-    /// The browser, as its cookies tell.
+    /// The browser, as its cookies and its address tell.
     pub fn browser(&self) -> Browser {
-        Browser::of(self.cookie(Cookie::Session), self.cookie(Cookie::Browser))
+        let user_agent = self
+            .headers()
+            .get(USER_AGENT)
+            .and_then(|value| value.to_str().ok());
+        Browser::of(
+            self.cookie(Cookie::Session),
+            self.cookie(Cookie::Browser),
+            Device::of(user_agent, self.client_address()),
+        )
     }
 
     /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
@@ -143,13 +152,18 @@ impl Call {
         site && text(&ORIGIN).is_none_or(|origin| origin == self.app.issuer_origin)
     }
 
-    /// The language of pages: what the client asked for, then what the browser prefers.
+    /// The language of pages: what the client asked for, then what was chosen in this browser, then what the
+    /// browser prefers.
     pub fn locale(&self, ui_locales: Option<&str>) -> Locale {
         let accepted = self
             .headers()
             .get(ACCEPT_LANGUAGE)
             .and_then(|value| value.to_str().ok());
-        Locale::choose(ui_locales, accepted)
+        let asked: Vec<_> = ui_locales
+            .into_iter()
+            .chain(self.cookie(Cookie::Language))
+            .collect();
+        Locale::choose(Some(&asked.join(" ")), accepted)
     }
 
     /// Draws a page. Nobody keeps it, and it may load nothing but what is ours.

@@ -19,6 +19,8 @@ pub enum File {
     Style,
     /// Sends a page's one form as soon as it has been read.
     Submit,
+    /// Lets people see the password that they type.
+    Reveal,
     /// The icon in a browser's tab.
     Favicon,
     /// The mark beside the product's name.
@@ -41,7 +43,7 @@ struct Entry {
     content_type: &'static str,
 }
 
-static ENTRIES: LazyLock<[Entry; 4]> = LazyLock::new(|| {
+static ENTRIES: LazyLock<[Entry; 5]> = LazyLock::new(|| {
     let mut style = Tokens::BUILT_IN.css().into_bytes();
     style.extend_from_slice(include_bytes!(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -55,6 +57,13 @@ static ENTRIES: LazyLock<[Entry; 4]> = LazyLock::new(|| {
             "js",
             "text/javascript; charset=utf-8",
             include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js")).to_vec(),
+        ),
+        Entry::new(
+            File::Reveal,
+            "reveal",
+            "js",
+            "text/javascript; charset=utf-8",
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js")).to_vec(),
         ),
         Entry::new(
             File::Favicon,
@@ -118,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_file_is_found_by_its_name_and_no_other_name() {
-        for file in [File::Style, File::Submit, File::Favicon, File::Logo] {
+        for file in [File::Style, File::Submit, File::Reveal, File::Favicon, File::Logo] {
             let name = url(file).strip_prefix(PREFIX).unwrap();
             let asset = find(name).unwrap();
             assert!(!asset.bytes.is_empty());

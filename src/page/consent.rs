@@ -32,7 +32,7 @@ pub struct ScopeLine {
 }
 
 impl ScopeLine {
-    fn text<'a>(&'a self, text: &'static Text) -> &'a str {
+    pub(super) fn text<'a>(&'a self, text: &'static Text) -> &'a str {
         if !self.description.is_empty() {
             return &self.description;
         }

@@ -60,6 +60,18 @@ impl Locale {
         }
     }
 
+    /// The language's name in itself.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::En => "English",
+            Self::De => "Deutsch",
+            Self::Fr => "Français",
+            Self::Es => "Español",
+            Self::Ja => "日本語",
+            Self::Ar => "العربية",
+        }
+    }
+
     /// The writing direction, as the `dir` attribute has it.
     pub fn direction(self) -> &'static str {
         match self {

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::form::{hidden, sentence};
+use super::asset::File;
+use super::form::{PasswordField, hidden, sentence};
 use super::{Page, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
@@ -186,11 +187,25 @@ impl Page for Login {
             .filter(|problem| *problem == LoginProblem::Credentials)
             .map(|_| "true");
         let choosing = self.continue_as.is_some();
+        let password = PasswordField {
+            id: "password",
+            name: "password",
+            label: text.password,
+            autocomplete: "current-password",
+            enterkeyhint: "go",
+            hint: None,
+            described_by,
+            is_invalid: invalid.is_some(),
+            has_focus: !choosing && !self.username.is_empty(),
+        };
         html! {
             h1 { (text.sign_in) }
             p.lead { (sentence(text.sign_in_to, &self.client_name)) }
             @if let Some(problem) = self.problem {
-                p.problem #problem role="alert" { (problem.text(text)) }
+                p.problem #problem role="alert" {
+                    @if invalid.is_some() { a href="#password" { (problem.text(text)) } }
+                    @else { (problem.text(text)) }
+                }
             }
             @if let Some(user) = &self.continue_as {
                 // Without a type of its own: `button[type=submit]` on this page is the sign-in alone.
@@ -210,16 +225,15 @@ impl Page for Login {
                             enterkeyhint="next" aria-describedby=[described_by] aria-invalid=[invalid]
                             autofocus[!choosing && self.username.is_empty()];
                     }
-                    div.field {
-                        label for="password" { (text.password) }
-                        input #password name="password" type="password" required autocomplete="current-password"
-                            enterkeyhint="go" aria-describedby=[described_by] aria-invalid=[invalid]
-                            autofocus[!choosing && !self.username.is_empty()];
-                    }
+                    (password.draw(text))
                     button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
                 }
             }
             (self.ways_by_provider(text))
         }
+    }
+
+    fn script(&self) -> Option<File> {
+        Some(File::Reveal)
     }
 }

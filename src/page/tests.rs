@@ -20,6 +20,7 @@ fn pages(theme: &Theme, locale: Locale) -> Vec<(&'static str, String)> {
     );
     drawn.push(draw(&LoggedOut {}, theme, locale));
     drawn.extend(ErrorPage::samples().iter().map(|page| draw(page, theme, locale)));
+    drawn.extend(Account::samples().iter().map(|page| draw(page, theme, locale)));
     drawn.push(draw(&FormPost::sample(), theme, locale));
     drawn.push(draw(&Home::sample(), theme, locale));
     drawn.push(draw(&DevTokens::sample(), theme, locale));
@@ -125,13 +126,20 @@ fn every_page_is_well_formed() {
             }
         }
         assert!(open.is_empty(), "{page} {locale:?}: {open:?} left open");
-        for reference in tags(html).iter().flat_map(|tag| {
-            ["for", "aria-describedby"]
+        for tag in tags(html) {
+            let named = ["for", "aria-describedby", "aria-labelledby", "aria-controls"];
+            let mut references: Vec<_> = named
                 .into_iter()
-                .filter_map(|name| tag.attribute(name).map(str::to_owned))
-                .collect::<Vec<_>>()
-        }) {
-            assert!(ids.contains(&reference), "{page}: nothing has the id {reference}");
+                .filter_map(|name| tag.attribute(name))
+                .flat_map(str::split_ascii_whitespace)
+                .collect();
+            references.extend(tag.attribute("href").and_then(|href| href.strip_prefix('#')));
+            for reference in references {
+                assert!(
+                    ids.contains(&reference.to_owned()),
+                    "{page}: nothing has the id {reference}"
+                );
+            }
         }
     });
 }
@@ -164,7 +172,7 @@ fn a_policy_of_self_is_enough_for_every_page() {
                 );
                 if matches!(name.as_str(), "src" | "href") {
                     assert!(
-                        value.starts_with('/') && !value.starts_with("//"),
+                        value.starts_with('#') || (value.starts_with('/') && !value.starts_with("//")),
                         "{page}: {value}"
                     );
                 }
@@ -181,7 +189,12 @@ fn a_policy_of_self_is_enough_for_every_page() {
             }
         }
         let scripts = html.matches("<script").count();
-        assert_eq!(scripts, usize::from(page == FormPost::NAME), "{page}");
+        let has_password = html.contains("type=\"password\"");
+        assert_eq!(
+            scripts,
+            usize::from(has_password || page == FormPost::NAME),
+            "{page}"
+        );
         assert_eq!(html.matches("\" defer></script>").count(), scripts, "{page}");
     });
 }
@@ -198,6 +211,38 @@ fn every_page_with_its_style_is_smaller_than_20_kb() {
         let total = html.len() + style.bytes.len();
         assert!(total < 20_000, "{page} {locale:?}: {total} bytes");
     });
+}
+
+/// An account whose every text was chosen by somebody hostile.
+fn hostile_account() -> Account {
+    let evil = || HOSTILE.to_owned();
+    Account {
+        action: evil(),
+        csrf: evil(),
+        user: evil(),
+        account_id: evil(),
+        notice: Some(AccountNotice::WrongPassword),
+        min_length: Some(8),
+        sessions: vec![SessionLine {
+            id: evil(),
+            device: Some(evil()),
+            address: Some(evil()),
+            signed_in_at: evil(),
+            last_used_at: evil(),
+            is_current: false,
+        }],
+        applications: vec![ApplicationLine {
+            id: evil(),
+            name: evil(),
+            since: evil(),
+            scopes: vec![ScopeLine {
+                name: evil(),
+                description: String::new(),
+            }],
+        }],
+        languages: vec![(evil(), evil())],
+        language: Some(evil()),
+    }
 }
 
 #[test]
@@ -245,6 +290,7 @@ fn hostile_values_stay_text_on_every_page() {
         let drawn = [
             login.render(&theme, locale),
             consent.render(&theme, locale),
+            hostile_account().render(&theme, locale),
             LogoutConfirm {
                 action: evil(),
                 csrf: evil(),
@@ -340,6 +386,12 @@ fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
         assert!(has(&html, "input", &[("id", "username"), ("value", "alice")]));
         assert!(has(&html, "input", &[("id", "password"), ("autofocus", "")]));
     }
+    let wrong = Login {
+        problem: Some(LoginProblem::Credentials),
+        ..Login::sample()
+    };
+    let html = wrong.render(&Theme::default(), Locale::En);
+    assert!(has(&html, "a", &[("href", "#password")]), "it leads to the field");
     let first = Login::sample().render(&Theme::default(), Locale::En);
     assert!(!first.contains("role=\"alert\"") && !first.contains("aria-describedby"));
     assert!(has(&first, "input", &[("id", "username"), ("autofocus", "")]));
@@ -426,6 +478,7 @@ fn the_texts_of_every_language_have_names_in_the_same_places() {
             text.consent_user,
             text.logout_user,
             text.home_user,
+            text.account_password_rule,
         ];
         assert!(
             named.iter().all(|text| text.matches("{}").count() == 1),
@@ -435,4 +488,67 @@ fn the_texts_of_every_language_have_names_in_the_same_places() {
         assert_eq!(all.matches("{}").count(), named.len(), "{locale:?}");
         assert!(!all.contains("\"\""), "{locale:?}");
     }
+}
+
+#[test]
+fn a_password_that_was_refused_is_announced_at_its_field() {
+    for (notice, field) in [
+        (AccountNotice::WrongPassword, "current-password"),
+        (AccountNotice::TooShort, "new-password"),
+        (AccountNotice::TooLong, "new-password"),
+    ] {
+        let page = Account {
+            notice: Some(notice),
+            ..Account::sample()
+        };
+        let html = page.render(&Theme::default(), Locale::En);
+        assert!(has(&html, "p", &[("id", "notice"), ("role", "alert")]));
+        assert!(has(&html, "a", &[("href", &format!("#{field}"))]));
+        assert!(has(
+            &html,
+            "input",
+            &[("id", field), ("aria-invalid", "true"), ("autofocus", "")]
+        ));
+        assert_eq!(html.matches("aria-invalid").count(), 1);
+    }
+}
+
+#[test]
+fn password_managers_find_their_way_on_the_account_page() {
+    let html = Account::sample().render(&Theme::default(), Locale::En);
+    for (name, autocomplete) in [
+        ("username", "username"),
+        ("current-password", "current-password"),
+        ("new-password", "new-password"),
+    ] {
+        assert!(has(
+            &html,
+            "input",
+            &[("name", name), ("autocomplete", autocomplete)]
+        ));
+    }
+    let without = Account {
+        min_length: None,
+        ..Account::sample()
+    };
+    assert!(!without.render(&Theme::default(), Locale::En).contains("password"));
+}
+
+#[test]
+fn passwords_are_shown_by_a_button_that_a_script_brings_to_life() {
+    everywhere(|page, _, html| {
+        let buttons: Vec<_> = tags(html)
+            .into_iter()
+            .filter(|tag| tag.attribute("class") == Some("reveal"))
+            .collect();
+        assert_eq!(buttons.len(), html.matches("type=\"password\"").count(), "{page}");
+        for button in buttons {
+            assert_eq!(
+                button.attribute("type"),
+                Some("button"),
+                "{page}: it sends nothing"
+            );
+            assert!(button.attribute("hidden").is_some() && button.attribute("aria-label").is_some());
+        }
+    });
 }

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod account;
 mod backup;
 mod cli;
 mod crash;

@@ -138,6 +138,7 @@ fn begin_session(store: &Store, user: Uuid, random: &Random, now: Timestamp) -> 
         upstream_token: None,
         created_at: now,
         last_used_at: now,
+        device: idsvc::identity::Device::default(),
     };
     let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
         SESSIONS_BY_USER.put(tx, &(user, id), &())?;

@@ -307,10 +307,7 @@ impl Server {
 
     /// An administrator at work.
     pub(crate) fn admin(&self) -> Admin<'_> {
-        Admin {
-            core: &self.app.core,
-            password_policy: PasswordPolicy::default(),
-        }
+        Admin { core: &self.app.core }
     }
 
     /// Adds a user with a password and every claim of `profile`, `address` and `phone`.
