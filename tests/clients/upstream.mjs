@@ -292,6 +292,7 @@ export class Upstream {
     throw new Error(`the upstream redirects without end, the last time to ${url}`);
   }
 
+  /** Ends the provider; once more does no harm. */
   async stop() {
     await this.#agent?.destroy();
     if (this.#https?.listening) {
