@@ -34,7 +34,9 @@ const DEFAULTS = {
   claimsInIdToken: true,
   /** Seconds that access tokens and ID tokens last. */
   lifetime: 600,
-  /** How the provider itself fetches the `jwks_uri` of clients that authenticate with private_privateKeyjwt. */
+  /** What every answer waits for: a promise, to make the provider as slow as a test wants it. */
+  held: undefined,
+  /** How the provider itself fetches the `jwks_uri` of clients that authenticate with private_key_jwt. */
   outbound: undiciFetch,
 };
 
@@ -172,7 +174,7 @@ export class Upstream {
 
   /**
    * Registers a client: `client_id`, `redirect_uris`, `token_endpoint_auth_method` (client_secret_basic,
-   * client_secret_post, private_privateKeyjwt with `jwks` or `jwks_uri`, none), and whatever else the standard names.
+   * client_secret_post, private_key_jwt with `jwks` or `jwks_uri`, none), and whatever else the standard names.
    * A secret is made where one is needed. Answers the whole registration.
    */
   async addClient({ token_endpoint_auth_method = 'client_secret_basic', ...metadata }) {
@@ -219,6 +221,7 @@ export class Upstream {
 
   async #answer(request, response) {
     try {
+      await this.held;
       await this.#handle(request, response);
     } catch (error) {
       response.writeHead(error.statusCode ?? 500, { 'content-type': 'text/plain' }).end(String(error));
