@@ -11,7 +11,9 @@
 mod cli;
 mod crash;
 mod harness;
+mod outbound;
 mod rsa_keygen;
+mod secrets;
 mod spec;
 mod sweep;
 mod tidy;
