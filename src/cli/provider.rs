@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::call::{Call, unexpected};
@@ -14,6 +15,7 @@ use super::key::algorithm;
 use super::output::{Output, Stop, moment, yes_no};
 use crate::control::{Command, Reply};
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
+use crate::flow::admin::Disclosed;
 use crate::flow::admin::provider::examine::{ProviderReport, Standing};
 use crate::flow::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::jose::alg::Algorithm;
@@ -88,7 +90,7 @@ pub struct Fields {
     #[arg(long, value_name = "ID")]
     pub client_id: Option<String>,
     /// Read the secret that belongs to it from this file, - for standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file())]
     pub client_secret_file: Option<PathBuf>,
     /// How the service proves at the provider who it is.
     #[arg(
@@ -102,7 +104,7 @@ pub struct Fields {
     #[arg(long)]
     pub name: Option<String>,
     /// A picture for the button: PNG, JPEG, WebP or SVG, up to 64 KiB
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file())]
     pub logo_file: Option<PathBuf>,
     /// A scope value to ask for; may be repeated.
     #[arg(
@@ -117,7 +119,7 @@ pub struct Fields {
     #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub alg: Vec<Algorithm>,
     /// The provider's public keys (JWK Set), where it publishes none
-    #[arg(long, value_name = "FILE", conflicts_with = "jwks_uri")]
+    #[arg(long, value_name = "FILE", value_parser = file(), conflicts_with = "jwks_uri")]
     pub jwks_file: Option<PathBuf>,
     /// Where the provider publishes its keys, where discovery does not say [default: as discovered]
     #[arg(long, value_name = "URL")]
@@ -149,10 +151,29 @@ pub struct Fields {
     pub claim: Vec<(String, String)>,
 }
 
+/// Reads `OURS=THEIRS`; an empty text stands for no claim, so that the last one can be taken away.
 fn mapping(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
+        None if text.is_empty() => Ok((String::new(), String::new())),
         Some((ours, theirs)) if !ours.is_empty() => Ok((ours.to_owned(), theirs.to_owned())),
         _ => Err("a claim is written OURS=THEIRS".to_owned()),
+    }
+}
+
+/// A path that may be empty, which takes away what a file gave before.
+fn file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// What the file holds, or `nothing` where its path is empty.
+fn held<T>(
+    path: Option<PathBuf>,
+    nothing: T,
+    read: impl FnOnce(&Path) -> Result<T, Stop>,
+) -> Result<Option<T>, Stop> {
+    match path {
+        Some(path) if path.as_os_str().is_empty() => Ok(Some(nothing)),
+        path => path.as_deref().map(read).transpose(),
     }
 }
 
@@ -164,9 +185,9 @@ impl Fields {
         Ok(ProviderFields {
             issuer: self.issuer,
             name: self.name,
-            logo: self.logo_file.as_deref().map(read_logo).transpose()?,
+            logo: held(self.logo_file, String::new(), read_logo)?,
             client_id: self.client_id,
-            client_secret: self.client_secret_file.as_deref().map(read_secret).transpose()?,
+            client_secret: held(self.client_secret_file, Disclosed::new(""), read_secret)?,
             auth_method: self.auth_method.map(|method| match method {
                 Auth::ClientSecretBasic => UpstreamAuth::ClientSecretBasic,
                 Auth::ClientSecretPost => UpstreamAuth::ClientSecretPost,
@@ -175,10 +196,7 @@ impl Fields {
             scope: some(self.scope),
             audiences: some(self.audience),
             algs: some(self.alg),
-            jwks: match self.jwks_file.as_deref() {
-                Some(path) if path.as_os_str().is_empty() => Some(String::new()),
-                path => path.map(read_file).transpose()?,
-            },
+            jwks: held(self.jwks_file, String::new(), read_file)?,
             jwks_uri: self.jwks_uri,
             exchange: self.exchange,
             max_age: self.max_age,
@@ -202,9 +220,6 @@ impl Fields {
 const LOGO_LIMIT: u64 = 1024 * 1024;
 
 fn read_logo(path: &Path) -> Result<String, Stop> {
-    if path.as_os_str().is_empty() {
-        return Ok(String::new());
-    }
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(LOGO_LIMIT).read_to_end(&mut bytes))

@@ -1,5 +1,7 @@
 //! The command line, with and without a running service: the same words, the same answers.
 
+mod provider;
+
 use std::io::Write;
 use std::process::{Output, Stdio};
 
@@ -14,21 +16,12 @@ use crate::harness::process::Service;
 
 const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
 
-fn code(output: &Output) -> Option<i32> {
+pub(crate) fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Asks the running process to end in order (SIGTERM), by its own id.
-fn terminate(id: u32) {
-    let status = std::process::Command::new("kill")
-        .args(["-TERM", &id.to_string()])
-        .status()
-        .unwrap();
-    assert!(status.success());
 }
 
 #[test]
@@ -53,8 +46,7 @@ fn what_was_added_to_a_stopped_service_is_there_when_it_runs_and_the_other_way_a
     assert!(alice["password"].is_string());
     assert_eq!(alice["claims"]["address"]["locality"], "Ghent");
     let while_running = service.json(&["user", "show", "alice@example.com", "--json"]);
-    terminate(running.id());
-    assert!(running.wait().success());
+    running.terminate();
     assert_eq!(
         service.json(&["user", "show", "alice@example.com", "--json"]),
         while_running
@@ -98,8 +90,7 @@ fn api_keys_come_and_go_one_by_one() {
         (&revoked["id"], &revoked["revoked"]),
         (&added["id"], &true.into())
     );
-    terminate(running.id());
-    assert!(running.wait().success());
+    running.terminate();
     let left = service.json(&["client", "api-key", "list", "web", "--json"]);
     assert_eq!(left.as_array().map(Vec::len), Some(1));
     let twice = service.run(&[&revoke[..], &["--yes"]].concat());
@@ -146,7 +137,7 @@ fn a_client_acts_for_itself_by_key_and_a_used_assertion_stays_used_through_a_cra
     ];
     let bare = service.run(&add);
     assert_eq!(code(&bare), Some(1));
-    assert!(said(&bare).contains("--public-key-file or --jwks-file"));
+    assert!(said(&bare).contains("--public-key-file, --jwks-file or --jwks-uri"));
     let with_key = ["--jwks-file", file.to_str().unwrap(), "--json"];
     let robot = service.json(&[&add[..], &with_key].concat());
     assert!(robot.get("client_secret").is_none());

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use idsvc::random::Random;
 
+use super::upstream::Upstream;
+
 /// A folder that is removed in the end.
 pub(crate) struct Folder(PathBuf);
 
@@ -35,6 +37,7 @@ impl Drop for Folder {
 pub(crate) struct Service {
     pub(crate) folder: Folder,
     pub(crate) port: u16,
+    settings: Vec<(&'static str, String)>,
 }
 
 /// What came back, or nothing when the connection broke before all of it was there.
@@ -83,7 +86,23 @@ impl Service {
         Self {
             folder: Folder::new(),
             port,
+            settings: Vec::new(),
         }
+    }
+
+    /// One that may reach this provider.
+    pub(crate) fn reaching(upstream: &Upstream) -> Self {
+        let terms = upstream.terms();
+        let networks: Vec<_> = terms.allow.iter().map(ToString::to_string).collect();
+        Self::new()
+            .with("IDSVC_OUTBOUND_CA_FILE", terms.ca_file.unwrap().to_str().unwrap())
+            .with("IDSVC_OUTBOUND_ALLOW", &networks.join(","))
+    }
+
+    /// One with another setting, by the name of its environment variable.
+    pub(crate) fn with(mut self, variable: &'static str, value: &str) -> Self {
+        self.settings.push((variable, value.to_owned()));
+        self
     }
 
     pub(crate) fn issuer(&self) -> String {
@@ -101,6 +120,7 @@ impl Service {
             .env("IDSVC_LISTEN", format!("127.0.0.1:{}", self.port))
             .env("IDSVC_TLS_MODE", "off")
             .env("IDSVC_LIMITS_EXEMPT", "127.0.0.0/8")
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command
@@ -180,6 +200,21 @@ impl Running<'_> {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn issuer(&self) -> String {
+        self.service.issuer()
+    }
+
+    /// Asks the process to end in order (SIGTERM), by its own id, and waits until it has.
+    pub(crate) fn terminate(&mut self) {
+        let id = self.id().to_string();
+        let status = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(
+            status.success() && self.wait().success(),
+            "{}",
+            self.service.log()
+        );
     }
 
     /// Waits for the process to end by itself.

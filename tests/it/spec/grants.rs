@@ -9,7 +9,7 @@ use idsvc::flow::admin::user::set_enabled;
 use idsvc::identity::Factor;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
-use idsvc::oauth::client::{AuthMethod, GrantType, StoredApiKey};
+use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
 use idsvc::store::tables::CODES;
@@ -27,7 +27,7 @@ use crate::harness::{ISSUER, Person, RelyingParty, Reply, START, Server, Upstrea
 /// (3) the user is made by the request;
 /// (4) everything is optional but `grant_type`;
 /// (5) an API key is the one method of this endpoint, and what the body says of others is not looked at.
-const TABLE: &str = r#"
+const TABLE: &str = r"
                        | code                        | refresh                     | refresh at /v4/tokens       | client_credentials, signed  | client_credentials, secret  | jwt-bearer                  | anonymous
 no fault               | 200                         | 200                         | 200                         | 200                         | 200                         | 200                         | 200
 unknown client         | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
@@ -49,7 +49,7 @@ parameter twice        | 400 invalid_request         | 400 invalid_request      
 sent as JSON           | 400 invalid_request         | 400 invalid_request         | 200                         | 400 invalid_request         | 400 invalid_request         | 200                         | 200
 wrong content type     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
 oversized body         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request         | 413 invalid_request
-"#;
+";
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -169,14 +169,6 @@ impl World {
         self.upstream.sign(&self.upstream.claims("app", "u-1"))
     }
 
-    fn client_assertion(&self, client_id: &str, key: &SigningKey) -> String {
-        let claims = json!({
-            "iss": client_id, "sub": client_id, "aud": ISSUER, "exp": START.seconds() + 60,
-            "jti": Random::system().uuid_v4(),
-        });
-        jwt::sign(key, "JWT", &claims).unwrap()
-    }
-
     /// A request that is granted.
     async fn request(&self, way: Way) -> Call {
         let token = |grant_type: &str| self.acme.post("/oauth2/token").with("grant_type", grant_type);
@@ -197,7 +189,7 @@ impl World {
                 .post("/oauth2/token")
                 .with("grant_type", "client_credentials")
                 .with("client_assertion_type", ASSERTION_TYPE)
-                .with("client_assertion", &self.client_assertion("robot", &self.key)),
+                .with("client_assertion", &client_assertion("robot", &self.key)),
             Way::Secret => token("client_credentials"),
             Way::JwtBearer => exchange(),
             Way::Anonymous => token("urn:service:oauth2:grant-type:anonymous"),
@@ -207,87 +199,13 @@ impl World {
     /// The granted request with a fault in it, or in the world; where that makes no sense, the note that says why.
     async fn faulty(&self, way: Way, fault: &str) -> Result<Call, &'static str> {
         let good = self.request(way).await;
-        let is_own = matches!(way, Way::Signed | Way::Secret);
-        let without_client = |call: Call| {
-            call.without_header("authorization")
-                .without("client_assertion_type")
-                .without("client_assertion")
-        };
         Ok(match fault {
             "no fault" => good,
-            "unknown client" => match way {
-                Way::RefreshByKey => {
-                    let stranger = Secret::<ApiKey>::mint(&[1; 16], &Random::system());
-                    good.without_header("authorization")
-                        .header("authorization", &basic(stranger.reveal()))
-                }
-                Way::Signed => good.with("client_assertion", &self.client_assertion("nobody", &self.key)),
-                _ => good.basic("nobody", &self.acme.secret),
-            },
-            "wrong secret" => match way {
-                Way::RefreshByKey => {
-                    let wrong = format!("robot:{}", self.api_key);
-                    good.without_header("authorization")
-                        .header("authorization", &basic(&wrong))
-                }
-                Way::Signed => {
-                    let other = SigningKey::generate_es256(&Random::system()).unwrap();
-                    good.with("client_assertion", &self.client_assertion("robot", &other))
-                }
-                _ => good.basic("acme", "not the secret"),
-            },
-            "no authentication" => without_client(good),
-            "wrong method" => match way {
-                Way::RefreshByKey => good
-                    .without_header("authorization")
-                    .header("authorization", &format!("Bearer {}", self.api_key)),
-                Way::Signed => without_client(good).basic("robot", "a secret"),
-                _ => without_client(good)
-                    .with("client_id", "acme")
-                    .with("client_secret", &self.acme.secret),
-            },
-            "two methods" => match way {
-                Way::Signed => good.basic("robot", "a secret"),
-                _ => good
-                    .with("client_id", "acme")
-                    .with("client_secret", &self.acme.secret),
-            },
-            "disabled client" => {
-                self.server
-                    .change_client(self.client(way), |client| client.enabled = false)
-                    .await;
-                good
+            "unknown client" | "wrong secret" | "no authentication" | "wrong method" | "two methods" => {
+                self.proving(way, fault, good)
             }
-            "disabled user" if is_own => return Err("(2)"),
-            "disabled provider" if is_own => return Err("(2)"),
-            "disabled user" | "disabled provider" if way == Way::Anonymous => return Err("(3)"),
-            "disabled user" => {
-                let who = match way {
-                    Way::Code => self.alice.sub(),
-                    _ => {
-                        let known = self.request(Way::JwtBearer).await.await.tokens();
-                        known.0["uuid"].as_str().unwrap().to_owned()
-                    }
-                };
-                set_enabled(self.server.admin(), who, false).await.unwrap();
-                good
-            }
-            "disabled provider" => {
-                if way == Way::Code {
-                    self.say_that_the_code_came_by_the_provider().await;
-                }
-                let fields = ProviderFields {
-                    enabled: Some(false),
-                    ..ProviderFields::default()
-                };
-                self.server.change_provider("up", fields).await;
-                good
-            }
-            "grant not allowed" => {
-                let forget = |client: &mut idsvc::oauth::Client| {
-                    client.grant_types.remove(&way.grant());
-                };
-                self.server.change_client(self.client(way), forget).await;
+            "disabled client" | "disabled user" | "disabled provider" | "grant not allowed" => {
+                self.worsen(way, fault).await?;
                 good
             }
             "scope not allowed" => good.with("scope", "services:all"),
@@ -310,6 +228,82 @@ impl World {
         })
     }
 
+    /// The request with a faulty proof of who the client is.
+    fn proving(&self, way: Way, fault: &str, good: Call) -> Call {
+        let bare = |call: Call| {
+            call.without_header("authorization")
+                .without("client_assertion_type")
+                .without("client_assertion")
+        };
+        let with_header = |header: String| bare(good.clone()).header("authorization", &header);
+        let with_secret = |call: Call| {
+            call.with("client_id", "acme")
+                .with("client_secret", &self.acme.secret)
+        };
+        match (fault, way) {
+            ("unknown client", Way::RefreshByKey) => {
+                let stranger = Secret::<ApiKey>::mint(&[1; 16], &Random::system());
+                with_header(basic(stranger.reveal()))
+            }
+            ("unknown client", Way::Signed) => {
+                good.with("client_assertion", &client_assertion("nobody", &self.key))
+            }
+            ("unknown client", _) => good.basic("nobody", &self.acme.secret),
+            ("wrong secret", Way::RefreshByKey) => with_header(basic(&format!("robot:{}", self.api_key))),
+            ("wrong secret", Way::Signed) => {
+                let other = SigningKey::generate_es256(&Random::system()).unwrap();
+                good.with("client_assertion", &client_assertion("robot", &other))
+            }
+            ("wrong secret", _) => good.basic("acme", "not the secret"),
+            ("no authentication", _) => bare(good),
+            ("wrong method", Way::RefreshByKey) => with_header(format!("Bearer {}", self.api_key)),
+            ("wrong method", Way::Signed) => bare(good).basic("robot", "a secret"),
+            ("wrong method", _) => with_secret(bare(good)),
+            ("two methods", Way::Signed) => good.basic("robot", "a secret"),
+            ("two methods", _) => with_secret(good),
+            _ => panic!("nobody knows how to commit {fault:?}"),
+        }
+    }
+
+    /// Takes from the world what the request needs.
+    async fn worsen(&self, way: Way, fault: &str) -> Result<(), &'static str> {
+        match (fault, way) {
+            ("disabled client", _) => {
+                let disable = |client: &mut Client| client.enabled = false;
+                self.server.change_client(self.client(way), disable).await;
+            }
+            ("grant not allowed", _) => {
+                let forget = |client: &mut Client| {
+                    client.grant_types.remove(&way.grant());
+                };
+                self.server.change_client(self.client(way), forget).await;
+            }
+            (_, Way::Signed | Way::Secret) => return Err("(2)"),
+            (_, Way::Anonymous) => return Err("(3)"),
+            ("disabled user", Way::Code) => self.disable_user(self.alice.sub()).await,
+            ("disabled user", _) => {
+                let known = self.request(Way::JwtBearer).await.await.tokens();
+                self.disable_user(known.0["uuid"].as_str().unwrap().to_owned())
+                    .await;
+            }
+            _ => {
+                if way == Way::Code {
+                    self.say_that_the_code_came_by_the_provider().await;
+                }
+                let fields = ProviderFields {
+                    enabled: Some(false),
+                    ..ProviderFields::default()
+                };
+                self.server.change_provider("up", fields).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn disable_user(&self, who: String) {
+        set_enabled(self.server.admin(), who, false).await.unwrap();
+    }
+
     /// Signing in by a provider is tried elsewhere; here it is enough that the code says so.
     async fn say_that_the_code_came_by_the_provider(&self) {
         let core = &self.server.app.core;
@@ -324,6 +318,15 @@ impl World {
         });
         write.await.unwrap();
     }
+}
+
+/// An assertion by which a client proves who it is.
+fn client_assertion(client_id: &str, key: &SigningKey) -> String {
+    let claims = json!({
+        "iss": client_id, "sub": client_id, "aud": ISSUER, "exp": START.seconds() + 60,
+        "jti": Random::system().uuid_v4(),
+    });
+    jwt::sign(key, "JWT", &claims).unwrap()
 }
 
 fn basic(text: &str) -> String {

@@ -4,6 +4,7 @@
 mod anonymous;
 mod form_post;
 mod grants;
+mod jwks_uri;
 mod openid_core;
 mod openid_core_consent;
 mod openid_core_sign_in;
@@ -16,6 +17,7 @@ mod rfc6749_client;
 mod rfc6749_refresh;
 mod rfc6750;
 mod rfc7009;
+mod rfc7519;
 mod rfc7523;
 mod rfc7523_exchange;
 mod rfc7636;

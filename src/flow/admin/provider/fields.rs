@@ -136,7 +136,8 @@ impl ProviderFields {
             provider.domains = without_blank(domains);
         }
         if let Some(claims) = self.claims {
-            provider.claims = claims.into_iter().collect();
+            let is_said = |(ours, theirs): &(String, String)| !(ours.is_empty() && theirs.is_empty());
+            provider.claims = claims.into_iter().filter(is_said).collect();
         }
         provider.enabled = self.enabled.unwrap_or(provider.enabled);
     }

@@ -1,0 +1,300 @@
+//! `jwks_uri` of clients (RFC 7591 section 2, RFC 7517): assertions are checked with the keys that the client
+//! publishes.
+
+use std::time::{Duration, Instant};
+
+use idsvc::clock::Timestamp;
+use idsvc::jose::jwt;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::oauth::client::{AuthMethod, Client, GrantType};
+use idsvc::random::Random;
+use serde_json::json;
+
+use crate::harness::wire::Call;
+use crate::harness::{ISSUER, RelyingParty, Reply, Say, Server, Upstream};
+
+const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const UNREACHABLE: &str =
+    "401 invalid_client: the keys of this client could not be fetched from its jwks_uri";
+const UNKNOWN: &str = "401 invalid_client: client authentication failed";
+
+/// A client whose keys are on a website of its own.
+struct Scene {
+    website: Upstream,
+    server: Server,
+    robot: RelyingParty,
+}
+
+fn publishing(jwks_uri: String) -> impl FnOnce(&mut Client) {
+    move |client| {
+        client.jwks_uri = Some(jwks_uri);
+        client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+        client.secrets.clear();
+        client.grant_types = [GrantType::ClientCredentials].into();
+    }
+}
+
+async fn scene() -> Scene {
+    let website = Upstream::start().await;
+    let server = Server::start_reaching(&website.terms(), |_| {}).await;
+    let jwks_uri = format!("{}/jwks", website.issuer);
+    let robot = server.client_with("robot", publishing(jwks_uri)).await;
+    Scene {
+        website,
+        server,
+        robot,
+    }
+}
+
+fn assertion(client_id: &str, key: &SigningKey, now: Timestamp) -> String {
+    let claims = json!({
+        "iss": client_id, "sub": client_id, "aud": ISSUER, "exp": now.seconds() + 60,
+        "jti": Random::system().uuid_v4(),
+    });
+    jwt::sign(key, "JWT", &claims).unwrap()
+}
+
+impl Scene {
+    fn ask(&self, key: &SigningKey) -> Call {
+        self.ask_as("robot", key)
+    }
+
+    fn ask_as(&self, client_id: &str, key: &SigningKey) -> Call {
+        self.server
+            .post("/oauth2/token")
+            .with("grant_type", "client_credentials")
+            .with("scope", "notes.read")
+            .with("client_assertion_type", TYPE)
+            .with(
+                "client_assertion",
+                &assertion(client_id, key, self.server.clock.now()),
+            )
+    }
+
+    /// What comes of asking after the website has begun to say this.
+    async fn with(&self, say: Say) -> Reply {
+        self.website.say("/jwks", say);
+        self.ask(self.website.key()).await
+    }
+
+    fn fetched(&self) -> usize {
+        self.website.seen("/jwks").len()
+    }
+}
+
+fn raw(head: &str) -> Say {
+    Say::Raw(format!("{head}\r\n\r\n").into_bytes())
+}
+
+#[tokio::test]
+async fn published_keys_are_fetched_once_and_kept() {
+    let scene = scene().await;
+    for _ in 0..5 {
+        scene.ask(scene.website.key()).await.tokens();
+    }
+    let many = (0..8).map(|_| tokio::spawn(scene.ask(scene.website.key()).into_future()));
+    for reply in many.collect::<Vec<_>>() {
+        reply.await.unwrap().tokens();
+    }
+    assert_eq!(scene.fetched(), 1);
+    let introspected = scene
+        .server
+        .post("/oauth2/introspect")
+        .with("client_assertion_type", TYPE)
+        .with(
+            "client_assertion",
+            &assertion("robot", scene.website.key(), scene.server.clock.now()),
+        )
+        .with("token", "x")
+        .await;
+    assert_eq!(introspected.json(), json!({"active": false}));
+    assert_eq!(scene.fetched(), 1, "wherever the client authenticates");
+}
+
+#[tokio::test]
+async fn many_who_come_first_at_once_cause_one_request() {
+    let scene = scene().await;
+    let many = (0..16).map(|_| tokio::spawn(scene.ask(scene.website.key()).into_future()));
+    for reply in many.collect::<Vec<_>>() {
+        reply.await.unwrap().tokens();
+    }
+    assert_eq!(scene.fetched(), 1);
+}
+
+#[tokio::test]
+async fn a_new_key_is_looked_for_at_most_once_a_minute() {
+    let scene = scene().await;
+    scene.ask(scene.website.key()).await.tokens();
+    for _ in 0..10 {
+        assert_eq!(scene.ask(scene.website.next_key()).await.refusal(), UNKNOWN);
+    }
+    assert_eq!(scene.fetched(), 1, "it was fetched just now");
+    scene.website.publish(&[scene.website.next_key()]);
+    scene.server.advance(59);
+    assert_eq!(scene.ask(scene.website.next_key()).await.refusal(), UNKNOWN);
+    scene.server.advance(1);
+    scene.ask(scene.website.next_key()).await.tokens();
+    assert_eq!(scene.fetched(), 2);
+    assert_eq!(
+        scene.ask(scene.website.key()).await.refusal(),
+        UNKNOWN,
+        "what is no longer published is no longer believed"
+    );
+    assert_eq!(scene.fetched(), 2);
+}
+
+/// A stranger who names the client causes no more requests than the client does.
+#[tokio::test]
+async fn strangers_do_not_make_the_service_knock() {
+    let scene = scene().await;
+    scene.ask(scene.website.key()).await.tokens();
+    for _ in 0..5 {
+        let stranger = SigningKey::generate_es256(&Random::system()).unwrap();
+        assert_eq!(scene.ask(&stranger).await.refusal(), UNKNOWN);
+        scene.server.advance(61);
+        scene.ask(&stranger).await.refusal();
+        scene.ask(&stranger).await.refusal();
+    }
+    assert_eq!(scene.fetched(), 6, "once a minute, whatever they sign with");
+    scene
+        .server
+        .change_client(&scene.robot, |client| client.enabled = false)
+        .await;
+    scene.server.advance(61);
+    assert_eq!(scene.ask(scene.website.next_key()).await.refusal(), UNKNOWN);
+    assert_eq!(scene.fetched(), 6, "and never for a client that is disabled");
+}
+
+#[tokio::test]
+async fn keys_of_another_client_prove_nothing() {
+    let scene = scene().await;
+    let other = Upstream::start_other().await;
+    let jwks_uri = format!("{}/jwks", other.issuer);
+    scene.server.client_with("other", publishing(jwks_uri)).await;
+    scene.ask_as("other", other.key()).await.tokens();
+    assert_eq!(scene.ask_as("robot", other.key()).await.refusal(), UNKNOWN);
+    assert_eq!(
+        scene.ask_as("other", scene.website.key()).await.refusal(),
+        UNKNOWN
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_fetched_is_said_and_tried_again_after_a_pause() {
+    let scene = scene().await;
+    for (say, what) in [
+        (raw("HTTP/1.1 500 Oops\r\ncontent-length: 0"), "a failure"),
+        (raw("HTTP/1.1 404 None\r\ncontent-length: 0"), "nothing"),
+        (raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"), "no JSON"),
+        (Say::Json(json!([])), "no object"),
+        (Say::Json(json!({"keys": {}})), "no list"),
+        (Say::Forever, "no end"),
+        (
+            raw(&format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}",
+                50 * 1024 * 1024
+            )),
+            "far too much",
+        ),
+    ] {
+        assert_eq!(scene.with(say).await.refusal(), UNREACHABLE, "{what}");
+        scene.server.advance(5);
+    }
+    let before = scene.fetched();
+    scene.with(raw("HTTP/1.1 500 Oops\r\ncontent-length: 0")).await;
+    for _ in 0..10 {
+        assert_eq!(scene.ask(scene.website.key()).await.refusal(), UNREACHABLE);
+    }
+    assert_eq!(
+        scene.fetched(),
+        before + 1,
+        "a website that is down is left in peace"
+    );
+    scene.website.publish(&[scene.website.key()]);
+    scene.server.advance(5);
+    scene.ask(scene.website.key()).await.tokens();
+}
+
+#[tokio::test]
+async fn a_set_without_a_usable_key_opens_nothing() {
+    let scene = scene().await;
+    let symmetric = json!({"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"});
+    for keys in [json!([]), json!([symmetric]), json!([7]), json!([{"kty": "RSA"}])] {
+        let refusal = scene.with(Say::Json(json!({ "keys": keys }))).await.refusal();
+        assert!(refusal.starts_with("401 invalid_client: "), "{keys}: {refusal}");
+        scene.server.advance(3600);
+    }
+}
+
+#[tokio::test]
+async fn keys_that_are_known_outlast_a_website_that_is_down() {
+    let scene = scene().await;
+    scene.ask(scene.website.key()).await.tokens();
+    scene
+        .website
+        .say("/jwks", raw("HTTP/1.1 500 Oops\r\ncontent-length: 0"));
+    scene.server.advance(2 * 3600);
+    scene.ask(scene.website.key()).await.tokens();
+    scene.server.advance(48 * 3600);
+    assert_eq!(scene.ask(scene.website.key()).await.refusal(), UNREACHABLE);
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let scene = scene().await;
+    let inside = Upstream::start_other().await;
+    let head = format!(
+        "HTTP/1.1 302 Found\r\nlocation: {}/jwks\r\ncontent-length: 0",
+        inside.issuer
+    );
+    assert_eq!(scene.with(raw(&head)).await.refusal(), UNREACHABLE);
+    assert!(inside.seen("/jwks").is_empty());
+}
+
+#[tokio::test]
+async fn an_address_inside_is_not_asked() {
+    let website = Upstream::start().await;
+    let terms = idsvc::net::outbound::Terms {
+        allow: Vec::new(),
+        ..website.terms()
+    };
+    let server = Server::start_reaching(&terms, |_| {}).await;
+    let jwks_uri = format!("{}/jwks", website.issuer);
+    let robot = server.client_with("robot", publishing(jwks_uri)).await;
+    let scene = Scene {
+        website,
+        server,
+        robot,
+    };
+    assert_eq!(scene.ask(scene.website.key()).await.refusal(), UNREACHABLE);
+    assert_eq!(scene.fetched(), 0);
+}
+
+/// A website that does not answer holds its own client up for ten seconds, and nobody else.
+#[tokio::test]
+async fn a_silent_website_delays_nobody_else() {
+    let scene = scene().await;
+    scene.website.say("/jwks", Say::Nothing);
+    let waiting = tokio::spawn(scene.ask(scene.website.key()).into_future());
+    while scene.fetched() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let begun = Instant::now();
+    let other = Upstream::start_other().await;
+    let own = SigningKey::generate_es256(&Random::system()).unwrap();
+    let jwk = own.public().to_jwk();
+    scene
+        .server
+        .client_with("other", |client| {
+            publishing(String::new())(client);
+            client.jwks_uri = None;
+            client.keys = vec![jwk];
+        })
+        .await;
+    scene.ask_as("other", &own).await.tokens();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    drop(other);
+    assert_eq!(waiting.await.unwrap().refusal(), UNREACHABLE);
+    let waited = begun.elapsed().as_secs();
+    assert!((8..20).contains(&waited), "{waited} s");
+}
