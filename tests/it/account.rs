@@ -141,8 +141,8 @@ async fn looking_ahead_begins_no_sign_in() {
     assert_eq!(count(), 1);
 }
 
-/// The present password is checked, the new one becomes it, and everything granted before ends but this session,
-/// whose cookie is another one.
+/// The present password is checked, the new one becomes it, and everything granted before ends; this
+/// browser goes on in a session of a new id.
 #[tokio::test]
 async fn a_new_password_ends_everything_else() {
     let (server, acme, alice) = scene().await;
@@ -152,16 +152,22 @@ async fn a_new_password_ends_everything_else() {
     let online = acme.tokens(&elsewhere).await;
     let page = at_account(&here).await;
     let own = acme.tokens_for(&here, &request).await;
-    let (before, sid) = (here.cookie(SESSION).unwrap(), sessions(&page)[0].clone());
+    let (before, id) = (here.cookie(SESSION).unwrap(), sessions(&page)[0].clone());
     let copied = alice.browser();
     copied.set_cookie(SESSION, &before);
 
     server.advance(60 * MINUTE);
+    let pending = acme.code(&copied).await;
     let done = here.submit(&new_password(&page, &alice.password, NEW)).await;
     assert_eq!((done.status, done.page()), (200, "/account"));
     assert!(done.text().contains("Your password has been changed"));
     assert_ne!(here.cookie(SESSION).unwrap(), before);
-    assert_eq!(sessions(&done), [sid], "what clients know as sid stays");
+    let left = sessions(&done);
+    assert!(left.len() == 1 && left[0] != id);
+    assert_eq!(
+        acme.redeem(&pending).await.refusal(),
+        "400 invalid_grant: the user has signed out"
+    );
     assert!(applications(&done).is_empty());
     for tokens in [&abroad, &online, &own] {
         assert!(!acme.is_welcome(tokens).await);
