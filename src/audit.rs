@@ -121,7 +121,7 @@ pub enum Event<'a> {
     PasswordChanged {
         /// The user.
         user: Uuid,
-        /// The session in which it was done.
+        /// The session that goes on in the place of the one in which it was done.
         session: Uuid,
     },
     /// A user who is signed in typed another password than the present one.

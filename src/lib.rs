@@ -63,6 +63,10 @@
 //! client redeems the code: [`flow::redeem_code`] consumes it and starts a refresh family in one
 //! transaction, and [`flow::mint`] signs.
 //!
+//! The account page, too, is something that a sign-in can be for: [`oauth::own_page`] makes it a client of the service,
+//! with no grant and a name that no request can spell. So every way to sign in ends there as well, in the session
+//! and without a code. What people do there is in [`flow::account`].
+//!
 //! # A refresh
 //!
 //! The token names its family, its generation and the family's lineage. [`flow::rotate_refresh_token`] loads the

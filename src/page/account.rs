@@ -378,10 +378,11 @@ impl Page for Account {
     }
 
     fn body(&self, text: &'static Text) -> Markup {
+        let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
         html! {
             h1 { (text.account_title) }
             p.lead { (sentence(text.logout_user, &self.user)) }
-            @if let Some(notice) = self.notice.filter(|notice| notice.field().is_none()) {
+            @if let Some(notice) = self.notice.filter(|notice| !has_its_field(notice)) {
                 @if notice.name().is_some() {
                     p.done #notice role="status" { (notice.text(text)) }
                 } @else {

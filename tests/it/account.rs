@@ -7,6 +7,7 @@ use idsvc::oauth::client::ConsentRequirement;
 use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
 
 use crate::harness::html::Form;
+use crate::harness::process::Service;
 use crate::harness::{Browser, ISSUER, Person, RelyingParty, Screen, Server, scene};
 
 const SESSION: &str = "__Host-idsvc_session";
@@ -140,8 +141,8 @@ async fn looking_ahead_begins_no_sign_in() {
     assert_eq!(count(), 1);
 }
 
-/// The present password is checked, the new one becomes it, and everything granted before ends but this session,
-/// whose cookie is another one.
+/// The present password is checked, the new one becomes it, and everything granted before ends; this
+/// browser goes on in a session of a new id.
 #[tokio::test]
 async fn a_new_password_ends_everything_else() {
     let (server, acme, alice) = scene().await;
@@ -151,16 +152,22 @@ async fn a_new_password_ends_everything_else() {
     let online = acme.tokens(&elsewhere).await;
     let page = at_account(&here).await;
     let own = acme.tokens_for(&here, &request).await;
-    let (before, sid) = (here.cookie(SESSION).unwrap(), sessions(&page)[0].clone());
+    let (before, id) = (here.cookie(SESSION).unwrap(), sessions(&page)[0].clone());
     let copied = alice.browser();
     copied.set_cookie(SESSION, &before);
 
     server.advance(60 * MINUTE);
+    let pending = acme.code(&copied).await;
     let done = here.submit(&new_password(&page, &alice.password, NEW)).await;
     assert_eq!((done.status, done.page()), (200, "/account"));
     assert!(done.text().contains("Your password has been changed"));
     assert_ne!(here.cookie(SESSION).unwrap(), before);
-    assert_eq!(sessions(&done), [sid], "what clients know as sid stays");
+    let left = sessions(&done);
+    assert!(left.len() == 1 && left[0] != id);
+    assert_eq!(
+        acme.redeem(&pending).await.refusal(),
+        "400 invalid_grant: the user has signed out"
+    );
     assert!(applications(&done).is_empty());
     for tokens in [&abroad, &online, &own] {
         assert!(!acme.is_welcome(tokens).await);
@@ -578,4 +585,76 @@ async fn a_disabled_user_sees_no_account() {
     assert_eq!(refused.page(), "/login");
     assert_eq!(refused.sign_in().await.page(), "/login");
     assert_eq!(stored(&server, &alice).password, alice.user.password);
+}
+
+/// A changed password is on the disk before anybody is told, the log accounts for it and holds none of what was
+/// typed, and the operator sees the browsers that the user sees.
+#[test]
+fn a_change_survives_a_kill_and_is_accounted_for() {
+    const WRONG: &str = "what somebody guessed";
+    let service = Service::new();
+    let added = service.json(&[
+        "user",
+        "add",
+        "alice@example.com",
+        "--generate-password",
+        "--json",
+    ]);
+    let (uuid, old) = (
+        added["uuid"].as_str().unwrap(),
+        added["password"].as_str().unwrap(),
+    );
+    let mut process = service.serve();
+    let (signed_in, _) = process.type_in("/account", "alice@example.com", old);
+    assert_eq!(signed_in.header("location"), Some("/account"));
+    let cookie = |reply: &crate::harness::process::Reply| {
+        let line = reply.header("set-cookie").unwrap();
+        line.split(';').next().unwrap().to_owned()
+    };
+    let session = cookie(&signed_in);
+    let page = process
+        .request("GET", "/account", &[("Cookie", &session)], "")
+        .unwrap();
+    let csrf = page.hidden("csrf");
+    let change = |current: &str| {
+        let form = [
+            ("csrf", csrf.as_str()),
+            ("decision", "password"),
+            ("current-password", current),
+            ("new-password", NEW),
+        ];
+        process
+            .post_form("/account", &[("Cookie", &session)], &form)
+            .unwrap()
+    };
+    assert_eq!(change(WRONG).status, 200);
+    let changed = change(old);
+    assert_eq!(changed.status, 303);
+    let renewed = cookie(&changed);
+    process.kill();
+
+    let process = service.serve();
+    let (refused, _) = process.type_in("/account", "alice@example.com", old);
+    assert_eq!(refused.status, 200, "the old password is gone");
+    let page = process
+        .request("GET", "/account", &[("Cookie", &renewed)], "")
+        .unwrap();
+    assert_eq!(page.status, 200, "the session is still there");
+    let stale = process
+        .request("GET", "/account", &[("Cookie", &session)], "")
+        .unwrap();
+    assert_eq!(stale.status, 303, "its cookie of before is not");
+    let listed = service.json(&["session", "list", "alice@example.com", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["address"], "127.0.0.1");
+    drop(process);
+
+    let log = service.log();
+    for event in ["password_change_failed", "password_changed"] {
+        let line = log.lines().find(|line| line.contains(event)).unwrap();
+        assert!(line.contains(uuid), "{line}");
+    }
+    for secret in [WRONG, NEW, old, &csrf, &session, &renewed] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
 }

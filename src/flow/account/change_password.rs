@@ -30,7 +30,7 @@ pub struct NewPassword {
 /// What came of it.
 #[derive(Debug)]
 pub enum Change {
-    /// The password is another one; so is this browser's cookie.
+    /// The password is another one; so is this browser's session.
     Made(Secret<SessionCookie>),
     /// The present password is not what was typed; nothing changed.
     WrongPassword,
@@ -39,8 +39,8 @@ pub enum Change {
 }
 
 /// Checks the present password on the pool, then sets the new one and ends everything that was granted before, in
-/// one transaction. Only the session of this browser stays, with a new cookie: whoever had the old password
-/// or a copied cookie is out.
+/// one transaction. This browser stays signed in, in a session of a new id: whoever had the old password or a copied
+/// cookie is out, also with a code that is not redeemed yet.
 ///
 /// The present password is asked for however fresh the session is, and proves at the same time who the user is.
 pub async fn change_password(
@@ -68,7 +68,7 @@ pub async fn change_password(
     let slots = drawn.slots();
     let policy = Arc::clone(&core.policy);
     let here = browser.clone();
-    let renewed = core
+    let started = core
         .store
         .write("change_password", move |tx| {
             let lifetimes = policy.lifetimes.session;
@@ -82,14 +82,15 @@ pub async fn change_password(
             user.password = Some(hash.clone());
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
-            let ended = sessions::end_all(tx, user.uuid, Some(live.id), now)?;
+            let mut ended = sessions::end_all(tx, user.uuid, None, now)?;
+            ended.retain(|id| *id != live.id);
             sessions::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());
-            let (id, _) = sessions::start(tx, Some(&live), slots, user.uuid, entrance, now)?;
+            let (id, _) = sessions::start(tx, None, slots, user.uuid, entrance, now)?;
             Ok(Some((id, ended)))
         })
         .await?;
-    let Some((session, ended)) = renewed else {
+    let Some((session, ended)) = started else {
         return begin::sign_in(core, browser, now).await.map(Outcome::SignIn);
     };
     audit::record(&Event::PasswordChanged { user, session });

@@ -50,8 +50,9 @@ pub async fn respond(call: &Call) -> Answer {
         Ok(form) => form,
         Err(page) => return *page,
     };
-    let cookie = call.cookie(Cookie::Session).unwrap_or_default();
-    let is_ours = call.is_from_own_page() && csrf::is_valid(form.get("csrf"), cookie, FORM);
+    let cookie = call.cookie(Cookie::Session);
+    let is_ours = call.is_from_own_page()
+        && cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
     match Deed::read(call, &form).filter(|_| is_ours) {
         Some(deed) => deed.carry_out(call).await,
         None => show(call, Some(AccountNotice::Expired)).await,

@@ -48,6 +48,7 @@ pub fn respond(call: &Call) -> Answer {
         ("Token endpoint", Route::Token),
         ("UserInfo endpoint", Route::UserInfo),
         ("Keys", Route::Jwks),
+        ("Account page", Route::Account),
     ];
     let page = Home {
         sign_in_href: with_query(&call.app.path(&Route::Authorize), &parameters),
