@@ -13,6 +13,7 @@ use idsvc::oauth::client::{AuthMethod, GrantType};
 use idsvc::random::Random;
 use serde_json::{Map, Value, json};
 
+use crate::harness::server::Setup;
 use crate::harness::token::{sign_text, signed};
 use crate::harness::{ISSUER, RelyingParty, Reply, START, Server, Tokens, Upstream, scene};
 
@@ -40,7 +41,12 @@ struct House {
 impl House {
     async fn new() -> Self {
         let upstream = Upstream::start().await;
-        let server = Server::start_reaching(&upstream.terms(), |_| {}).await;
+        let mut setup = Setup {
+            outbound: upstream.terms(),
+            ..Setup::default()
+        };
+        setup.limits.enabled = false;
+        let server = setup.start().await;
         let fields = ProviderFields {
             issuer: Some(upstream.issuer.clone()),
             audiences: Some(vec![ISSUER.to_owned()]),
