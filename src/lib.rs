@@ -21,9 +21,10 @@
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, identity, jose, oauth, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
-//! | [`page`] | what people see; the only room with HTML | route |
+//! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
+//! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
 //! | [`net`] | sockets, TLS, HTTP connections, draining | nothing of ours |
-//! | [`app`] | the running service, built once | flow, oauth, page, route |
+//! | [`app`] | the running service, built once | flow, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
@@ -95,3 +96,4 @@ pub mod route;
 pub mod seal;
 pub mod secret;
 pub mod store;
+pub mod theme;

@@ -27,6 +27,7 @@ const FOLLOW_OR_SUBMIT: &[Method] = &[Method::GET, Method::POST];
 const SUBMIT: &[Method] = &[Method::POST];
 
 const ASSETS: &str = "/assets/";
+const THEMES: &str = "/theme/";
 const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 
 macro_rules! routes {
@@ -37,6 +38,8 @@ macro_rules! routes {
             $($(#[$doc])* $name,)*
             /// A static file, by its path below `/assets/`.
             Asset(String),
+            /// A file of a theme, by its path below `/theme/`: the theme, its version, the file.
+            ThemeFile(String),
         }
 
         /// All routes that have one path each.
@@ -48,6 +51,7 @@ macro_rules! routes {
                 match self {
                     $(Self::$name => Cow::Borrowed($path),)*
                     Self::Asset(file) => Cow::Owned(format!("{ASSETS}{file}")),
+                    Self::ThemeFile(file) => Cow::Owned(format!("{THEMES}{file}")),
                 }
             }
 
@@ -56,7 +60,7 @@ macro_rules! routes {
             pub fn methods(&self) -> &'static [Method] {
                 match self {
                     $(Self::$name => $methods,)*
-                    Self::Asset(_) => READ,
+                    Self::Asset(_) | Self::ThemeFile(_) => READ,
                 }
             }
 
@@ -65,6 +69,7 @@ macro_rules! routes {
                 match self {
                     $(Self::$name => $label,)*
                     Self::Asset(_) => "asset",
+                    Self::ThemeFile(_) => "theme_file",
                 }
             }
 
@@ -72,7 +77,7 @@ macro_rules! routes {
             pub fn cors(&self) -> Cors {
                 match self {
                     $(Self::$name => Cors::$cors,)*
-                    Self::Asset(_) => Cors::None,
+                    Self::Asset(_) | Self::ThemeFile(_) => Cors::None,
                 }
             }
         }
@@ -128,6 +133,9 @@ impl Route {
     pub fn recognise(path: &str) -> Option<Self> {
         if let Some(file) = path.strip_prefix(ASSETS) {
             return is_plain_file(file).then(|| Self::Asset(file.to_owned()));
+        }
+        if let Some(file) = path.strip_prefix(THEMES) {
+            return is_plain_file(file).then(|| Self::ThemeFile(file.to_owned()));
         }
         FIXED.iter().find(|route| route.path() == path).cloned()
     }
@@ -193,6 +201,7 @@ mod tests {
         let mut all = FIXED.to_vec();
         all.push(Route::Asset("login-0123abcd.css".to_owned()));
         all.push(Route::Asset("icons/logo.svg".to_owned()));
+        all.push(Route::ThemeFile("acme/0123456789ab/img/logo.svg".to_owned()));
         all
     }
 
@@ -209,7 +218,7 @@ mod tests {
         let labels: HashSet<_> = FIXED.iter().map(Route::label).collect();
         assert_eq!(paths.len(), FIXED.len());
         assert_eq!(labels.len(), FIXED.len());
-        assert!(!labels.contains("asset"));
+        assert!(!labels.contains("asset") && !labels.contains("theme_file"));
     }
 
     #[test]
@@ -264,6 +273,7 @@ mod tests {
             "a\0",
         ] {
             assert_eq!(Route::recognise(&format!("/assets/{path}")), None, "{path}");
+            assert_eq!(Route::recognise(&format!("/theme/{path}")), None, "{path}");
         }
     }
 

@@ -161,6 +161,19 @@ pub struct Fields {
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub access_token_alg: Option<Algorithm>,
+    /// The theme of the pages on the way to this client [default: as configured]
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
+    /// What the consent page says of a scope value, as in notes.read="Read your notes"; may be repeated
+    #[arg(long, value_name = "SCOPE=TEXT", value_parser = scope_text)]
+    pub scope_text: Vec<(String, String)>,
+}
+
+fn scope_text(text: &str) -> Result<(String, String), String> {
+    let (scope, words) = text
+        .split_once('=')
+        .ok_or("a scope value, =, and what to say of it")?;
+    Ok((scope.to_owned(), words.to_owned()))
 }
 
 /// Whom assertions must be addressed to.
@@ -204,6 +217,8 @@ impl Fields {
             audience: self.audience,
             id_token_alg: self.id_token_alg,
             access_token_alg: self.access_token_alg,
+            theme: self.theme,
+            scope_texts: some(self.scope_text).map(|texts| texts.into_iter().collect()),
         })
     }
 }
@@ -414,6 +429,15 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
             view.access_token_alg
                 .map(|alg| alg.to_string())
                 .unwrap_or_default(),
+        ),
+        ("theme", view.theme.clone().unwrap_or_default()),
+        (
+            "scope_texts",
+            view.scope_texts
+                .iter()
+                .map(|(scope, text)| format!("{scope}={text:?}"))
+                .collect::<Vec<_>>()
+                .join(" "),
         ),
         ("secrets", secrets.join(", ")),
         (

@@ -160,6 +160,10 @@ pub struct Settings {
     id_token_alias: bool,
     anonymous_retention: Duration,
     announce: Duration,
+    /// The theme of the pages, for clients that name none.
+    pub theme: String,
+    /// Where the operator's themes are; nothing may be there.
+    pub theme_dir: PathBuf,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
     /// The rules for new passwords.

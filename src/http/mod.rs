@@ -99,6 +99,7 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::LoggedOut => screen::logout::logged_out(call),
         Route::Error => screen::error::respond(call),
         Route::Asset(file) => screen::asset::respond(call, file),
+        Route::ThemeFile(file) => screen::asset::of_theme(call, file),
         Route::Healthz => endpoint::health::alive(),
         Route::Readyz => endpoint::health::ready(call),
         Route::Home => screen::home::respond(call),

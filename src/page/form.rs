@@ -2,6 +2,8 @@
 
 use maud::{Markup, html};
 
+use super::text::PLACE;
+
 /// A field that is sent and not seen.
 pub fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
@@ -11,8 +13,8 @@ pub fn hidden(name: &str, value: &str) -> Markup {
 ///
 /// `part` comes from somebody else: it is set apart, so that its writing direction does not turn the
 /// sentence around.
-pub fn sentence(template: &'static str, part: &str) -> Markup {
-    let (before, after) = template.split_once("{}").unwrap_or((template, ""));
+pub fn sentence(template: &str, part: &str) -> Markup {
+    let (before, after) = template.split_once(PLACE).unwrap_or((template, ""));
     html! { (before) bdi.name { (part) } (after) }
 }
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::form::{hidden, sentence};
-use super::{Page, Text};
+use super::{Page, Slots, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
 #[derive(Clone, Debug)]
@@ -41,7 +41,17 @@ impl LoginProblem {
     /// Every problem, for tests and previews.
     pub const ALL: [Self; 4] = [Self::Credentials, Self::Throttled, Self::Busy, Self::Expired];
 
-    fn text(self, text: &'static Text) -> &'static str {
+    /// The word for it that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Credentials => "credentials",
+            Self::Throttled => "throttled",
+            Self::Busy => "busy",
+            Self::Expired => "expired",
+        }
+    }
+
+    fn text<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
             Self::Credentials => text.problem_credentials,
             Self::Throttled => text.problem_throttled,
@@ -87,28 +97,19 @@ impl Login {
             (hidden("csrf", &self.csrf))
         }
     }
-}
 
-impl Page for Login {
-    const NAME: &'static str = "login";
-
-    fn title(&self, text: &'static Text) -> String {
-        text.sign_in.to_owned()
-    }
-
-    fn body(&self, text: &'static Text) -> Markup {
-        let described_by = self.problem.map(|_| "problem");
-        let invalid = self
-            .problem
-            .filter(|problem| *problem == LoginProblem::Credentials)
-            .map(|_| "true");
-        let choosing = self.continue_as.is_some();
+    /// Why the page is shown again; nothing at first.
+    fn problem(&self, text: &Text<'_>) -> Markup {
         html! {
-            h1 { (text.sign_in) }
-            p.lead { (sentence(text.sign_in_to, &self.client_name)) }
             @if let Some(problem) = self.problem {
                 p.problem #problem role="alert" { (problem.text(text)) }
             }
+        }
+    }
+
+    /// The form that goes on with the present session; nothing where there is none to go on with.
+    fn choice(&self, text: &Text<'_>) -> Markup {
+        html! {
             @if let Some(user) = &self.continue_as {
                 // Without a type of its own: `button[type=submit]` on this page is the sign-in alone.
                 form.stack method="post" action=(self.action) {
@@ -117,6 +118,18 @@ impl Page for Login {
                 }
                 p.divider { span { (text.other_account) } }
             }
+        }
+    }
+
+    /// The form that is filled in.
+    fn form(&self, text: &Text<'_>) -> Markup {
+        let described_by = self.problem.map(|_| "problem");
+        let invalid = self
+            .problem
+            .filter(|problem| *problem == LoginProblem::Credentials)
+            .map(|_| "true");
+        let choosing = self.continue_as.is_some();
+        html! {
             form.stack method="post" action=(self.action) {
                 (self.hidden_fields())
                 div.field {
@@ -135,5 +148,46 @@ impl Page for Login {
                 button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
             }
         }
+    }
+}
+
+impl Page for Login {
+    const NAME: &'static str = "login";
+
+    fn title(&self, text: &Text<'_>) -> String {
+        text.sign_in.to_owned()
+    }
+
+    fn body(&self, text: &Text<'_>) -> Markup {
+        html! {
+            h1 { (text.sign_in) }
+            p.lead { (sentence(text.sign_in_to, &self.client_name)) }
+            (self.problem(text))
+            (self.choice(text))
+            (self.form(text))
+        }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.part("lead", sentence(text.sign_in_to, &self.client_name));
+        slots.part("problem", self.problem(text));
+        slots.part("choice", self.choice(text));
+        slots.part("form", self.form(text));
+        slots.part("hidden", self.hidden_fields());
+        slots.text("action", &self.action);
+        slots.text("transaction", &self.transaction);
+        slots.text("csrf", &self.csrf);
+        slots.text("username", &self.username);
+        slots.text("client_name", &self.client_name);
+        slots.text("continue_as", self.continue_as.as_deref().unwrap_or_default());
+        slots.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
+        slots.text(
+            "problem_text",
+            self.problem.map_or("", |problem| problem.text(text)),
+        );
+    }
+
+    fn vital(&self) -> Vec<&str> {
+        vec![&self.transaction, &self.csrf]
     }
 }

@@ -14,4 +14,5 @@ mod harness;
 mod rsa_keygen;
 mod spec;
 mod sweep;
+mod theme;
 mod tidy;

@@ -23,12 +23,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("page", &["route"]),
+    ("theme", &["page"]),
     ("net", &[]),
-    ("app", &["flow", "oauth", "page", "route"]),
+    ("app", &["flow", "oauth", "page", "route", "theme"]),
     (
         "http",
         &[
-            "app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store",
+            "app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store", "theme",
         ],
     ),
     ("config", &["identity", "jose", "net", "oauth"]),
@@ -40,7 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "app", "audit", "clock", "config", "control", "flow", "http", "identity", "jose", "net", "oauth",
-            "page", "random", "route", "seal", "secret", "store",
+            "page", "random", "route", "seal", "secret", "store", "theme",
         ],
     ),
     ("main", &["cli"]),
@@ -53,6 +54,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("OffsetDateTime::now", &["clock.rs"]),
     ("redb::", &["store/backend/"]),
     ("maud::", &["page/"]),
+    ("minijinja::", &["page/"]),
     ("clap::", &["cli/"]),
     ("tokio_rustls", &["net/"]),
     ("rustls::Server", &["net/"]),

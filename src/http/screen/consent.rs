@@ -61,6 +61,10 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
         .session
         .as_ref()
         .map(|live| live.user.display_name().to_owned());
+    let words = |name: &str| {
+        let client = underway.client.scope_texts.get(name).cloned();
+        client.or_else(|| call.scope_words(name)).unwrap_or_default()
+    };
     let page = Consent {
         action: call.app.path(&Route::Consent),
         transaction: underway.id.to_string(),
@@ -71,7 +75,7 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
             .iter()
             .map(|name| ScopeLine {
                 name: name.to_owned(),
-                description: String::new(),
+                description: words(name),
             })
             .collect(),
     };
