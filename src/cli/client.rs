@@ -16,6 +16,7 @@ use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::{AddClient, ClientFields, ClientView, RotateSecret, UpdateClient};
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, ConsentRequirement, GrantType, PkceRequirement};
+use crate::theme::Themes;
 
 /// The verbs of clients.
 #[derive(Debug, Subcommand)]
@@ -322,6 +323,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Disable(which) => Command::ClientDisable(which.id),
     };
     let is_add = matches!(command, Command::ClientAdd(_));
+    warn_of_theme(&command, call, output)?;
     call.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
         Reply::Clients(views) => list(&views, output),
@@ -331,6 +333,27 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
         _ => Err(super::call::unexpected()),
     })
+}
+
+/// Says when the theme that a client is given is not there: the service would draw its pages as usual.
+fn warn_of_theme(command: &Command, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let fields = match command {
+        Command::ClientAdd(add) => &add.fields,
+        Command::ClientUpdate(update) => &update.fields,
+        _ => return Ok(()),
+    };
+    let Some(theme) = fields.theme.as_deref().filter(|theme| !theme.is_empty()) else {
+        return Ok(());
+    };
+    let folder = call.settings(output)?.theme_dir;
+    let shelf = Themes::open("", theme, Some(&folder)).shelf();
+    if !shelf.names().contains(theme) {
+        output.say(&format!(
+            "warning: there is no theme {theme} yet, neither built in nor in {}",
+            folder.display()
+        ));
+    }
+    Ok(())
 }
 
 fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), Stop> {

@@ -13,6 +13,7 @@ pub mod log;
 pub mod output;
 pub mod serve;
 pub mod session;
+pub mod theme;
 pub mod user;
 
 use std::io::{self, Write};
@@ -79,6 +80,9 @@ pub enum Noun {
     /// Browsers that are signed in
     #[command(subcommand)]
     Session(session::Verb),
+    /// How the pages look
+    #[command(subcommand)]
+    Theme(theme::Verb),
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
@@ -138,6 +142,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::User(verb) => user::run(verb, &call, output),
         Noun::Key(verb) => key::run(verb, &call, output),
         Noun::Session(verb) => session::run(verb, &call, output),
+        Noun::Theme(verb) => theme::run(verb, &call, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
         Noun::Completions(completions) => completions::run(&completions, output),
     }

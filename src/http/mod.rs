@@ -8,6 +8,7 @@ pub mod cookie;
 pub mod endpoint;
 pub mod error;
 pub mod headers;
+pub mod preview;
 pub mod request;
 pub mod response;
 pub mod screen;

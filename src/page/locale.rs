@@ -7,6 +7,7 @@ use minijinja::Value;
 
 use super::Text;
 use super::text;
+use super::theme::manifest::Language;
 
 /// How a language is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ impl Direction {
 #[derive(Clone, Debug)]
 pub struct Locale {
     tag: String,
+    name: String,
     direction: Direction,
     base: &'static Text<'static>,
     texts: BTreeMap<String, String>,
@@ -71,41 +73,53 @@ impl Locale {
         ("ja", &text::JA),
         ("ar", &text::AR),
     ];
+    /// Their names in themselves.
+    const NAMES: [(&'static str, &'static str); 6] = [
+        ("en", "English"),
+        ("de", "Deutsch"),
+        ("fr", "Français"),
+        ("es", "Español"),
+        ("ja", "日本語"),
+        ("ar", "العربية"),
+    ];
 
-    /// A language with texts and words for scopes in the place of the built-in ones. A language that the
-    /// service does not have is English where `texts` says nothing.
-    pub fn new(
-        tag: &str,
-        direction: Option<Direction>,
-        texts: BTreeMap<String, String>,
-        scopes: BTreeMap<String, String>,
-    ) -> Self {
+    /// A language with what a theme or the operator says of it in the place of what is built in. A language that
+    /// the service does not have is English where nothing is said.
+    pub fn new(tag: &str, language: Language) -> Self {
         let base = built_in_text(tag).unwrap_or(&text::EN);
         let values: BTreeMap<&str, Value> = base
-            .with(&texts)
+            .with(&language.texts)
             .entries()
             .map(|(name, text)| (name, Value::from(text)))
             .collect();
+        let known = Self::NAMES.iter().find(|(known, _)| *known == tag);
         Self {
             tag: tag.to_owned(),
-            direction: direction.unwrap_or_else(|| Direction::of_tag(tag)),
+            name: language
+                .name
+                .unwrap_or_else(|| known.map_or(tag, |(_, name)| name).to_owned()),
+            direction: language.direction.unwrap_or_else(|| Direction::of_tag(tag)),
             base,
-            texts,
-            scopes,
+            texts: language.texts,
+            scopes: language.scopes,
             values: Value::from(values),
         }
     }
 
     /// English as the service speaks it.
     pub fn english() -> &'static Self {
-        static ENGLISH: LazyLock<Locale> =
-            LazyLock::new(|| Locale::new("en", None, BTreeMap::new(), BTreeMap::new()));
+        static ENGLISH: LazyLock<Locale> = LazyLock::new(|| Locale::new("en", Language::default()));
         &ENGLISH
     }
 
     /// The language tag (BCP 47).
     pub fn tag(&self) -> &str {
         &self.tag
+    }
+
+    /// The language's name in itself; the tag where nobody has said it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The writing direction, as the `dir` attribute has it.
@@ -143,7 +157,7 @@ impl Locale {
 }
 
 /// The service's own texts for a tag: those of its language, whatever the region.
-fn built_in_text(tag: &str) -> Option<&'static Text<'static>> {
+pub(super) fn built_in_text(tag: &str) -> Option<&'static Text<'static>> {
     let language = tag.split('-').next().unwrap_or_default();
     Locale::BUILT_IN
         .iter()
@@ -235,7 +249,7 @@ mod tests {
     use super::*;
 
     fn built_in() -> Vec<Locale> {
-        let locale = |(tag, _)| Locale::new(tag, None, BTreeMap::new(), BTreeMap::new());
+        let locale = |(tag, _)| Locale::new(tag, Language::default());
         Locale::BUILT_IN.map(locale).to_vec()
     }
 
@@ -314,7 +328,18 @@ mod tests {
     #[test]
     fn an_added_language_is_english_where_it_says_nothing() {
         let texts = BTreeMap::from([("sign_in".to_owned(), "Aanmelden".to_owned())]);
-        let dutch = Locale::new("nl", None, texts, BTreeMap::new());
+        let dutch = Locale::new(
+            "nl",
+            Language {
+                name: Some("Nederlands".to_owned()),
+                texts,
+                ..Language::default()
+            },
+        );
+        assert_eq!(
+            (dutch.name(), Locale::english().name()),
+            ("Nederlands", "English")
+        );
         assert_eq!(
             (dutch.text().sign_in, dutch.text().password),
             ("Aanmelden", "Password")
@@ -322,7 +347,7 @@ mod tests {
         let missing = dutch.missing();
         assert!(missing.contains(&"password") && !missing.contains(&"sign_in"));
         assert!(built_in().iter().all(|locale| locale.missing().is_empty()));
-        let austrian = Locale::new("de-AT", None, BTreeMap::new(), BTreeMap::new());
+        let austrian = Locale::new("de-AT", Language::default());
         assert_eq!(
             (austrian.text().password, austrian.missing().len()),
             ("Passwort", 0)

@@ -14,6 +14,7 @@ pub mod locale;
 pub mod logged_out;
 pub mod login;
 pub mod logout;
+pub mod preview;
 pub mod sample;
 pub mod text;
 pub mod theme;

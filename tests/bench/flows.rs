@@ -307,7 +307,10 @@ fn pages(criterion: &mut Criterion) {
     let themes = Themes::open(
         "",
         "default",
-        Some(&PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/themes"))),
+        Some(&PathBuf::from(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/themes"
+        ))),
     );
     let page = Login::sample();
     for name in ["default", "horizon", "foreign"] {

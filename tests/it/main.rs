@@ -15,4 +15,5 @@ mod rsa_keygen;
 mod spec;
 mod sweep;
 mod theme;
+mod theme_cli;
 mod tidy;

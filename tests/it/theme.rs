@@ -192,7 +192,12 @@ fn a_foreign_page_is_picked_up_while_the_service_runs_and_signs_people_in() {
     );
 
     let wrong = running
-        .request("GET", "/oauth2/authorize?client_id=web&ui_locales=de", &[], "")
+        .request(
+            "GET",
+            "/oauth2/authorize?client_id=web&redirect_uri=https%3A%2F%2Fother.example&ui_locales=de",
+            &[],
+            "",
+        )
         .unwrap();
     assert!(
         wrong.body.contains("masthead") && wrong.body.contains("<html lang=\"de\""),
@@ -261,10 +266,15 @@ fn a_hostile_theme_runs_nothing_leads_nowhere_and_costs_little() {
     let pages = [
         login_page(&running, ""),
         running
-            .request("GET", "/oauth2/authorize?client_id=web", &[], "")
+            .request(
+                "GET",
+                "/oauth2/authorize?client_id=web&redirect_uri=https%3A%2F%2Fother.example",
+                &[],
+                "",
+            )
             .unwrap(),
         running
-            .request("GET", "/oauth2/authorize?client_id=web&scope=x", &[], "")
+            .request("GET", "/oauth2/authorize?client_id=web&redirect_uri=x", &[], "")
             .unwrap(),
     ];
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -285,7 +295,6 @@ fn a_hostile_theme_runs_nothing_leads_nowhere_and_costs_little() {
     let hostile = themes(&service).join("hostile");
     for name in [
         "theme.toml",
-        "theme.css",
         "../hostile/theme.toml",
         "..%2f..%2fidsvc.redb",
         "x/../../../master.key",

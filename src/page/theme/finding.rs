@@ -16,6 +16,17 @@ pub enum Severity {
     Refused,
 }
 
+impl Severity {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Fault => "fault",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// One thing that is wrong with a theme.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {

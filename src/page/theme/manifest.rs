@@ -27,6 +27,8 @@ pub struct Link {
 /// What a theme adds to one language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Language {
+    /// Its name in itself; nothing when the service knows it, or nobody does.
+    pub name: Option<String>,
     /// How it is written; nothing when the tag says it.
     pub direction: Option<Direction>,
     /// Texts in the place of the built-in ones.
@@ -39,6 +41,7 @@ impl Language {
     /// Takes what `weaker` says where this says nothing.
     pub fn underlay(&mut self, weaker: &Self) {
         self.direction = self.direction.or(weaker.direction);
+        self.name = self.name.take().or_else(|| weaker.name.clone());
         for (mine, theirs) in [
             (&mut self.texts, &weaker.texts),
             (&mut self.scopes, &weaker.scopes),
@@ -124,6 +127,7 @@ struct RawPolicy {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawLanguage {
+    name: Option<Spanned<String>>,
     direction: Option<Spanned<String>>,
     #[serde(default)]
     texts: RawWords,
@@ -403,7 +407,12 @@ pub fn parse_language(file: &str, text: &str) -> Result<Language, Vec<Finding>> 
     let direction = raw
         .direction
         .and_then(|given| reader.checked(given, |text| Direction::of(text).is_some(), "ltr or rtl"));
+    let is_name = |name: &str| !name.trim().is_empty() && name.len() <= 100;
+    let name = raw
+        .name
+        .and_then(|name| reader.checked(name, is_name, "a name of 1 to 100 bytes"));
     let language = Language {
+        name,
         direction: direction.as_deref().and_then(Direction::of),
         texts: reader.texts(raw.texts),
         scopes: reader.scopes(raw.scopes),
@@ -472,8 +481,13 @@ mod tests {
 
     #[test]
     fn a_language_file_says_how_it_is_written() {
-        let language = parse_language("fa.toml", "direction = \"rtl\"\n[texts]\nsign_in = \"ورود\"").unwrap();
+        let language = parse_language(
+            "fa.toml",
+            "name = \"فارسی\"\ndirection = \"rtl\"\n[texts]\nsign_in = \"ورود\"",
+        )
+        .unwrap();
         assert_eq!(language.direction, Some(Direction::Rtl));
+        assert_eq!(language.name.as_deref(), Some("فارسی"));
         assert_eq!(language.texts["sign_in"], "ورود");
         let found = parse_language("fa.toml", "direction = \"up\"").unwrap_err();
         assert_eq!(found[0].to_string(), "fa.toml line 1: \"up\" is not ltr or rtl");

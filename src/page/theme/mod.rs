@@ -12,6 +12,8 @@ pub mod markup;
 pub mod media;
 pub mod policy;
 pub mod slots;
+pub mod starter;
+pub mod style;
 pub mod template;
 pub mod tokens;
 
@@ -152,6 +154,15 @@ impl Theme {
             }
         }
         findings.extend(weak_contrast(&manifest));
+        for (file, bytes) in source
+            .files
+            .iter()
+            .filter(|(name, _)| name.strip_suffix(".css").is_some())
+        {
+            let has = |path: &str| files.contains_key(path);
+            let css = String::from_utf8_lossy(bytes);
+            findings.extend(style::inspect(file, &css, &manifest.policy, has));
+        }
         let mut theme = Self {
             name: source.name.clone(),
             base_path: base_path.trim_end_matches('/').to_owned(),
@@ -404,7 +415,7 @@ fn languages(manifest: &Manifest, source: &Source) -> Result<BTreeMap<String, La
 
 fn locales(mut languages: BTreeMap<String, Language>, findings: &mut Vec<Finding>) -> Vec<Locale> {
     let mut make = |tag: &str, language: Language| {
-        let locale = Locale::new(tag, language.direction, language.texts, language.scopes);
+        let locale = Locale::new(tag, language);
         let missing = locale.missing();
         if !missing.is_empty() {
             let message = format!(

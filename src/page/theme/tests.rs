@@ -290,11 +290,8 @@ fn slot_names(words: &BTreeSet<String>) -> BTreeSet<&str> {
 
 #[test]
 fn the_contract_names_every_class_of_the_pages_and_no_other() {
-    let theme = load(&[(
-        "theme.toml",
-        "contract = 1\n[[links]]\nhref = \"/\"\ntext = \"x\"",
-    )])
-    .unwrap();
+    let manifest = "contract = 1\nlogo = \"logo.svg\"\n[[links]]\nhref = \"/\"\ntext = \"x\"";
+    let theme = load(&[("theme.toml", manifest), ("logo.svg", "<svg/>")]).unwrap();
     let mut classes = BTreeSet::new();
     for sample in sample::all() {
         let html = sample.page.draw(&theme, english()).html;
