@@ -1,6 +1,7 @@
 //! The running service: what every request is answered with, built once and shared.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -10,6 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use crate::flow::{Catalog, Core};
+use crate::limit::shares::Share;
+use crate::limit::{LimitPolicy, Limiter};
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::page::Locale;
@@ -28,6 +31,8 @@ pub struct App {
     pub issuer_origin: String,
     /// Proxies whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// What strangers may do how often.
+    pub limits: Limiter,
     /// The page that shows a sign-in, in development only.
     pub dev: Option<DevSite>,
     metadata: ArcSwapOption<Described>,
@@ -43,6 +48,12 @@ struct Described {
 
 /// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
 const BODIES_KIB: usize = 64 * 1024;
+
+/// Room for one body; free again when dropped.
+pub struct Room {
+    _of_all: OwnedSemaphorePermit,
+    _of_one: Share,
+}
 
 /// The development server's own relying party.
 pub struct DevSite {
@@ -89,14 +100,15 @@ impl DevSite {
 
 impl App {
     /// The service of this core with the built-in themes.
-    pub fn new(core: Core, trusted_proxies: Vec<IpNet>, dev: Option<DevSite>) -> Self {
-        Self::with_themes(core, trusted_proxies, dev, Themes::built_in)
+    pub fn new(core: Core, trusted_proxies: Vec<IpNet>, limits: LimitPolicy, dev: Option<DevSite>) -> Self {
+        Self::with_themes(core, trusted_proxies, limits, dev, Themes::built_in)
     }
 
     /// The service of this core. `themes` is told the path of the issuer, which begins their addresses.
     pub fn with_themes(
         core: Core,
         trusted_proxies: Vec<IpNet>,
+        limits: LimitPolicy,
         dev: Option<DevSite>,
         themes: impl FnOnce(&str) -> Themes,
     ) -> Self {
@@ -109,6 +121,7 @@ impl App {
             .map(|url| url.origin().ascii_serialization())
             .unwrap_or_default();
         Self {
+            limits: Limiter::new(limits, &core.random),
             core,
             themes: themes(&issuer_path),
             issuer_path,
@@ -120,11 +133,19 @@ impl App {
         }
     }
 
-    /// Room for a body of so many bytes, for as long as what comes back is kept; nothing when too many are
-    /// being read already. Without it, peers that send slowly could fill the memory together.
-    pub fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
-        Arc::clone(&self.bodies).try_acquire_many_owned(kib).ok()
+    /// Room for a body of so many bytes from this address, for as long as what comes back is kept; nothing when
+    /// too many are being read already. Without it, peers that send slowly could fill the memory together, and
+    /// without the address one of them could take all the room.
+    pub fn room_for(&self, bytes: usize, from: IpAddr) -> Option<Room> {
+        let kib = bytes.div_ceil(1024);
+        let of_one = self.limits.room_for_body(kib, from)?;
+        let of_all = Arc::clone(&self.bodies)
+            .try_acquire_many_owned(u32::try_from(kib).ok()?)
+            .ok()?;
+        Some(Room {
+            _of_all: of_all,
+            _of_one: of_one,
+        })
     }
 
     /// The address of a route.

@@ -68,6 +68,27 @@ pub enum Event<'a> {
         /// The user.
         user: Uuid,
     },
+    /// Somebody whom a provider speaks of became a user.
+    FederatedUserCreated {
+        /// The user.
+        user: Uuid,
+        /// The provider.
+        provider: &'a str,
+    },
+    /// Somebody whom a provider speaks of was found to be a user that existed.
+    IdentityLinked {
+        /// The user.
+        user: Uuid,
+        /// The provider.
+        provider: &'a str,
+    },
+    /// A provider's ID token was exchanged again, and refused.
+    ProviderTokenReplayed {
+        /// The provider that issued it.
+        provider: &'a str,
+        /// The client that presented it.
+        client_id: &'a str,
+    },
     /// An authorization code was used again; what it had brought was revoked.
     CodeReplayed {
         /// The client that presented it.
@@ -149,6 +170,15 @@ pub fn record(event: &Event<'_>) {
         }
         Event::AnonymousUserRemoved { user } => {
             tracing::info!(target: "audit", event = "anonymous_user_removed", %user);
+        }
+        Event::FederatedUserCreated { user, provider } => {
+            tracing::info!(target: "audit", event = "federated_user_created", %user, provider);
+        }
+        Event::IdentityLinked { user, provider } => {
+            tracing::info!(target: "audit", event = "identity_linked", %user, provider);
+        }
+        Event::ProviderTokenReplayed { provider, client_id } => {
+            tracing::warn!(target: "audit", event = "provider_token_replayed", provider, client_id);
         }
         Event::CodeReplayed { client_id, family } => {
             tracing::warn!(target: "audit", event = "code_replayed", client_id, %family);

@@ -16,17 +16,19 @@
 //! | [`seal`] | encryption at rest under the master key | random, secret |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
+//! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, identity, jose, oauth, secret |
+//! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
-//! | [`net`] | sockets, TLS, HTTP connections, draining | nothing of ours |
-//! | [`app`] | the running service, built once | flow, oauth, page, route, theme |
+//! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | limit |
+//! | [`app`] | the running service, built once | flow, limit, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
-//! | [`config`] | flag before environment before file before default | identity, jose, net, oauth |
+//! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
 //! | [`cli`] | the commands; composes everything | everything |
 //!
@@ -84,10 +86,12 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod federation;
 pub mod flow;
 pub mod http;
 pub mod identity;
 pub mod jose;
+pub mod limit;
 pub mod net;
 pub mod oauth;
 pub mod page;

@@ -23,11 +23,17 @@ const READ_OR_SUBMIT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 /// An endpoint that changes something and is reached by a link: HEAD, which browsers and scanners send to look
 /// only, would change it too.
 const FOLLOW_OR_SUBMIT: &[Method] = &[Method::GET, Method::POST];
+/// The same for one that is reached by links and redirects alone.
+const FOLLOW: &[Method] = &[Method::GET];
 /// An endpoint that changes something.
 const SUBMIT: &[Method] = &[Method::POST];
 
 const ASSETS: &str = "/assets/";
 const THEMES: &str = "/theme/";
+const FEDERATION: &str = "/federation/";
+const START: &str = "start";
+const CALLBACK: &str = "callback";
+const LOGO: &str = "logo";
 const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 
 macro_rules! routes {
@@ -40,6 +46,12 @@ macro_rules! routes {
             Asset(String),
             /// A file of a theme, by its path below `/theme/`: the theme, its version, the file.
             ThemeFile(String),
+            /// Where the way to a provider begins.
+            FederationStart(String),
+            /// Where a provider sends people back to (OpenID Connect Core 3.1.2.5).
+            FederationCallback(String),
+            /// The picture of a provider.
+            FederationLogo(String),
         }
 
         /// All routes that have one path each.
@@ -52,6 +64,9 @@ macro_rules! routes {
                     $(Self::$name => Cow::Borrowed($path),)*
                     Self::Asset(file) => Cow::Owned(format!("{ASSETS}{file}")),
                     Self::ThemeFile(file) => Cow::Owned(format!("{THEMES}{file}")),
+                    Self::FederationStart(provider) => federation(provider, START),
+                    Self::FederationCallback(provider) => federation(provider, CALLBACK),
+                    Self::FederationLogo(provider) => federation(provider, LOGO),
                 }
             }
 
@@ -60,7 +75,8 @@ macro_rules! routes {
             pub fn methods(&self) -> &'static [Method] {
                 match self {
                     $(Self::$name => $methods,)*
-                    Self::Asset(_) | Self::ThemeFile(_) => READ,
+                    Self::Asset(_) | Self::ThemeFile(_) | Self::FederationLogo(_) => READ,
+                    Self::FederationStart(_) | Self::FederationCallback(_) => FOLLOW,
                 }
             }
 
@@ -70,6 +86,9 @@ macro_rules! routes {
                     $(Self::$name => $label,)*
                     Self::Asset(_) => "asset",
                     Self::ThemeFile(_) => "theme_file",
+                    Self::FederationStart(_) => "federation_start",
+                    Self::FederationCallback(_) => "federation_callback",
+                    Self::FederationLogo(_) => "federation_logo",
                 }
             }
 
@@ -77,7 +96,11 @@ macro_rules! routes {
             pub fn cors(&self) -> Cors {
                 match self {
                     $(Self::$name => Cors::$cors,)*
-                    Self::Asset(_) | Self::ThemeFile(_) => Cors::None,
+                    Self::Asset(_)
+                    | Self::ThemeFile(_)
+                    | Self::FederationStart(_)
+                    | Self::FederationCallback(_)
+                    | Self::FederationLogo(_) => Cors::None,
                 }
             }
         }
@@ -137,6 +160,18 @@ impl Route {
         if let Some(file) = path.strip_prefix(THEMES) {
             return is_plain_file(file).then(|| Self::ThemeFile(file.to_owned()));
         }
+        if let Some(rest) = path.strip_prefix(FEDERATION) {
+            let (provider, step) = rest.split_once('/')?;
+            let provider = Some(provider)
+                .filter(|provider| is_provider(provider))?
+                .to_owned();
+            return match step {
+                START => Some(Self::FederationStart(provider)),
+                CALLBACK => Some(Self::FederationCallback(provider)),
+                LOGO => Some(Self::FederationLogo(provider)),
+                _ => None,
+            };
+        }
         FIXED.iter().find(|route| route.path() == path).cloned()
     }
 
@@ -180,6 +215,16 @@ pub fn strip_issuer_path<'path>(issuer_path: &str, request_path: &'path str) -> 
     }
 }
 
+fn federation(provider: &str, step: &str) -> Cow<'static, str> {
+    Cow::Owned(format!("{FEDERATION}{provider}/{step}"))
+}
+
+/// Whether this can be the id of a provider.
+fn is_provider(text: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(is_fit)
+}
+
 /// Whether this can be a file below a directory and nothing else.
 fn is_plain_file(path: &str) -> bool {
     path.split('/').all(|segment| {
@@ -202,6 +247,9 @@ mod tests {
         all.push(Route::Asset("login-0123abcd.css".to_owned()));
         all.push(Route::Asset("icons/logo.svg".to_owned()));
         all.push(Route::ThemeFile("acme/0123456789ab/img/logo.svg".to_owned()));
+        all.push(Route::FederationStart("google".to_owned()));
+        all.push(Route::FederationCallback("google".to_owned()));
+        all.push(Route::FederationLogo("my-idp-2".to_owned()));
         all
     }
 

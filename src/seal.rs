@@ -5,6 +5,8 @@
 
 use std::fmt::{self, Write};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 use ring::hkdf::{self, HKDF_SHA256};
@@ -110,6 +112,26 @@ impl Sealer {
             .len();
         plain.truncate(length);
         Ok(plain)
+    }
+}
+
+impl Sealer {
+    /// Seals a text; what comes out is base64url, fit for a JSON record.
+    ///
+    /// # Panics
+    /// As [`Sealer::seal`].
+    pub fn seal_text(&self, context: &str, plain: &str, random: &Random) -> String {
+        URL_SAFE_NO_PAD.encode(self.seal(context, plain.as_bytes(), random))
+    }
+
+    /// Opens what [`Sealer::seal_text`] made with the same `context`.
+    pub fn open_text(&self, context: &str, sealed: &str) -> Result<Zeroizing<String>, SealError> {
+        let sealed = URL_SAFE_NO_PAD
+            .decode(sealed)
+            .map_err(|_| SealError::DoesNotOpen)?;
+        let plain = self.open(context, &sealed)?;
+        let text = std::str::from_utf8(&plain).map_err(|_| SealError::DoesNotOpen)?;
+        Ok(Zeroizing::new(text.to_owned()))
     }
 }
 

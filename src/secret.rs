@@ -53,6 +53,8 @@ kinds! {
     SessionCookie "idsvc_se_" 16;
     /// The cookie that binds a sign-in under way to one browser.
     BrowserCookie "idsvc_br_" 0;
+    /// `state` towards an upstream provider. Locator: the login transaction's id.
+    UpstreamState "idsvc_us_" 16;
     /// What every token of one refresh family has in common: proof that an old token really was one of it.
     Lineage "idsvc_ln_" 0;
 }

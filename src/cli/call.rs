@@ -138,14 +138,11 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
                 source,
             }
         })?;
-    Ok(Core::open(
-        data.store,
-        Clock::System,
-        random,
-        data.sealer,
-        settings.policy(&issuer),
-        pool,
-    )?)
+    let policy = settings.policy(&issuer);
+    let core = Core::open(data.store, Clock::System, random, data.sealer, policy, pool)?;
+    Ok(core
+        .reaching(&settings.outbound)
+        .map_err(crate::flow::OpenError::from)?)
 }
 
 /// The sentence about a reply that belongs to another command.

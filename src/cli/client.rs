@@ -78,7 +78,7 @@ pub struct Rotate {
     pub keep_old: Option<u64>,
 }
 
-fn seconds(text: &str) -> Result<u64, String> {
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
     parse_duration(text)
         .map(|duration| duration.as_secs())
         .ok_or_else(|| "a time such as 24h, 90d, 30m or 60s".to_owned())
@@ -129,7 +129,7 @@ pub struct Fields {
     /// An allowed grant; may be repeated.
     #[arg(
         long,
-        help = "An allowed grant: authorization_code, refresh_token, anonymous or client_credentials; may be repeated [default: the first two, with a redirect URI]"
+        help = "An allowed grant: authorization_code, refresh_token, anonymous, jwt-bearer or client_credentials; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant: Vec<GrantType>,
     /// The client's public key (PEM), with which its assertions are checked
@@ -138,6 +138,9 @@ pub struct Fields {
     /// The client's public keys (JWK Set), with which its assertions are checked
     #[arg(long, value_name = "FILE")]
     pub jwks_file: Option<PathBuf>,
+    /// Where the client publishes its public keys (https), with which its assertions are checked
+    #[arg(long, value_name = "URL", conflicts_with_all = ["public_key_file", "jwks_file"])]
+    pub jwks_uri: Option<String>,
     /// Whom assertions must be addressed to: the issuer or the token endpoint, or strictly the issuer
     #[arg(long, value_enum)]
     pub assertion_audience: Option<Audience>,
@@ -153,6 +156,12 @@ pub struct Fields {
     /// Whether people are asked for consent
     #[arg(long, value_enum)]
     pub consent: Option<Consent>,
+    /// A provider whose people may come in, see idsvc provider; may be repeated
+    #[arg(long, value_name = "ID")]
+    pub provider: Vec<String>,
+    /// Whether people may sign in with a stored password; with one provider and no passwords they go straight there
+    #[arg(long, value_enum, value_name = "WHETHER")]
+    pub password_sign_in: Option<YesNo>,
     /// The audience of access tokens [default: the issuer]
     #[arg(long)]
     pub audience: Option<String>,
@@ -175,6 +184,15 @@ fn scope_text(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .ok_or("a scope value, =, and what to say of it")?;
     Ok((scope.to_owned(), words.to_owned()))
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum YesNo {
+    /// It is so.
+    Yes,
+    /// It is not.
+    No,
 }
 
 /// Whom assertions must be addressed to.
@@ -201,6 +219,7 @@ impl Fields {
             default_scope: some(self.default_scope),
             public_key: read(self.public_key_file)?,
             jwks: read(self.jwks_file)?,
+            jwks_uri: self.jwks_uri,
             assertion_audience: self.assertion_audience.map(|audience| match audience {
                 Audience::Any => AssertionAudience::Any,
                 Audience::Strict => AssertionAudience::Strict,
@@ -215,6 +234,8 @@ impl Fields {
                 Consent::Require => ConsentRequirement::Require,
                 Consent::Skip => ConsentRequirement::Skip,
             }),
+            providers: some(self.provider),
+            password_sign_in: self.password_sign_in.map(|answer| answer == YesNo::Yes),
             audience: self.audience,
             id_token_alg: self.id_token_alg,
             access_token_alg: self.access_token_alg,
@@ -271,7 +292,7 @@ pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
     Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
 }
 
-fn read_file(path: &Path) -> Result<String, Stop> {
+pub(super) fn read_file(path: &Path) -> Result<String, Stop> {
     read_secret(path).map(|text| text.reveal().to_owned())
 }
 
@@ -440,6 +461,11 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
             }
             .to_owned(),
         ),
+        (
+            "providers",
+            view.providers.iter().cloned().collect::<Vec<_>>().join(" "),
+        ),
+        ("password_sign_in", yes_no(view.password_sign_in)),
         ("audience", view.audience.clone().unwrap_or_default()),
         (
             "id_token_alg",
@@ -467,6 +493,7 @@ fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), 
             "keys",
             view.keys.iter().map(key_name).collect::<Vec<_>>().join(" "),
         ),
+        ("jwks_uri", view.jwks_uri.clone().unwrap_or_default()),
         (
             "max_scope",
             view.max_scope

@@ -56,6 +56,9 @@ impl Deed {
             | Command::ApiKeyList(_)
             | Command::UserList(_)
             | Command::UserShow(_)
+            | Command::ProviderList
+            | Command::ProviderShow(_)
+            | Command::ProviderTest(_)
             | Command::KeyList
             | Command::SessionList(_) => return None,
             Command::ClientAdd(add) => {
@@ -106,6 +109,13 @@ impl Deed {
             Command::UserRemove(who) => Self::plain(format!("user {who} was removed")),
             Command::UserEnable(who) => Self::plain(format!("user {who} was enabled")),
             Command::UserDisable(who) => Self::plain(format!("user {who} was disabled")),
+            Command::UserUnlink(unlink) => Self::plain(format!(
+                "user {} is no longer linked to provider {}",
+                unlink.who, unlink.provider
+            )),
+            Command::ProviderAdd(add) => Self::plain(format!("provider {} was added", add.id)),
+            Command::ProviderUpdate(update) => Self::plain(format!("provider {} was changed", update.id)),
+            Command::ProviderRemove(id) => Self::plain(format!("provider {id} was removed")),
             Command::KeyRotate(rotate) => Self::with_key(format!("a key for {} was brought in", rotate.alg)),
             Command::KeyImport(_) => Self::with_key("the key was imported".to_owned()),
             Command::KeyRetire(kid) => Self::plain(format!("key {kid} was taken out of service")),

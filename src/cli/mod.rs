@@ -11,6 +11,7 @@ pub mod dev;
 pub mod key;
 pub mod log;
 pub mod output;
+pub mod provider;
 pub mod serve;
 pub mod session;
 pub mod theme;
@@ -74,6 +75,9 @@ pub enum Noun {
     /// People who sign in
     #[command(subcommand)]
     User(user::Verb),
+    /// Upstream OpenID providers that vouch for people
+    #[command(subcommand)]
+    Provider(provider::Verb),
     /// Signing keys
     #[command(subcommand)]
     Key(key::Verb),
@@ -140,6 +144,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Serve(serve) => serve::run(&serve, &cli.global, output),
         Noun::Client(verb) => client::run(verb, &call, output),
         Noun::User(verb) => user::run(verb, &call, output),
+        Noun::Provider(verb) => provider::run(verb, &call, output),
         Noun::Key(verb) => key::run(verb, &call, output),
         Noun::Session(verb) => session::run(verb, &call, output),
         Noun::Theme(verb) => theme::run(verb, &call, output),

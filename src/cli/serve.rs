@@ -20,8 +20,10 @@ use crate::control;
 use crate::control::server::ControlSocket;
 use crate::flow::admin::Admin;
 use crate::flow::{Core, rotate_keys, sweep};
+use crate::http::error::fallback;
 use crate::http::respond;
 use crate::identity::password::PasswordPool;
+use crate::net::Peer;
 use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::tls::Acceptor;
@@ -62,14 +64,25 @@ macro_rules! setting_flags {
             /// A network of proxies to believe about the client's address; may be repeated
             #[arg(long, value_name = "NETWORK")]
             pub trusted_proxies: Vec<String>,
+            /// A network that is not public and may be reached for providers and keys; may be repeated
+            #[arg(long, value_name = "NETWORK")]
+            pub outbound_allow: Vec<String>,
+            /// A network whose requests are not limited; may be repeated
+            #[arg(long, value_name = "NETWORK")]
+            pub limits_exempt: Vec<String>,
         }
 
         impl SettingFlags {
             /// What was given: dotted key and value.
             pub fn into_given(self) -> Vec<(&'static str, String)> {
                 let single = [$(($key, self.$field),)*].into_iter();
-                let lists = [("listen", self.listen), ("trusted_proxies", self.trusted_proxies)].into_iter();
-                let lists = lists.filter(|(_, values)| !values.is_empty());
+                let lists = [
+                    ("listen", self.listen),
+                    ("trusted_proxies", self.trusted_proxies),
+                    ("outbound.allow", self.outbound_allow),
+                    ("limits.exempt", self.limits_exempt),
+                ];
+                let lists = lists.into_iter().filter(|(_, values)| !values.is_empty());
                 single
                     .filter_map(|(key, value)| Some((key, value?)))
                     .chain(lists.map(|(key, values)| (key, values.join(","))))
@@ -109,6 +122,12 @@ setting_flags! {
     signing_access_token_alg "signing.access_token_alg" "ALG" "The algorithm of access tokens",
     signing_access_token_typ "signing.access_token_typ" "TYP" "The typ of access tokens",
     keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
+    outbound_ca_file "outbound.ca_file" "FILE" "Certificate authorities to trust beside those of the web",
+    limits_enabled "limits.enabled" "BOOL" "Limit what single addresses, names and clients may do",
+    limits_anonymous_per_address "limits.anonymous_per_address" "COUNT" "Anonymous users for one address in an hour",
+    limits_anonymous_per_client "limits.anonymous_per_client" "COUNT" "Anonymous users for one client in an hour",
+    limits_connections "limits.connections" "COUNT" "Open connections in all",
+    limits_connections_per_address "limits.connections_per_address" "COUNT" "Open connections from one address",
     log_format "log.format" "FORMAT" "text, json or auto",
     log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
@@ -135,7 +154,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let stops = stops().map_err(Stop::refused)?;
     let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
     let clock = Clock::System;
-    let listener = Listener::bind(&config.listen, config.limits())
+    let listener = Listener::bind(&config.listen, config.edge())
         .await
         .map_err(Stop::refused)?;
     let data_dir = &config.settings.data_dir;
@@ -193,6 +212,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     ));
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
     let dressing = tokio::spawn(watch_themes(Arc::clone(&app)));
+    let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
     let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone()));
     let watching = tls.clone().map(|tls| {
         let clock = clock.clone();
@@ -200,7 +220,8 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     });
     tracing::info!(issuer = %config.issuer, ?listening, data_dir = %data_dir.display(), "ready");
     notify::ready();
-    let answered = Arc::clone(&app);
+    let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
+    let listener = listener.with_fallback(move |status, peer: Peer| fallback(&unanswered, status, peer.tls));
     let service = move |request, peer| respond(Arc::clone(&answered), request, peer);
     let until_told = {
         let stops = stops.clone();
@@ -216,6 +237,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     }
     housekeeping.abort();
     dressing.abort();
+    refreshing.abort();
     reloading.abort();
     if let Some(watching) = watching {
         watching.abort();
@@ -235,6 +257,7 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
     App::with_themes(
         core,
         config.trusted_proxies.clone(),
+        config.limits.clone(),
         example.map(|example| example.site),
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
@@ -262,6 +285,8 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
         config.policy(),
         pool,
     )
+    .map_err(Stop::refused)?
+    .reaching(&settings.outbound)
     .map_err(Stop::refused)?;
     for alg in rotate_keys::ensure_keys(&core).await.map_err(Stop::refused)? {
         tracing::info!(%alg, "made a signing key");
@@ -348,6 +373,19 @@ async fn watch_themes(app: Arc<App>) {
             Ok(false) => {}
             Err(error) => tracing::error!(%error, "themes were not read"),
         }
+    }
+}
+
+/// Fetches again, every minute, what others publish and this service remembers.
+async fn keep_fresh(app: Arc<App>) {
+    loop {
+        let catalog = app.core.catalog();
+        let issuers: Vec<_> = catalog
+            .providers()
+            .map(|provider| provider.issuer.clone())
+            .collect();
+        app.core.upstreams.refresh(&issuers, app.core.clock.now()).await;
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
     }
 }
 

@@ -9,7 +9,7 @@ use super::call::{Call, unexpected};
 use super::output::{Output, Stop, moment, yes_no};
 use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
-use crate::flow::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
+use crate::flow::admin::user::{self, AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -33,6 +33,8 @@ pub enum Verb {
     Enable(Who),
     /// Stop a user without removing them
     Disable(Who),
+    /// Take a provider's word for a user away, and end what stands on it
+    Unlink(Unlink),
 }
 
 /// Which user.
@@ -49,6 +51,20 @@ pub struct Remove {
     /// The user's e-mail address, account identifier or uuid
     #[arg(value_name = "WHO")]
     pub who: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Which link goes.
+#[derive(Debug, Args)]
+pub struct Unlink {
+    /// The user's e-mail address, account identifier or uuid
+    #[arg(value_name = "WHO")]
+    pub who: String,
+    /// The provider's id
+    #[arg(value_name = "PROVIDER")]
+    pub provider: String,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
@@ -267,6 +283,17 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         }
         Verb::Enable(which) => Command::UserEnable(which.who),
         Verb::Disable(which) => Command::UserDisable(which.who),
+        Verb::Unlink(unlink) => {
+            let question = format!(
+                "Take the word of provider {} for user {} away, and end what stands on it?",
+                unlink.provider, unlink.who
+            );
+            output.confirm(&question, unlink.yes)?;
+            Command::UserUnlink(user::Unlink {
+                who: unlink.who,
+                provider: unlink.provider,
+            })
+        }
     };
     call.run(command, output, |reply, output| match reply {
         Reply::User(view) => show(&view, output),

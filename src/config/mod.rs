@@ -19,7 +19,9 @@ use ipnet::IpNet;
 
 use crate::identity::password::{PasswordParams, PasswordPolicy, PoolSize};
 use crate::jose::alg::Algorithm;
+use crate::limit::LimitPolicy;
 use crate::net::Limits;
+use crate::net::outbound::Terms;
 use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
 
 use self::file::{Given, Origin, Parsed, Raw};
@@ -164,6 +166,8 @@ pub struct Settings {
     pub theme: String,
     /// Where the operator's themes are; nothing may be there.
     pub theme_dir: PathBuf,
+    /// How providers and published keys are reached.
+    pub outbound: Terms,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
     /// The rules for new passwords.
@@ -254,6 +258,12 @@ pub struct Config {
     pub tls: Tls,
     /// Proxies whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// What strangers may do how often.
+    pub limits: LimitPolicy,
+    /// Open connections in all.
+    max_connections: usize,
+    /// Open connections from one address.
+    max_connections_per_address: usize,
     /// How to log.
     pub log: Log,
     /// Whether this is the development server.
@@ -267,9 +277,17 @@ impl Config {
     }
 
     /// What peers may take; proxies are not limited as one peer is.
-    pub fn limits(&self) -> Limits {
+    pub fn edge(&self) -> Limits {
+        let mut uncounted = self.trusted_proxies.clone();
+        uncounted.extend_from_slice(&self.limits.exempt);
         Limits {
-            uncounted: self.trusted_proxies.clone(),
+            max_connections: self.max_connections,
+            max_connections_per_address: if self.limits.enabled {
+                self.max_connections_per_address
+            } else {
+                usize::MAX
+            },
+            uncounted,
             ..Limits::default()
         }
     }

@@ -13,6 +13,8 @@ use super::reference::{self, Setting};
 use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
+use crate::limit::LimitPolicy;
+use crate::net::outbound::Terms;
 use crate::oauth::client::is_theme_name;
 use crate::oauth::policy::Lifetimes;
 
@@ -26,6 +28,9 @@ const LONGEST_CODE: Duration = Duration::from_mins(10);
 /// A hundred years: far enough for everybody, and no date after it overflows.
 const LONGEST: Duration = Duration::from_hours(24 * 36_525);
 const MOST_WORKERS: u64 = 1024;
+/// A thousand each second.
+const MOST_PER_HOUR: u64 = 3_600_000;
+const MOST_CONNECTIONS: u64 = 1_000_000;
 const PASSWORD_BYTES: std::ops::RangeInclusive<u64> = 64..=4096;
 
 /// Everything that `idsvc serve` needs, or all that is wrong.
@@ -34,7 +39,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let settings = settings(&mut reader);
     let listen = listen(&mut reader);
     let before = reader.faults.len();
-    let trusted_proxies = trusted_proxies(&mut reader);
+    let trusted_proxies = networks(&mut reader, "trusted_proxies");
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, &listen, has_proxies);
     let log = log(&mut reader);
@@ -45,6 +50,9 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         listen,
         tls,
         trusted_proxies,
+        limits: limits(&mut reader),
+        max_connections: connections(&mut reader, "limits.connections"),
+        max_connections_per_address: connections(&mut reader, "limits.connections_per_address"),
         log,
         is_dev: sources.is_dev,
     };
@@ -352,6 +360,12 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         announce: reader.duration("keys.announce", Duration::ZERO),
+        outbound: Terms {
+            ca_file: reader
+                .text("outbound.ca_file")
+                .map(|(file, _)| PathBuf::from(file)),
+            allow: networks(reader, "outbound.allow"),
+        },
         password_params,
         password_policy: PasswordPolicy {
             min_length,
@@ -523,8 +537,9 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     addresses
 }
 
-fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
-    let (texts, origin) = reader.list("trusted_proxies");
+/// A list of networks; an address alone is the network that holds nothing else.
+fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
+    let (texts, origin) = reader.list(key);
     let mut networks = Vec::new();
     for text in &texts {
         let single = || text.parse::<std::net::IpAddr>().map(IpNet::from).ok();
@@ -532,11 +547,28 @@ fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
             Some(network) => networks.push(network),
             None => reader.fault(
                 &origin,
-                format!("trusted_proxies = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
+                format!("{key} = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
             ),
         }
     }
     networks
+}
+
+fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
+    let per_hour = |reader: &mut Reader<'_>, key| {
+        let count = reader.number_within(key, 1..=MOST_PER_HOUR);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    LimitPolicy {
+        enabled: reader.flag("limits.enabled"),
+        exempt: networks(reader, "limits.exempt"),
+        anonymous_per_address: per_hour(reader, "limits.anonymous_per_address"),
+        anonymous_per_client: per_hour(reader, "limits.anonymous_per_client"),
+    }
+}
+
+fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
+    usize::try_from(reader.number_within(key, 1..=MOST_CONNECTIONS)).unwrap_or(1)
 }
 
 fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], has_proxies: bool) -> Tls {

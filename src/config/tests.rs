@@ -210,6 +210,36 @@ fn commands_need_no_base_url_and_no_certificate() {
 }
 
 #[test]
+fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
+    let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
+    let usual = resolve(&given(&[], &[], base)).unwrap();
+    assert_eq!(usual.limits, LimitPolicy::default());
+    let edge = usual.edge();
+    assert_eq!(
+        (edge.max_connections, edge.max_connections_per_address),
+        (10_000, 256)
+    );
+    let lines = "trusted_proxies = [\"10.0.0.1\"]\n[limits]\nexempt = [\"192.0.2.0/24\", \"2001:db8::1\"]\n\
+                 anonymous_per_address = 1000\nconnections = 7\nconnections_per_address = 3\n";
+    let lifted = resolve(&given(&[], &[], &format!("{base}{lines}"))).unwrap();
+    assert!(lifted.limits.enabled);
+    assert_eq!(lifted.limits.anonymous_per_address, 1000);
+    let edge = lifted.edge();
+    assert_eq!((edge.max_connections, edge.max_connections_per_address), (7, 3));
+    let uncounted: Vec<_> = edge.uncounted.iter().map(ToString::to_string).collect();
+    assert_eq!(uncounted, ["10.0.0.1/32", "192.0.2.0/24", "2001:db8::1/128"]);
+    let off = resolve(&given(&[], &[("IDSVC_LIMITS_ENABLED", "false")], base)).unwrap();
+    assert_eq!(off.edge().max_connections_per_address, usize::MAX);
+    let wrong = "limits.exempt = [\"everybody\"]\nlimits.connections = 0\n";
+    let faults = resolve(&given(&[], &[], &format!("{base}{wrong}"))).unwrap_err();
+    assert_eq!(
+        faults.to_string(),
+        "idsvc.toml line 3: limits.exempt = \"everybody\" is no network, as in 10.0.0.0/8 or 192.0.2.1\n\
+         idsvc.toml line 4: limits.connections must be 1 to 1000000"
+    );
+}
+
+#[test]
 fn times_have_units() {
     for (text, seconds) in [
         ("60s", 60),

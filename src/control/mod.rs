@@ -13,11 +13,13 @@ use uuid::Uuid;
 use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
 use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::flow::admin::provider::examine::ProviderReport;
+use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::flow::admin::settings::IssuerView;
-use crate::flow::admin::user::{AddUser, SetPassword, UpdateUser, UserView};
+use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
 use crate::flow::admin::{
-    Admin, AdminError, AdminRefusal, Done, client as clients, key, session, settings, user,
+    Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, session, settings, user,
 };
 
 /// The socket's name in the data directory.
@@ -65,6 +67,20 @@ pub enum Command {
     UserEnable(String),
     /// `user disable`.
     UserDisable(String),
+    /// `user unlink`.
+    UserUnlink(Unlink),
+    /// `provider add`.
+    ProviderAdd(Box<AddProvider>),
+    /// `provider list`.
+    ProviderList,
+    /// `provider show`.
+    ProviderShow(String),
+    /// `provider update`.
+    ProviderUpdate(Box<UpdateProvider>),
+    /// `provider remove`.
+    ProviderRemove(String),
+    /// `provider test`.
+    ProviderTest(String),
     /// `key list`.
     KeyList,
     /// `key rotate`.
@@ -91,6 +107,9 @@ impl Command {
                 | Self::ApiKeyList(_)
                 | Self::UserList(_)
                 | Self::UserShow(_)
+                | Self::ProviderList
+                | Self::ProviderShow(_)
+                | Self::ProviderTest(_)
                 | Self::KeyList
                 | Self::SessionList(_)
         )
@@ -119,6 +138,14 @@ pub enum Reply {
     Users(Vec<UserView>),
     /// The user that is gone.
     UserRemoved(Uuid, String),
+    /// One provider.
+    Provider(Box<ProviderView>),
+    /// Providers.
+    Providers(Vec<ProviderView>),
+    /// How a provider stands.
+    ProviderReport(ProviderReport),
+    /// The id of a provider that is gone.
+    ProviderRemoved(String),
     /// One key.
     Key(KeyView),
     /// Keys.
@@ -173,6 +200,15 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::UserSetPassword(request) => person(user::set_password(admin, request).await?),
         Command::UserEnable(who) => person(user::set_enabled(admin, who, true).await?),
         Command::UserDisable(who) => person(user::set_enabled(admin, who, false).await?),
+        Command::UserUnlink(request) => person(user::unlink(admin, request).await?),
+        Command::ProviderAdd(request) => Reply::Provider(Box::new(provider::add(admin, *request).await?)),
+        Command::ProviderList => Reply::Providers(provider::list(admin)?),
+        Command::ProviderShow(id) => Reply::Provider(Box::new(provider::show(admin, &id)?)),
+        Command::ProviderUpdate(request) => {
+            Reply::Provider(Box::new(provider::update(admin, *request).await?))
+        }
+        Command::ProviderTest(id) => Reply::ProviderReport(provider::examine::examine(admin, &id).await?),
+        Command::ProviderRemove(id) => Reply::ProviderRemoved(provider::remove(admin, id).await?),
         Command::KeyList => Reply::Keys(key::list(admin)?),
         Command::KeyRotate(request) => Reply::Key(key::rotate(admin, request).await?),
         Command::KeyRetire(kid) => Reply::Key(key::retire(admin, kid).await?),

@@ -1,13 +1,17 @@
 //! A client proves who it is, at whatever endpoint asks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::jose::jwk::JwkSet;
+use crate::oauth::Client;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{Recipient, Use};
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
+use crate::oauth::error::Refusal;
 use crate::store::records::ApiKeyUse;
 use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 
@@ -28,7 +32,11 @@ pub async fn authenticate_client(
     };
     let catalog = core.catalog();
     let client = catalog.client(&credentials.client_id);
-    let once = match client_auth::authenticate(credentials, client, recipient, now) {
+    let keys = match published_keys(core, credentials, client, now).await {
+        Ok(published) => published.unwrap_or_else(|| catalog.client_keys(&credentials.client_id)),
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let once = match client_auth::authenticate(credentials, client, &keys, recipient, now) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
         Ok(Authentication::Once(once)) => once,
         Err(refusal) => return Ok(Err(refusal)),
@@ -52,6 +60,26 @@ pub async fn authenticate_client(
         });
     }
     Ok(once.written_down(is_first))
+}
+
+/// The keys that an assertion is checked with, where the client publishes them.
+async fn published_keys(
+    core: &Core,
+    credentials: &Credentials,
+    client: Option<&Arc<Client>>,
+    now: Timestamp,
+) -> Result<Option<Arc<JwkSet>>, Refusal> {
+    let Some((assertion, client)) = credentials.assertion().zip(client) else {
+        return Ok(None);
+    };
+    let Some(uri) = client.jwks_uri.as_ref().filter(|_| client.enabled) else {
+        return Ok(None);
+    };
+    let keys = core.upstreams.key_set_for(uri, assertion, now).await;
+    keys.map(Some).map_err(|problem| {
+        tracing::warn!(client_id = client.client_id, %problem, "the keys of a client cannot be had");
+        Refusal::invalid_client("the keys of this client could not be fetched from its jwks_uri")
+    })
 }
 
 /// Checks an API key and notes that it was used, so that the operator sees which ones still are.

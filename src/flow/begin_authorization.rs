@@ -22,11 +22,13 @@ use crate::store::tables::LOGIN_TRANSACTIONS;
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
 /// What cannot be answered to the client, because it is not known where that is, comes back as
-/// [`Unanswerable`] and is shown to the user.
+/// [`Unanswerable`] and is shown to the user. `admit` is asked before a sign-in is written down that the
+/// pages carry on: those take room, and strangers can begin them.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,
     browser: &Browser,
+    admit: impl FnOnce() -> Result<(), Failure>,
     now: Timestamp,
 ) -> Result<Result<Onward, Unanswerable>, Failure> {
     let catalog = core.catalog();
@@ -56,8 +58,12 @@ pub async fn begin_authorization(
     };
     // most refusals, as to prompt=none, write nothing
     let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, client, &request))?;
-    if let Step::Refuse(refusal) = foreseen {
-        return Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer)))));
+    match foreseen {
+        Step::Refuse(refusal) => {
+            return Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer)))));
+        }
+        Step::SignIn | Step::AskConsent => admit()?,
+        Step::Issue(_) => {}
     }
     let code = DrawnCode::draw(core);
     let slot = code.slot();
@@ -117,6 +123,7 @@ fn open(
         settled_session: None,
         consented: false,
         answered_at: None,
+        upstream: None,
     };
     (transaction, binding)
 }

@@ -1,13 +1,15 @@
-//! What every request needs, in memory: clients and signing keys, replaced as a whole when one changes.
+//! What every request needs, in memory: clients, providers and signing keys, replaced as a whole when one changes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::rotate_keys::open_signing_key;
 use super::{Failure, OpenError};
+use crate::federation::Provider;
 use crate::jose::alg::Algorithm;
+use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::{Client, Policy};
@@ -15,7 +17,7 @@ use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
 use crate::store::records::KeyStanding;
-use crate::store::tables::{CLIENTS, SIGNING_KEYS};
+use crate::store::tables::{CLIENTS, PROVIDERS, SIGNING_KEYS};
 
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = "JWT";
@@ -23,7 +25,9 @@ pub const ID_TOKEN_TYP: &str = "JWT";
 /// A consistent picture of the records that every request needs.
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
+    client_keys: HashMap<String, Arc<JwkSet>>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
+    providers: BTreeMap<String, Arc<Provider>>,
     origins: HashSet<String>,
     keyring: Keyring,
     access_tokens: Vec<(Algorithm, Encoder)>,
@@ -33,9 +37,10 @@ pub struct Catalog {
 impl Catalog {
     /// Reads it from the store.
     pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
-        let (clients, records) = store.read(|snapshot| {
+        let (clients, providers, records) = store.read(|snapshot| {
             Ok((
                 CLIENTS.scan(snapshot, .., usize::MAX)?,
+                PROVIDERS.scan(snapshot, .., usize::MAX)?,
                 SIGNING_KEYS.scan(snapshot, .., usize::MAX)?,
             ))
         })?;
@@ -47,6 +52,10 @@ impl Catalog {
             .values()
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
+            .collect();
+        let signing = clients.values().filter(|client| !client.keys.is_empty());
+        let client_keys = signing
+            .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.keys))))
             .collect();
         let keyed = clients
             .values()
@@ -71,7 +80,12 @@ impl Catalog {
         let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
         Ok(Self {
             clients,
+            client_keys,
             api_keys,
+            providers: providers
+                .into_iter()
+                .map(|(id, provider)| (id, Arc::new(provider)))
+                .collect(),
             origins,
             keyring,
             access_tokens,
@@ -82,6 +96,35 @@ impl Catalog {
     /// The client with this identifier, enabled or not.
     pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.clients.get(client_id)
+    }
+
+    /// The keys that the client has registered; an empty set when it has none, or publishes them.
+    pub fn client_keys(&self, client_id: &str) -> Arc<JwkSet> {
+        self.client_keys.get(client_id).cloned().unwrap_or_default()
+    }
+
+    /// The provider with this id, enabled or not.
+    pub fn provider(&self, id: &str) -> Option<&Arc<Provider>> {
+        self.providers.get(id)
+    }
+
+    /// The provider of this issuer, enabled or not.
+    pub fn provider_of(&self, issuer: &str) -> Option<&Arc<Provider>> {
+        self.providers.values().find(|provider| provider.issuer == issuer)
+    }
+
+    /// The providers in service at which people of this client can sign in, by id.
+    pub fn offered_by(&self, client: &Client) -> Vec<Arc<Provider>> {
+        let named = client.providers.iter().filter_map(|id| self.providers.get(id));
+        named
+            .filter(|provider| provider.enabled && provider.signs_people_in())
+            .cloned()
+            .collect()
+    }
+
+    /// Every provider by id, enabled or not.
+    pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
+        self.providers.values()
     }
 
     /// The API key with this digest, by its id, and the client it belongs to, enabled or not.

@@ -15,7 +15,7 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::refresh::{Entropy, RefreshFamily};
 use crate::oauth::scope::Scope;
-use crate::oauth::token::{TokenResponse, anonymous_scope};
+use crate::oauth::token::{TokenResponse, user_scope};
 use crate::store::tables::USERS;
 
 /// Makes a user and starts the refresh family that the user lives by, in one transaction, and issues tokens.
@@ -34,7 +34,7 @@ pub async fn create_anonymous_user(
             "anonymous users are for clients that authenticate",
         )));
     }
-    let scope = match anonymous_scope(scope.as_ref(), client) {
+    let scope = match user_scope(scope.as_ref(), client, Scope::ANONYMOUS) {
         Ok(scope) => scope,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -56,6 +56,7 @@ pub async fn create_anonymous_user(
                 session: None,
                 auth_time: None,
                 factor: Factor::Anonymous,
+                upstream_token: None,
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };

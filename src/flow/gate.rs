@@ -7,7 +7,7 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
-use crate::store::tables::{CONSENTS, USERS};
+use crate::store::tables::{CONSENTS, PROVIDERS, USERS};
 
 use super::Answer;
 
@@ -22,6 +22,8 @@ pub fn check_grant(client: &Client, grant_type: GrantType) -> Answer<()> {
     ))
 }
 
+const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+
 /// Lets the user of an authorization pass, as the user is now.
 ///
 /// Runs inside the transaction that issues, so that a user disabled a moment ago gets nothing. The client
@@ -31,15 +33,33 @@ pub fn admit(
     client: &Client,
     authorization: &Authorization,
 ) -> Result<Answer<User>, StoreError> {
-    const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
-    let Some(user) = USERS.get(snapshot, &authorization.user)? else {
-        return Ok(Err(GONE));
-    };
+    match USERS.get(snapshot, &authorization.user)? {
+        Some(user) => admit_user(snapshot, client, authorization, user),
+        None => Ok(Err(GONE)),
+    }
+}
+
+/// The same for a user whose record is at hand, and perhaps about to be written.
+pub fn admit_user(
+    snapshot: &dyn Snapshot,
+    client: &Client,
+    authorization: &Authorization,
+    user: User,
+) -> Result<Answer<User>, StoreError> {
     if !user.enabled {
         return Ok(Err(GONE));
     }
+    if let Factor::Federated { provider } = &authorization.factor
+        && !PROVIDERS
+            .get(snapshot, provider)?
+            .is_some_and(|provider| provider.enabled)
+    {
+        return Ok(Err(Refusal::invalid_grant(
+            "the provider by which the user signed in is no longer in service",
+        )));
+    }
     let asks_people = match authorization.factor {
-        Factor::Password => client.consent == ConsentRequirement::Require,
+        Factor::Password | Factor::Federated { .. } => client.consent == ConsentRequirement::Require,
         Factor::Anonymous => false,
     };
     if asks_people {
@@ -52,7 +72,9 @@ pub fn admit(
             .filter(|value| value != Scope::AUTHENTICATED)
             .union(&authorization.claims.implied_scope());
         if !given.is_some_and(|given| asked.is_within(&given)) {
-            return Ok(Err(Refusal::invalid_grant("the user has withdrawn consent")));
+            return Ok(Err(Refusal::invalid_grant(
+                "the user has not given consent or has withdrawn it",
+            )));
         }
     }
     Ok(Ok(user))

@@ -1,8 +1,11 @@
 //! Tokens are made here, after the commit that allows them.
 
-use uuid::Uuid;
+use std::collections::BTreeMap;
 
-use super::{Core, Failure};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{Core, Failure, upstream_token};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, User};
@@ -10,7 +13,7 @@ use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
-use crate::oauth::openid::claims::{self, ACR_PASSWORD};
+use crate::oauth::openid::claims::{self, ACR_SIGNED_IN};
 use crate::oauth::openid::id_token::{self, IdTokenClaims};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::TokenResponse;
@@ -69,7 +72,15 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
-    let access_token = access_token(core, client, &common, authorization.auth_time, Some(family))?;
+    let embedded = embedded(core, &authorization, now);
+    let grant = Grant {
+        auth_time: authorization.auth_time,
+        id: Some(family),
+        upstream_token: embedded
+            .as_ref()
+            .map(|(claim, token)| (claim.as_str(), token.as_str())),
+    };
+    let access_token = access_token(core, client, &common, grant)?;
     let id_token = if common.scope.contains(Scope::OPENID) {
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
@@ -85,7 +96,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             sid: authorization.session,
             amr: authorization.factor.method().map(|method| [method]),
             acr: match authorization.factor {
-                Factor::Password => Some(ACR_PASSWORD),
+                Factor::Password | Factor::Federated { .. } => Some(ACR_SIGNED_IN),
                 Factor::Anonymous => None,
             },
             requested,
@@ -112,12 +123,35 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
     })
 }
 
+/// The provider's access token that goes into this one, and the claim that it becomes.
+fn embedded(
+    core: &Core,
+    authorization: &Authorization,
+    now: Timestamp,
+) -> Option<(String, Zeroizing<String>)> {
+    let token = authorization.upstream_token.as_deref()?;
+    let Factor::Federated { provider } = &authorization.factor else {
+        return None;
+    };
+    let catalog = core.catalog();
+    let provider = catalog.provider(provider)?;
+    let claim = provider.embed_token.clone()?;
+    Some((claim, upstream_token::open(core, provider, token, now)?))
+}
+
+/// What an access token says of the grant behind it.
+#[derive(Clone, Copy, Default)]
+struct Grant<'a> {
+    auth_time: Option<Timestamp>,
+    id: Option<Uuid>,
+    upstream_token: Option<(&'a str, &'a str)>,
+}
+
 fn access_token(
     core: &Core,
     client: &Client,
     common: &CommonClaims,
-    auth_time: Option<Timestamp>,
-    grant_id: Option<Uuid>,
+    grant: Grant<'_>,
 ) -> Result<String, Failure> {
     let policy = &core.policy;
     let catalog = core.catalog();
@@ -128,8 +162,9 @@ fn access_token(
         aud: client.audience.as_deref().unwrap_or(&policy.issuer),
         exp: common.iat + policy.lifetimes.access_token,
         client_id: &client.client_id,
-        auth_time,
-        grant_id,
+        auth_time: grant.auth_time,
+        grant_id: grant.id,
+        upstream_token: grant.upstream_token.map(|embedded| BTreeMap::from([embedded])),
     })?)
 }
 
@@ -160,7 +195,7 @@ pub fn mint_for_client(
         email: String::new(),
         uuid: client.client_uuid,
     };
-    let access_token = access_token(core, client, &common, None, None)?;
+    let access_token = access_token(core, client, &common, Grant::default())?;
     audit::record(&Event::TokensIssued {
         user: common.uuid,
         client_id: &client.client_id,

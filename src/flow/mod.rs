@@ -8,8 +8,12 @@ pub mod admin;
 pub mod authenticate_client;
 pub mod authorization;
 pub mod begin_authorization;
+pub mod begin_federation;
 pub mod catalog;
 pub mod create_anonymous_user;
+pub mod exchange_assertion;
+pub mod federated_user;
+pub mod finish_federation;
 pub mod gate;
 pub mod give_consent;
 pub mod introspect;
@@ -17,13 +21,16 @@ pub mod issue_client_token;
 pub mod mint;
 pub mod read_userinfo;
 pub mod redeem_code;
+pub mod redeem_upstream_code;
 pub mod revoke;
 pub mod rotate_keys;
 pub mod rotate_refresh_token;
 pub mod sessions;
 pub mod sign_in;
 pub mod sign_out;
+pub mod start_session;
 pub mod sweep;
+pub mod upstream_token;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +38,8 @@ use arc_swap::ArcSwap;
 
 pub use self::catalog::Catalog;
 use crate::clock::Clock;
+use crate::federation::Upstreams;
+use crate::federation::upstreams::{SetupError, Terms};
 use crate::identity::password::PasswordPool;
 use crate::jose::keyring::SignError;
 use crate::oauth::{Policy, Refusal};
@@ -50,6 +59,12 @@ pub enum Failure {
     /// Too many passwords wait to be checked.
     #[error("too many sign-ins at once: try again in a moment")]
     Busy,
+    /// The sender has done this too often.
+    #[error("too many requests: try again in {seconds} s")]
+    Throttled {
+        /// When to try again.
+        seconds: u64,
+    },
     /// There is no key to sign with.
     #[error("no active signing key for {0}: run idsvc key rotate")]
     NoKey(&'static str),
@@ -73,6 +88,9 @@ pub enum OpenError {
     /// A signing key could not be read back.
     #[error(transparent)]
     Key(#[from] rotate_keys::KeyUnreadable),
+    /// The way to providers cannot be set up.
+    #[error(transparent)]
+    Outbound(#[from] SetupError),
 }
 
 /// What every flow needs, built once.
@@ -89,6 +107,8 @@ pub struct Core {
     pub policy: Arc<Policy>,
     /// The threads that hash passwords.
     pub passwords: PasswordPool,
+    /// The way to upstream providers, and what they publish.
+    pub upstreams: Upstreams,
     catalog: ArcSwap<Catalog>,
     reloading: Mutex<()>,
 }
@@ -104,7 +124,9 @@ impl Core {
         passwords: PasswordPool,
     ) -> Result<Self, OpenError> {
         let catalog = ArcSwap::from_pointee(Catalog::load(&store, &sealer, &policy)?);
+        let upstreams = Upstreams::new(&Terms::default(), &random)?;
         Ok(Self {
+            upstreams,
             store,
             clock,
             random,
@@ -116,7 +138,13 @@ impl Core {
         })
     }
 
-    /// The clients and keys as they are now.
+    /// The same core, reaching providers on these terms.
+    pub fn reaching(mut self, terms: &Terms) -> Result<Self, SetupError> {
+        self.upstreams = Upstreams::new(terms, &self.random)?;
+        Ok(self)
+    }
+
+    /// The clients, providers and keys as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }

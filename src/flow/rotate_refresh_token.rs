@@ -49,7 +49,7 @@ pub async fn rotate_refresh_token(
                 lifetimes: &policy.lifetimes,
                 retry_window: policy.refresh_retry_window,
             };
-            let (family, successor) = match family.refresh(&token, terms, &random, now) {
+            let (mut family, successor) = match family.refresh(&token, terms, &random, now) {
                 Refresh::Granted(family, successor) => (family, Some(successor)),
                 Refresh::Reused(family) => (family, None),
                 Refresh::Replayed(family) => {
@@ -66,6 +66,8 @@ pub async fn rotate_refresh_token(
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
+            let token = family.authorization.upstream_token.take();
+            family.authorization.upstream_token = token.filter(|token| now < token.expires_at);
             FAMILIES.put(tx, &id, &family)?;
             Ok(Outcome::Granted(Box::new(Order {
                 grant_type: GrantType::RefreshToken,

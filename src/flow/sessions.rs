@@ -2,12 +2,13 @@
 
 use uuid::Uuid;
 
+use super::start_session::Entrance;
 use crate::clock::Timestamp;
 use crate::identity::{Factor, Session, SessionLifetimes, User};
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS};
 
 /// A session cookie as a browser presents it.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub struct LiveSession {
     pub user: User,
 }
 
-/// The live session that a browser presents.
+/// The live session that a browser presents. One that began at a provider lives only as long as that is in service.
 pub fn find(
     snapshot: &dyn Snapshot,
     presented: Option<&PresentedSession>,
@@ -53,6 +54,13 @@ pub fn find(
         return Ok(None);
     };
     if session.digest != presented.digest || !session.is_live(lifetimes, now) {
+        return Ok(None);
+    }
+    if let Factor::Federated { provider } = &session.factor
+        && !PROVIDERS
+            .get(snapshot, provider)?
+            .is_some_and(|provider| provider.enabled)
+    {
         return Ok(None);
     }
     let Some(user) = USERS.get(snapshot, &session.user)?.filter(|user| user.enabled) else {
@@ -85,7 +93,7 @@ pub(super) fn start(
     previous: Option<&LiveSession>,
     fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),
     user: Uuid,
-    factor: Factor,
+    entrance: Entrance,
     now: Timestamp,
 ) -> Result<(Uuid, Session), StoreError> {
     let (fresh_id, fresh_digest, renewed_digest) = fresh;
@@ -100,8 +108,9 @@ pub(super) fn start(
     let session = Session {
         digest,
         user,
-        auth_time: now,
-        factor,
+        auth_time: entrance.auth_time,
+        factor: entrance.factor,
+        upstream_token: entrance.upstream_token,
         created_at,
         last_used_at: now,
     };
@@ -122,6 +131,27 @@ pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Resu
 pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
     for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
+    }
+    Ok(())
+}
+
+/// Ends the sessions of a user that began at a provider, and every refresh family that did.
+pub fn end_federated(tx: &mut dyn Tx, user: Uuid, provider: &str, now: Timestamp) -> Result<(), StoreError> {
+    let is_from =
+        |factor: &Factor| matches!(factor, Factor::Federated { provider: from } if from == provider);
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
+        if let Some(session) = SESSIONS
+            .get(&*tx, &id)?
+            .filter(|session| is_from(&session.factor))
+        {
+            end(tx, id, &session, now)?;
+        }
+    }
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+        let family = FAMILIES.get(&*tx, &id)?;
+        if family.is_some_and(|family| is_from(&family.authorization.factor)) {
+            end_family(tx, id, now)?;
+        }
     }
     Ok(())
 }

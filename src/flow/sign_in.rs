@@ -1,22 +1,19 @@
 //! A user signs in with a stored password.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::authorization::{self, Browser, DrawnCode, Onward, Underway};
-use super::sessions::{self, LiveSession};
+use super::authorization::{self, Browser, Onward, Underway};
+use super::sessions::LiveSession;
+use super::start_session::{Entrance, start_session};
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::password::PasswordHash;
-use crate::identity::{Factor, LoginName, User};
+use crate::identity::{Factor, LoginName};
 use crate::oauth::authorize::Progress;
-use crate::secret::{Secret, SessionCookie};
 use crate::store::backend::Tx;
-use crate::store::tables::{LOGIN_TRANSACTIONS, USERS, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 /// What came of trying.
 #[derive(Debug)]
@@ -51,6 +48,9 @@ pub async fn sign_in(
     typed: Typed,
     now: Timestamp,
 ) -> Result<SignIn, Failure> {
+    if !underway.client.password_sign_in {
+        return Ok(SignIn::Refused);
+    }
     let name = LoginName::new(&typed.username);
     let user = core.store.read(
         |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
@@ -78,54 +78,21 @@ pub async fn sign_in(
     } else {
         None
     };
-    let factor = Factor::Password;
-    let event = (user.uuid, factor.authority().to_owned(), client_id.clone());
-    let started = start_session(core, browser, underway, user, (checked, rehashed), factor, now).await?;
-    let Some((onward, session)) = started else {
-        return Ok(SignIn::Expired);
+    let entrance = Entrance {
+        factor: Factor::Password,
+        auth_time: now,
+        upstream_token: None,
     };
-    let (user, authority, client_id) = event;
-    audit::record(&Event::SignedIn {
-        user,
-        session,
-        authority: &authority,
-        client_id: &client_id,
-    });
-    Ok(SignIn::Done(onward))
-}
-
-async fn start_session(
-    core: &Core,
-    browser: &Browser,
-    underway: Underway,
-    user: &User,
-    (checked, rehashed): (PasswordHash, Option<PasswordHash>),
-    factor: Factor,
-    now: Timestamp,
-) -> Result<Option<(Onward, Uuid)>, Failure> {
-    let Underway { id, client, .. } = underway;
-    let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
-    let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
-    let renewed_id = browser
-        .session
-        .as_ref()
-        .map_or(fresh_id, |presented| presented.id);
-    let renewed = Secret::<SessionCookie>::mint(renewed_id.as_bytes(), &core.random);
-    let digests = (fresh_id, fresh.digest(), renewed.digest());
-    let code = DrawnCode::draw(core);
-    let slot = code.slot();
-    let policy = Arc::clone(&core.policy);
-    let browser = browser.clone();
+    let authority = entrance.factor.authority().to_owned();
+    let client_id = client_id.clone();
     let uuid = user.uuid;
-    let outcome = core
-        .store
-        .write("sign_in", move |tx| {
-            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
-                return Ok(None);
-            };
-            if authorization::check(&transaction, &browser, now).is_err() {
-                return Ok(None);
-            }
+    let started = start_session(
+        core,
+        browser,
+        (underway.id, underway.client),
+        entrance,
+        now,
+        move |tx| {
             let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else {
                 return Ok(None);
             };
@@ -136,35 +103,19 @@ async fn start_session(
                 user.password = Some(hash.clone());
                 USERS.put(tx, &uuid, &user)?;
             }
-            let lifetimes = policy.lifetimes.session;
-            let previous = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
-            let (session_id, session) =
-                sessions::start(tx, previous.as_ref(), digests, uuid, factor.clone(), now)?;
-            let live = LiveSession {
-                id: session_id,
-                session,
-                user,
-            };
-            transaction.settled_session = Some(session_id);
-            let progress = transaction.progress();
-            let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
-            let taken = authorization::take(tx, step, (id, &mut transaction), slot, &policy, now)?;
-            Ok(Some((taken, transaction.request, session_id)))
-        })
-        .await?;
-    let Some((taken, request, session_id)) = outcome else {
-        return Ok(None);
-    };
-    let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
-    let cookie = if session_id == fresh_id { fresh } else { renewed };
-    Ok(Some((
-        Onward {
-            next,
-            binding: None,
-            session: Some(cookie),
+            Ok(Some((user, ())))
         },
-        session_id,
-    )))
+    );
+    let Ok(Some((onward, session, user, ()))) = started.await? else {
+        return Ok(SignIn::Expired);
+    };
+    audit::record(&Event::SignedIn {
+        user,
+        session,
+        authority: &authority,
+        client_id: &client_id,
+    });
+    Ok(SignIn::Done(onward))
 }
 
 /// The user goes on with the account that is signed in (`prompt=select_account`). Never in place of a

@@ -171,7 +171,7 @@ fn codes(
 fn memory(family: &RefreshFamily, policy: &Policy) -> Duration {
     let access_token = policy.lifetimes.access_token;
     match family.authorization.factor {
-        Factor::Password => access_token,
+        Factor::Password | Factor::Federated { .. } => access_token,
         Factor::Anonymous => access_token.max(policy.anonymous_retention),
     }
 }

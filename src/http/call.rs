@@ -48,15 +48,7 @@ struct Look {
 impl Call {
     /// A call whose body has not been read yet.
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
-        let request_id = app
-            .core
-            .random
-            .bytes::<8>()
-            .iter()
-            .fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            });
+        let request_id = request_id(&app);
         let now = app.core.clock.now();
         Self {
             app,
@@ -244,6 +236,18 @@ impl Call {
             response::empty(StatusCode::NOT_FOUND)
         }
     }
+}
+
+/// A new name for a request.
+pub(super) fn request_id(app: &App) -> String {
+    app.core
+        .random
+        .bytes::<8>()
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 fn unreadable(error: &request::ParameterError) -> Refusal {

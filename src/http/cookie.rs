@@ -1,4 +1,4 @@
-//! The two cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
+//! The three cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
 //! connection can set or read them.
 
 use std::time::Duration;
@@ -12,6 +12,8 @@ pub enum Cookie {
     Session,
     /// What binds a sign-in under way to one browser.
     Browser,
+    /// What says that a user has signed in in this browser before.
+    Known,
 }
 
 impl Cookie {
@@ -20,6 +22,7 @@ impl Cookie {
         match self {
             Self::Session => "__Host-idsvc_session",
             Self::Browser => "__Host-idsvc_browser",
+            Self::Known => "__Host-idsvc_known",
         }
     }
 
@@ -44,6 +47,7 @@ impl Cookie {
         HeaderValue::from_static(match self {
             Self::Session => "__Host-idsvc_session=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
             Self::Browser => "__Host-idsvc_browser=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+            Self::Known => "__Host-idsvc_known=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
         })
     }
 
@@ -114,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_removal_names_the_cookie_it_removes() {
-        for cookie in [Cookie::Session, Cookie::Browser] {
+        for cookie in [Cookie::Session, Cookie::Browser, Cookie::Known] {
             let removal = cookie.removal();
             let text = removal.to_str().unwrap();
             assert!(text.starts_with(&format!("{}=;", cookie.name())));

@@ -5,9 +5,11 @@ use ::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::call::Call;
-use super::request;
 use super::response::{self, Answer};
+use super::{headers, request};
+use crate::app::App;
 use crate::flow::Failure;
+use crate::limit::buckets::Wait;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::page::Heading;
 use crate::store::StoreError;
@@ -29,6 +31,9 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
         error_description: &refusal.description,
     };
     let mut answer = response::no_store(response::json(status, &body));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        ask_to_retry(&mut answer);
+    }
     let tried_basic = matches!(request::authorization(call.headers()), Ok(Some((scheme, _))) if scheme.eq_ignore_ascii_case("Basic"));
     if status == StatusCode::UNAUTHORIZED && tried_basic {
         answer.headers_mut().insert(
@@ -103,8 +108,19 @@ pub fn refused_bearer(refusal: Option<&Refusal>) -> Answer {
     response::no_store(answer)
 }
 
-/// A failure as programs see it: 503 when trying again helps, 500 with nothing but the request's name.
+/// A failure as programs see it: 429 for whoever asks too often, 503 when trying again helps, 500 with nothing
+/// but the request's name.
 pub fn failed(call: &Call, failure: &Failure) -> Answer {
+    if let Failure::Throttled { seconds } = failure {
+        note(call, "throttled", "too many requests");
+        let body = Body {
+            error: ErrorCode::TemporarilyUnavailable.as_str(),
+            error_description: "too many requests; wait as Retry-After says",
+        };
+        let mut answer = response::no_store(response::json(StatusCode::TOO_MANY_REQUESTS, &body));
+        ask_to_wait(&mut answer, *seconds);
+        return answer;
+    }
     if is_passing(failure) {
         return busy();
     }
@@ -140,6 +156,11 @@ pub fn busy() -> Answer {
 
 /// A failure as people see it.
 pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
+    if let Failure::Throttled { seconds } = failure {
+        let mut answer = call.error_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
+        ask_to_wait(&mut answer, *seconds);
+        return answer;
+    }
     if is_passing(failure) {
         let message = "Too many people are signing in at this moment. Please try again.";
         return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, Heading::Busy, message));
@@ -156,7 +177,7 @@ fn is_passing(failure: &Failure) -> bool {
     match failure {
         Failure::Busy | Failure::Store(StoreError::Busy | StoreError::Closed) => true,
         Failure::Store(error) => error.is_outage(),
-        Failure::NoKey(_) | Failure::Sign(_) => false,
+        Failure::Throttled { .. } | Failure::NoKey(_) | Failure::Sign(_) => false,
     }
 }
 
@@ -171,7 +192,31 @@ fn retry_later(mut answer: Answer) -> Answer {
 
 /// Asks the sender to try again in two seconds (RFC 9110 section 10.2.3).
 pub fn ask_to_retry(answer: &mut Answer) {
+    ask_to_wait(answer, 2);
+}
+
+/// Asks the sender to try again in so many seconds.
+pub fn ask_to_wait(answer: &mut Answer, seconds: u64) {
     answer
         .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from_static("2"));
+        .insert(RETRY_AFTER, HeaderValue::from(seconds));
+}
+
+/// What was asked for too often.
+pub fn throttled(wait: Wait) -> Failure {
+    Failure::Throttled {
+        seconds: wait.seconds(),
+    }
+}
+
+/// The answer to a request that came to none of its own: it panicked, or took too long.
+pub fn fallback(app: &App, status: StatusCode, tls: bool) -> Answer {
+    let request_id = super::call::request_id(app);
+    tracing::error!(%request_id, status = status.as_u16(), "answered for a request that came to no answer");
+    let mut answer = response::no_store(response::empty(status));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        ask_to_retry(&mut answer);
+    }
+    headers::secure(answer.headers_mut(), &request_id, tls);
+    answer
 }

@@ -46,7 +46,7 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
             headers::method_not_allowed(route.methods())
         }
         Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
-        Some(route) => match call.app.room_for(announced(&body)) {
+        Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
             None => error::busy(),
             Some(_room) => match read_body(body, MAX_BODY, BODY_TIME).await {
                 Ok(body) => {
@@ -101,6 +101,9 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::Error => screen::error::respond(call),
         Route::Asset(file) => screen::asset::respond(call, file),
         Route::ThemeFile(file) => screen::asset::of_theme(call, file),
+        Route::FederationStart(provider) => screen::federation::start(call, provider).await,
+        Route::FederationCallback(provider) => screen::federation::callback(call, provider).await,
+        Route::FederationLogo(provider) => screen::federation::logo(call, provider),
         Route::Healthz => endpoint::health::alive(),
         Route::Readyz => endpoint::health::ready(call),
         Route::Home => screen::home::respond(call),

@@ -6,5 +6,5 @@ pub mod session;
 pub mod user;
 
 pub use consent::Consent;
-pub use session::{Factor, Session, SessionLifetimes};
-pub use user::{LoginName, User};
+pub use session::{Factor, Session, SessionLifetimes, UpstreamToken};
+pub use user::{LinkedIdentity, LoginName, User};

@@ -16,6 +16,11 @@ pub enum Factor {
     Password,
     /// Not at all: the user is whoever holds the device.
     Anonymous,
+    /// To an upstream provider, which vouches for them.
+    Federated {
+        /// The provider's id.
+        provider: String,
+    },
 }
 
 impl Factor {
@@ -24,15 +29,39 @@ impl Factor {
         match self {
             Self::Password => "credential",
             Self::Anonymous => "anonymous",
+            Self::Federated { provider } => provider,
         }
     }
 
-    /// The method as RFC 8176 names it, for the ID token's `amr`; none where it has no name for it.
+    /// The method for the ID token's `amr`: as RFC 8176 names it, `fed` for the word of another provider, none where
+    /// nobody proved anything.
     pub fn method(&self) -> Option<&'static str> {
         match self {
             Self::Password => Some("pwd"),
             Self::Anonymous => None,
+            Self::Federated { .. } => Some("fed"),
         }
+    }
+}
+
+/// A provider's access token, as it is kept between the sign-in and the tokens that carry it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamToken {
+    /// The token, sealed with [`UpstreamToken::context`], base64url.
+    pub sealed: String,
+    /// When the provider stops accepting it; it is dropped then.
+    pub expires_at: Timestamp,
+}
+
+impl UpstreamToken {
+    /// What the token of a provider is sealed for.
+    pub fn context(provider: &str) -> String {
+        format!("upstream_tokens/{provider}")
+    }
+
+    /// This token, while the provider accepts it.
+    pub fn current(token: Option<&Self>, now: Timestamp) -> Option<&Self> {
+        token.filter(|token| now < token.expires_at)
     }
 }
 
@@ -47,6 +76,9 @@ pub struct Session {
     pub auth_time: Timestamp,
     /// How.
     pub factor: Factor,
+    /// The access token of the provider that vouched for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_token: Option<UpstreamToken>,
     /// When the session began.
     pub created_at: Timestamp,
     /// When the session was last used, to within [`Session::TOUCH_AFTER`].
@@ -93,6 +125,7 @@ mod tests {
             user: Uuid::from_u128(1),
             auth_time: start,
             factor: Factor::Password,
+            upstream_token: None,
             created_at: start,
             last_used_at: start,
         };

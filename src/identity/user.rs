@@ -39,12 +39,28 @@ pub struct User {
     pub claims: BTreeMap<String, Value>,
     /// The stored password; none for a user who cannot sign in with one.
     pub password: Option<PasswordHash>,
+    /// Who the user is at upstream providers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<LinkedIdentity>,
     /// Whether the user may be given tokens.
     pub enabled: bool,
     /// When the record was made.
     pub created_at: Timestamp,
     /// When the record last changed: the `updated_at` claim.
     pub updated_at: Timestamp,
+}
+
+/// Who a user is at an upstream provider: whoever that provider calls by this name is this user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkedIdentity {
+    /// The issuer.
+    pub issuer: String,
+    /// `sub` in its ID tokens.
+    pub subject: String,
+    /// The id under which the provider was registered when the link was made.
+    pub provider: String,
+    /// When that was.
+    pub linked_at: Timestamp,
 }
 
 impl User {
@@ -56,6 +72,10 @@ impl User {
     pub const LOCAL: &'static str = "LOCAL";
     /// The origin marker of users that a device asked for.
     pub const ANONYMOUS: &'static str = "ANONYMOUS";
+    /// The origin marker of users that were brought over from another service.
+    pub const IMPORT: &'static str = "IMPORT";
+    /// The origin markers that are no provider's id.
+    pub const OWN_SOURCES: [&'static str; 4] = [Self::LOCAL, Self::ANONYMOUS, Self::IMPORT, "CLIENT"];
 
     /// A user that the operator adds: enabled, without a password.
     pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
@@ -72,9 +92,26 @@ impl User {
             source: Self::LOCAL.to_owned(),
             claims: BTreeMap::new(),
             password: None,
+            identities: Vec::new(),
             enabled: true,
             created_at: now,
             updated_at: now,
+        }
+    }
+
+    /// A user that a provider speaks for, of whom nothing is known yet but the name of the account.
+    pub fn federated(
+        uuid: Uuid,
+        account_id: String,
+        provider: &str,
+        organization: &str,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            account_id,
+            email: None,
+            source: provider.to_owned(),
+            ..Self::local(uuid, "", organization, now)
         }
     }
 
@@ -94,6 +131,11 @@ impl User {
         self.source == Self::ANONYMOUS && self.email.is_none() && self.password.is_none()
     }
 
+    /// Whether the record was made because a provider spoke of the user.
+    pub fn comes_from_provider(&self) -> bool {
+        !Self::OWN_SOURCES.contains(&self.source.as_str())
+    }
+
     /// The name by which pages address the user.
     pub fn display_name(&self) -> &str {
         self.claims
@@ -103,12 +145,14 @@ impl User {
     }
 
     /// The names a person may type to sign in, in the form under which they are unique.
+    ///
+    /// An address that only a provider has named is none of them: it may be somebody else's.
     pub fn login_names(&self) -> Vec<LoginName> {
         if self.is_anonymous() {
             return Vec::new();
         }
         let mut names = vec![LoginName::new(&self.account_id)];
-        if let Some(email) = &self.email {
+        if let Some(email) = self.email.as_ref().filter(|_| !self.comes_from_provider()) {
             let email = LoginName::new(email);
             if !names.contains(&email) {
                 names.push(email);

@@ -373,6 +373,16 @@ impl JwkSet {
         Ok(Self { keys: usable })
     }
 
+    /// The keys of a list that was checked when it was kept; what cannot be read any more is left out.
+    pub fn of_jwks(jwks: &[Value]) -> Self {
+        Self {
+            keys: jwks
+                .iter()
+                .filter_map(|jwk| PublicKey::from_jwk(jwk).ok())
+                .collect(),
+        }
+    }
+
     /// The key for a token with this `kid` and algorithm.
     ///
     /// A key with the same `kid` comes first. Else, when the token names no key or the only key in question

@@ -5,6 +5,7 @@
 //! (RFC 8725 sections 3.1 and 3.10).
 
 pub mod alg;
+pub mod claims;
 mod der;
 mod json;
 pub mod jwk;

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use super::activity::{Activity, Phase, Watched};
 use super::drain::Draining;
 use super::tls::{Acceptor, HTTP_2};
-use super::{Limits, Peer};
+use super::{Fallback, Limits, Peer};
 
 /// How long a connection may take to say goodbye once nothing is under way on it.
 const LINGER: Duration = Duration::from_secs(5);
@@ -41,21 +41,21 @@ const MAX_LOCAL_RESETS: usize = 256;
 /// Serves one connection to its end. A peer's faults end the connection and nothing else.
 pub async fn serve<S, F>(
     stream: TcpStream,
-    peer: Peer,
     tls: Option<Acceptor>,
-    service: S,
+    service: Guarded<S>,
     limits: &Limits,
     mut draining: Draining,
 ) where
     S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
+    let peer = service.peer;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(peer = %peer.addr, %error, "connection lost before its first byte");
         return;
     }
     let Some(acceptor) = tls else {
-        return http_1(stream, peer, service, limits, draining).await;
+        return http_1(stream, service, limits, draining).await;
     };
     let handshake = tokio::time::timeout(limits.handshake_timeout, acceptor.accept(stream));
     let stream = tokio::select! {
@@ -73,19 +73,19 @@ pub async fn serve<S, F>(
         () = draining.begun() => return,
     };
     if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
-        http_2(stream, peer, service, limits, draining).await;
+        http_2(stream, service, limits, draining).await;
     } else {
-        http_1(stream, peer, service, limits, draining).await;
+        http_1(stream, service, limits, draining).await;
     }
 }
 
-async fn http_1<S, F, IO>(stream: IO, peer: Peer, service: S, limits: &Limits, draining: Draining)
+async fn http_1<S, F, IO>(stream: IO, service: Guarded<S>, limits: &Limits, draining: Draining)
 where
     S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Activity::new();
+    let (activity, peer) = (Activity::new(), service.peer);
     let header = usize::from(limits.max_header_bytes);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -94,18 +94,18 @@ where
         .max_buf_size(header.saturating_mul(2).max(SMALLEST_BUFFER))
         .serve_connection(
             TokioIo::new(Watched::new(stream, activity.clone())),
-            guarded(service, peer, activity.clone(), limits.request_timeout),
+            service.answering(activity.clone(), limits.request_timeout),
         );
     drive(connection, peer, &activity, limits, draining).await;
 }
 
-async fn http_2<S, F, IO>(stream: IO, peer: Peer, service: S, limits: &Limits, draining: Draining)
+async fn http_2<S, F, IO>(stream: IO, service: Guarded<S>, limits: &Limits, draining: Draining)
 where
     S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Activity::new();
+    let (activity, peer) = (Activity::new(), service.peer);
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(u32::from(limits.max_header_bytes))
@@ -119,7 +119,7 @@ where
         .keep_alive_timeout(limits.header_timeout)
         .serve_connection(
             TokioIo::new(stream),
-            guarded(service, peer, activity.clone(), limits.request_timeout),
+            service.answering(activity.clone(), limits.request_timeout),
         );
     drive(connection, peer, &activity, limits, draining).await;
 }
@@ -185,41 +185,65 @@ fn ended(peer: Peer, end: hyper::Result<()>) {
     }
 }
 
-/// Calls `service` so that neither a panic nor a request without end gets past the one request.
-fn guarded<S, F>(
+/// A service called so that neither a panic nor a request without end gets past the one request.
+///
+/// What never becomes a request does not come here: hyper answers a header that cannot be read (400) or is too long
+/// (414, 431) by itself, without a body, and offers no hook to add a header.
+pub struct Guarded<S> {
     service: S,
     peer: Peer,
-    activity: Activity,
-    limit: Duration,
-) -> impl Service<
-    Request<Incoming>,
-    Response = Response<Full<Bytes>>,
-    Error = Infallible,
-    Future = impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send + 'static,
->
-where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
-{
-    service_fn(move |request| {
-        let serving = activity.serving();
-        let service = service.clone();
-        async move {
-            let _serving = serving;
-            let answer = caught(async move { service(request, peer).await });
-            Ok(match tokio::time::timeout(limit, answer).await {
-                Ok(Ok(response)) => response,
-                Ok(Err(Panicked)) => {
-                    tracing::error!(peer = %peer.addr, "a request ended in a panic");
-                    bare(StatusCode::INTERNAL_SERVER_ERROR)
-                }
-                Err(_) => {
-                    tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
-                    bare(StatusCode::SERVICE_UNAVAILABLE)
-                }
-            })
+    fallback: Fallback,
+}
+
+impl<S> Guarded<S> {
+    /// Guards `service` for one peer.
+    pub fn new(service: S, peer: Peer, fallback: Fallback) -> Self {
+        Self {
+            service,
+            peer,
+            fallback,
         }
-    })
+    }
+
+    fn answering<F>(
+        self,
+        activity: Activity,
+        limit: Duration,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = Response<Full<Bytes>>,
+        Error = Infallible,
+        Future = impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send + 'static,
+    >
+    where
+        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        let Self {
+            service,
+            peer,
+            fallback,
+        } = self;
+        service_fn(move |request| {
+            let serving = activity.serving();
+            let (service, fallback) = (service.clone(), fallback.clone());
+            async move {
+                let _serving = serving;
+                let answer = caught(async move { service(request, peer).await });
+                Ok(match tokio::time::timeout(limit, answer).await {
+                    Ok(Ok(response)) => response,
+                    Ok(Err(Panicked)) => {
+                        tracing::error!(peer = %peer.addr, "a request ended in a panic");
+                        fallback.answer(StatusCode::INTERNAL_SERVER_ERROR, peer)
+                    }
+                    Err(_) => {
+                        tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
+                        fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer)
+                    }
+                })
+            }
+        })
+    }
 }
 
 struct Panicked;
@@ -235,10 +259,4 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
         }
     })
     .await
-}
-
-fn bare(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status;
-    response
 }

@@ -1,24 +1,23 @@
 //! The listening sockets: who gets in, how many at a time, and how it all ends.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::tls::Acceptor;
-use super::{Limits, Peer, connection, drain};
+use super::{Fallback, Limits, Peer, connection, drain};
+use crate::limit::shares::Shares;
 
 /// How long to wait when no connection can be accepted, as when the process is out of file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(75);
@@ -47,6 +46,7 @@ pub enum BindError {
 pub struct Listener {
     sockets: Vec<TcpListener>,
     limits: Limits,
+    fallback: Fallback,
 }
 
 impl Listener {
@@ -66,7 +66,24 @@ impl Listener {
         if sockets.is_empty() {
             return Err(BindError::NoAddress);
         }
-        Ok(Self { sockets, limits })
+        Ok(Self {
+            sockets,
+            limits,
+            fallback: Fallback::default(),
+        })
+    }
+
+    /// Answers requests that come to no answer of their own with what `fallback` makes of the status: 500 after
+    /// a panic, 503 after [`Limits::request_timeout`].
+    #[must_use]
+    pub fn with_fallback(
+        self,
+        fallback: impl Fn(StatusCode, Peer) -> Response<Full<Bytes>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            fallback: Fallback::new(fallback),
+            ..self
+        }
     }
 
     /// Where it listens, with the real port where port 0 was asked for.
@@ -91,7 +108,7 @@ impl Listener {
     {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
-        let addresses = Arc::new(Addresses::new(&limits));
+        let addresses = Shares::new(limits.max_connections_per_address, limits.uncounted.clone());
         let mut arrivals = Arrivals::new(self.sockets, limits.max_connections);
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
@@ -105,14 +122,15 @@ impl Listener {
                 }
                 (permit, stream, from) = arrivals.next() => {
                     let peer = Peer { addr: SocketAddr::new(from.ip().to_canonical(), from.port()), tls: tls.is_some() };
-                    let Some(seat) = Addresses::seat(&addresses, peer.addr.ip()) else {
+                    let Some(seat) = Shares::take(&addresses, peer.addr.ip(), 1) else {
                         tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
                         continue;
                     };
-                    let (tls, service, draining) = (tls.clone(), service.clone(), draining.clone());
+                    let (tls, draining) = (tls.clone(), draining.clone());
+                    let service = connection::Guarded::new(service.clone(), peer, self.fallback.clone());
                     let limits = Arc::clone(&limits);
                     connections.spawn(async move {
-                        connection::serve(stream, peer, tls, service, &limits, draining).await;
+                        connection::serve(stream, tls, service, &limits, draining).await;
                         drop((seat, permit));
                     });
                 }
@@ -192,118 +210,9 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// How many connections each address has open. An address without any takes no memory.
-#[derive(Debug)]
-struct Addresses {
-    open: Mutex<HashMap<IpAddr, usize>>,
-    limit: usize,
-    uncounted: Vec<IpNet>,
-}
-
-/// One counted connection; given back when dropped.
-#[derive(Debug)]
-struct Seat {
-    addresses: Arc<Addresses>,
-    network: Option<IpAddr>,
-}
-
-impl Addresses {
-    fn new(limits: &Limits) -> Self {
-        Self {
-            open: Mutex::default(),
-            limit: limits.max_connections_per_address,
-            uncounted: limits.uncounted.clone(),
-        }
-    }
-
-    /// A seat for one more connection from `address`, if it may have one.
-    fn seat(this: &Arc<Self>, address: IpAddr) -> Option<Seat> {
-        if this.uncounted.iter().any(|network| network.contains(&address)) {
-            return Some(Seat {
-                addresses: Arc::clone(this),
-                network: None,
-            });
-        }
-        let network = network_of(address);
-        let mut open = this.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.get(&network).copied().unwrap_or(0);
-        if count >= this.limit {
-            return None;
-        }
-        open.insert(network, count.saturating_add(1));
-        Some(Seat {
-            addresses: Arc::clone(this),
-            network: Some(network),
-        })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let Some(network) = self.network else { return };
-        let mut open = self.addresses.open.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.get_mut(&network) {
-            Some(count) if *count > 1 => *count = count.saturating_sub(1),
-            _ => {
-                open.remove(&network);
-            }
-        }
-    }
-}
-
-/// What counts as one address: an IPv4 address, or the /64 that one IPv6 subscriber has to itself.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn addresses(limit: usize, uncounted: &[&str]) -> Arc<Addresses> {
-        Arc::new(Addresses::new(&Limits {
-            max_connections_per_address: limit,
-            uncounted: uncounted.iter().map(|network| network.parse().unwrap()).collect(),
-            ..Limits::default()
-        }))
-    }
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn one_ipv6_subscriber_is_one_address() {
-        let addresses = addresses(1, &[]);
-        let seat = Addresses::seat(&addresses, ip("2001:db8:1:2::1"));
-        assert!(seat.is_some());
-        assert!(Addresses::seat(&addresses, ip("2001:db8:1:2:ffff::9")).is_none());
-        assert!(Addresses::seat(&addresses, ip("2001:db8:1:3::1")).is_some());
-    }
-
-    #[test]
-    fn a_closed_connection_gives_its_seat_back_and_leaves_nothing_behind() {
-        let addresses = addresses(2, &[]);
-        let one = Addresses::seat(&addresses, ip("192.0.2.1")).unwrap();
-        let two = Addresses::seat(&addresses, ip("::ffff:192.0.2.1")).unwrap();
-        assert!(Addresses::seat(&addresses, ip("192.0.2.1")).is_none());
-        drop(one);
-        assert!(Addresses::seat(&addresses, ip("192.0.2.1")).is_some());
-        drop(two);
-        assert!(addresses.open.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_proxy_that_many_share_is_not_counted() {
-        let addresses = addresses(0, &["10.0.0.0/8"]);
-        let seat = Addresses::seat(&addresses, ip("10.1.2.3"));
-        assert!(seat.is_some());
-        assert!(addresses.open.lock().unwrap().is_empty());
-        assert!(Addresses::seat(&addresses, ip("11.1.2.3")).is_none());
-    }
 
     #[test]
     fn being_out_of_file_descriptors_is_no_fault_of_one_connection() {

@@ -10,14 +10,20 @@ pub mod connection;
 pub mod drain;
 pub mod listener;
 pub mod notify;
+pub mod outbound;
 pub mod tls;
 
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
 use ipnet::IpNet;
 
 /// Who is at the other end of a connection.
@@ -29,12 +35,44 @@ pub struct Peer {
     pub tls: bool,
 }
 
+/// Makes the answer to a request that came to none of its own.
+#[derive(Clone)]
+pub struct Fallback(Arc<dyn Fn(StatusCode, Peer) -> Response<Full<Bytes>> + Send + Sync>);
+
+impl Fallback {
+    fn new(make: impl Fn(StatusCode, Peer) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    fn answer(&self, status: StatusCode, peer: Peer) -> Response<Full<Bytes>> {
+        (self.0)(status, peer)
+    }
+}
+
+impl Default for Fallback {
+    /// The status and nothing else.
+    fn default() -> Self {
+        Self::new(|status, _| {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = status;
+            response
+        })
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Fallback").finish_non_exhaustive()
+    }
+}
+
 /// What one peer, and all of them together, may take.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections in all. At the cap no more are accepted; they wait in the kernel's queue.
     pub max_connections: usize,
-    /// Open connections from one IPv4 address or one IPv6 /64. More are closed at once.
+    /// Open connections from one IPv4 address or one IPv6 /64, and eight times as many from one IPv6 /48. More are
+    /// closed at once.
     pub max_connections_per_address: usize,
     /// Networks that [`Limits::max_connections_per_address`] does not count: proxies that many peers share.
     pub uncounted: Vec<IpNet>,

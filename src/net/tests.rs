@@ -70,6 +70,11 @@ impl Server {
         let listener = Listener::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], limits)
             .await
             .unwrap();
+        let listener = listener.with_fallback(|status, peer| {
+            let answer = Response::builder().status(status);
+            let answer = answer.header("x-fallback", peer.tls.to_string());
+            answer.body(Full::default()).unwrap()
+        });
         let address = listener.local_addrs()[0];
         let slow = Slow::default();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -243,6 +248,7 @@ async fn a_panic_is_a_500_and_the_next_request_is_served() {
     let mut peer = server.plain().await;
     let text = ask(&mut peer, b"GET /panic HTTP/1.1\r\nhost: a\r\n\r\n", "\r\n\r\n").await;
     assert!(text.starts_with("HTTP/1.1 500 "), "{text}");
+    assert!(text.contains("x-fallback: false\r\n"), "{text}");
     ask(&mut peer, GET, "from 127.0.0.1").await;
     ask(&mut server.plain().await, GET, "from 127.0.0.1").await;
 }
@@ -257,6 +263,21 @@ async fn a_request_that_takes_too_long_is_a_503() {
     let mut peer = server.plain().await;
     let text = ask(&mut peer, b"GET /never HTTP/1.1\r\nhost: a\r\n\r\n", "\r\n\r\n").await;
     assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+    assert!(text.contains("x-fallback: false\r\n"), "{text}");
+}
+
+/// hyper answers these by itself; they have no body, and there is no hook to add a header.
+#[tokio::test]
+async fn a_header_that_is_no_request_is_answered_without_a_body() {
+    let server = Server::start(Limits::default(), None).await;
+    let mut peer = server.plain().await;
+    peer.write_all(b"NO HTTP AT ALL\r\n\r\n").await.unwrap();
+    let text = rest(&mut peer).await;
+    assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{text}");
+    assert!(
+        text.contains("content-length: 0\r\n") && text.ends_with("\r\n\r\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

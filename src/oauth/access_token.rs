@@ -1,5 +1,7 @@
 //! Access tokens: RFC 9068, with the claims of the token response beside the standard ones.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -66,6 +68,9 @@ pub struct AccessTokenClaims<'a> {
     /// The grant behind the token: the refresh family that ends it when it is revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant_id: Option<Uuid>,
+    /// The provider's access token, under the name that its record gives it.
+    #[serde(flatten)]
+    pub upstream_token: Option<BTreeMap<&'a str, &'a str>>,
 }
 
 /// The claims of an access token that comes back to this service.

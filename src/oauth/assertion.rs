@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ring::digest;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::clock::Timestamp;
-use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
+use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::{self, ExpectedTyp, JwtError};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::client::{AssertionAudience, Client};
@@ -59,64 +60,27 @@ struct Claims {
     jti: String,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Audience {
-    One(String),
-    Several(Vec<String>),
-}
-
-/// Seconds since the epoch, of which a part may be given too (RFC 7519 section 2).
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum NumericDate {
-    Whole(u64),
-    Part(f64),
-}
-
-fn numeric_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-    match NumericDate::deserialize(deserializer)? {
-        NumericDate::Whole(seconds) => Ok(Timestamp::from_seconds(seconds)),
-        NumericDate::Part(seconds) => Duration::try_from_secs_f64(seconds)
-            .map(|since_epoch| Timestamp::from_seconds(since_epoch.as_secs()))
-            .map_err(serde::de::Error::custom),
-    }
-}
-
-fn optional_numeric_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    numeric_date(deserializer).map(Some)
-}
-
-impl Audience {
-    /// A value that is not ours says that the assertion was made for somebody else too, who could then use it
-    /// here.
-    fn is_for(&self, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
-        let is_ours = |value: &String| value == recipient.issuer || value == recipient.token_endpoint;
-        match (self, demand) {
-            (Self::One(value), AssertionAudience::Strict) => value == recipient.issuer,
-            (Self::Several(_), AssertionAudience::Strict) => false,
-            (Self::One(value), AssertionAudience::Any) => is_ours(value),
-            (Self::Several(values), AssertionAudience::Any) => {
-                !values.is_empty() && values.iter().all(is_ours)
-            }
+/// A value that is not ours says that the assertion was made for somebody else too, who could then use it here.
+fn is_for(audience: &Audience, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
+    let is_ours = |value: &String| value == recipient.issuer || value == recipient.token_endpoint;
+    match (audience, demand) {
+        (Audience::One(value), AssertionAudience::Strict) => value == recipient.issuer,
+        (Audience::Several(_), AssertionAudience::Strict) => false,
+        (Audience::One(value), AssertionAudience::Any) => is_ours(value),
+        (Audience::Several(values), AssertionAudience::Any) => {
+            !values.is_empty() && values.iter().all(is_ours)
         }
     }
 }
 
-/// Checks an assertion of `client`. Nothing is told to whom the client's key is not known.
+/// Checks an assertion of `client` with the client's keys. Nothing is told to whom the client's key is not known.
 pub fn check(
     assertion: &str,
     client: &Client,
+    keys: &JwkSet,
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Use, Refusal> {
-    let keys = JwkSet {
-        keys: client
-            .keys
-            .iter()
-            .filter_map(|jwk| PublicKey::from_jwk(jwk).ok())
-            .collect(),
-    };
     let allowed: Vec<_> = keys
         .keys
         .iter()
@@ -139,7 +103,7 @@ pub fn check(
         let problem = "iss and sub of client_assertion must be the client_id";
         return Err(Refusal::invalid_client(problem));
     }
-    if !claims.aud.is_for(recipient, client.assertion_audience) {
+    if !is_for(&claims.aud, recipient, client.assertion_audience) {
         let problem = "aud of client_assertion must be the issuer";
         return Err(Refusal::invalid_client(problem));
     }

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{Consent, Session};
+use crate::identity::{Consent, Session, UpstreamToken};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::openid::claims::{ACR_PASSWORD, ClaimsRequest};
+use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
-use crate::secret::{BrowserCookie, Digest};
+use crate::secret::{BrowserCookie, Digest, UpstreamState};
 
 /// How the answer travels: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +165,9 @@ pub struct AuthorizationRequest {
     pub max_age: Option<u64>,
     /// Whom the client expects; a wish.
     pub login_hint: Option<String>,
+    /// The provider that the client wants the user sent to; a wish too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idp_hint: Option<String>,
     /// Who must be the one signed in (`id_token_hint`, or `sub` in `claims`).
     pub subject: Option<Uuid>,
     /// The claims asked for one by one.
@@ -199,7 +202,8 @@ impl AuthorizationRequest {
             Some(text) => ClaimsRequest::parse(text)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
-        if !demands.essential_acr.is_empty() && !demands.essential_acr.iter().any(|acr| acr == ACR_PASSWORD) {
+        if !demands.essential_acr.is_empty() && !demands.essential_acr.iter().any(|acr| acr == ACR_SIGNED_IN)
+        {
             return Err(Refusal::new(
                 ErrorCode::UnmetAuthenticationRequirements,
                 "none of the essential acr values can be met",
@@ -216,6 +220,9 @@ impl AuthorizationRequest {
             login_hint: parameters
                 .get("login_hint")
                 .map(|hint| hint.chars().take(256).collect()),
+            idp_hint: parameters
+                .get("idp_hint")
+                .map(|hint| hint.chars().take(64).collect()),
             subject: subject(parameters, demands.subject.as_deref(), read_hint)?,
             claims: claims.within(&client.scope),
             ui_locales: parameters
@@ -377,6 +384,29 @@ pub struct LoginTransaction {
     /// browser shows the second answer.
     #[serde(default)]
     pub answered_at: Option<Timestamp>,
+    /// The question to a provider that is waited for; it is answered once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<UpstreamSignIn>,
+}
+
+/// A question to a provider, as far as its answer has to fit it (OpenID Connect Core 3.1.2.1, RFC 7636).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpstreamSignIn {
+    /// The provider.
+    pub provider: String,
+    /// The digest of `state`.
+    pub state: Digest<UpstreamState>,
+    /// `nonce`.
+    pub nonce: String,
+    /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
+    pub sealed_verifier: String,
+}
+
+impl UpstreamSignIn {
+    /// What the verifier is sealed for.
+    pub fn context(transaction: Uuid) -> String {
+        format!("login_transactions/{transaction}/code_verifier")
+    }
 }
 
 /// What has happened since a request was made.
@@ -438,7 +468,7 @@ pub fn next_step(
     progress: Progress,
     now: Timestamp,
 ) -> Step {
-    let Some(signed_in) = signed_in else {
+    let Some(signed_in) = signed_in.filter(|signed_in| client.accepts(&signed_in.session.factor)) else {
         return sign_in_or(request, ErrorCode::LoginRequired, "no user is signed in");
     };
     let settled = progress.settled_session == Some(signed_in.id);
@@ -481,6 +511,9 @@ pub fn next_step(
         session: Some(signed_in.id),
         auth_time: Some(session.auth_time),
         factor: session.factor.clone(),
+        upstream_token: UpstreamToken::current(session.upstream_token.as_ref(), now)
+            .cloned()
+            .map(Box::new),
         scope: request
             .scope
             .filter(|value| client.scope.contains(value))

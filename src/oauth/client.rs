@@ -10,6 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::identity::Factor;
 use crate::jose::alg::Algorithm;
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
@@ -27,15 +28,19 @@ pub enum GrantType {
     Anonymous,
     /// RFC 6749 section 4.4.
     ClientCredentials,
+    /// RFC 7523 section 2.1: an upstream provider's ID token is exchanged.
+    #[serde(rename = "jwt-bearer")]
+    JwtBearer,
 }
 
 impl GrantType {
     /// Every grant type the service knows.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::AuthorizationCode,
         Self::RefreshToken,
         Self::Anonymous,
         Self::ClientCredentials,
+        Self::JwtBearer,
     ];
 
     /// The name under which a client is registered for it.
@@ -45,6 +50,7 @@ impl GrantType {
             Self::RefreshToken => "refresh_token",
             Self::Anonymous => "anonymous",
             Self::ClientCredentials => "client_credentials",
+            Self::JwtBearer => "jwt-bearer",
         }
     }
 
@@ -55,6 +61,7 @@ impl GrantType {
                 Cow::Borrowed(self.as_str())
             }
             Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
+            Self::JwtBearer => Cow::Borrowed("urn:ietf:params:oauth:grant-type:jwt-bearer"),
         }
     }
 
@@ -69,7 +76,7 @@ impl GrantType {
     pub const fn accepts_json(self) -> bool {
         match self {
             Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials => false,
-            Self::Anonymous => true,
+            Self::Anonymous | Self::JwtBearer => true,
         }
     }
 }
@@ -220,6 +227,9 @@ pub struct Client {
     /// The public keys that its assertions are checked with, each a JSON Web Key (RFC 7517 section 4).
     #[serde(default)]
     pub keys: Vec<Value>,
+    /// Where the client publishes these keys, instead of registering them (RFC 7591 section 2).
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
     /// Whom its assertions must be addressed to.
     #[serde(default)]
     pub assertion_audience: AssertionAudience,
@@ -247,6 +257,12 @@ pub struct Client {
     /// Whether people are asked for consent.
     #[serde(default)]
     pub consent: ConsentRequirement,
+    /// The providers whose people may come in by this client, by id.
+    #[serde(default)]
+    pub providers: BTreeSet<String>,
+    /// Whether its people may sign in with a stored password.
+    #[serde(default = "yes")]
+    pub password_sign_in: bool,
     /// The `aud` of its access tokens; the issuer when there is none.
     pub audience: Option<String>,
     /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).
@@ -270,7 +286,25 @@ pub struct Client {
     pub updated_at: Timestamp,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Client {
+    /// Whether the client takes people who proved in this way who they are.
+    pub fn accepts(&self, factor: &Factor) -> bool {
+        match factor {
+            Factor::Password => self.password_sign_in,
+            Factor::Federated { provider } => self.providers.contains(provider),
+            Factor::Anonymous => self.grant_types.contains(&GrantType::Anonymous),
+        }
+    }
+
+    /// Whether the client may sign who it is.
+    pub fn has_keys(&self) -> bool {
+        !self.keys.is_empty() || self.jwks_uri.is_some()
+    }
+
     /// Whether the client cannot keep a secret (RFC 6749 section 2.1).
     pub fn is_public(&self) -> bool {
         self.auth_methods.contains(&AuthMethod::None)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
+use crate::jose::jwk::JwkSet;
 use crate::jose::jwt;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{self, ASSERTION_TYPE, Recipient};
@@ -136,6 +137,14 @@ impl Credentials {
         }
     }
 
+    /// The assertion, when it is one that proves who the client is.
+    pub fn assertion(&self) -> Option<&str> {
+        match &self.proof {
+            Proof::Assertion(assertion) => Some(assertion),
+            Proof::Secret(_) | Proof::None => None,
+        }
+    }
+
     /// The client is the one that the assertion names; `client_id` beside it has to be the same (RFC 7521
     /// section 4.2).
     fn of_assertion(assertion: &str, named: Option<&str>) -> Result<Self, Refusal> {
@@ -159,10 +168,11 @@ impl Credentials {
 /// The answer to whoever has proven nothing.
 pub(super) const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
 
-/// Checks credentials against the record they name. Whoever has no right learns only that.
+/// Checks credentials against the record they name, assertions with the client's keys. Whoever has no right learns only that.
 pub fn authenticate(
     credentials: &Credentials,
     client: Option<&Arc<Client>>,
+    keys: &JwkSet,
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
@@ -170,7 +180,7 @@ pub fn authenticate(
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
         Proof::None if client.is_public() => None,
-        Proof::Assertion(assertion) => Some(assertion::check(assertion, client, recipient, now)?),
+        Proof::Assertion(assertion) => Some(assertion::check(assertion, client, keys, recipient, now)?),
         Proof::Secret(_) | Proof::None => return Err(UNKNOWN),
     };
     if !client.auth_methods.contains(&credentials.method) {

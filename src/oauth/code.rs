@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::Factor;
+use crate::identity::{Factor, UpstreamToken};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::CodeChallenge;
@@ -27,6 +27,9 @@ pub struct Authorization {
     pub auth_time: Option<Timestamp>,
     /// How.
     pub factor: Factor,
+    /// The access token of the provider that vouched for the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_token: Option<Box<UpstreamToken>>,
     /// What was granted.
     pub scope: Scope,
     /// The claims that were asked for one by one.
@@ -180,6 +183,7 @@ mod tests {
                 session: Some(Uuid::from_u128(2)),
                 auth_time: Some(START),
                 factor: Factor::Password,
+                upstream_token: None,
                 scope: "openid".parse().unwrap(),
                 claims: ClaimsRequest::default(),
             },

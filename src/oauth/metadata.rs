@@ -75,7 +75,7 @@ impl Metadata<'_> {
             "claim_types_supported": ["normal"],
             "claims_supported": claims::supported(),
             "claims_parameter_supported": true,
-            "acr_values_supported": [claims::ACR_PASSWORD],
+            "acr_values_supported": [claims::ACR_SIGNED_IN],
             "prompt_values_supported": prompt::SUPPORTED,
             "display_values_supported": ["page"],
             "ui_locales_supported": self.ui_locales,

@@ -33,9 +33,14 @@ impl CodeChallenge {
             && code_verifier
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b));
-        let made = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, code_verifier.as_bytes()));
+        let made = challenge_of(code_verifier);
         well_formed & bool::from(made.as_bytes().ct_eq(self.0.as_bytes()))
     }
+}
+
+/// The S256 challenge that is made from a verifier (RFC 7636 section 4.2).
+pub fn challenge_of(code_verifier: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, code_verifier.as_bytes()))
 }
 
 #[cfg(test)]

@@ -324,6 +324,7 @@ mod tests {
             session: Some(Uuid::from_u128(2)),
             auth_time: Some(START),
             factor: Factor::Password,
+            upstream_token: None,
             scope: "openid".parse().unwrap(),
             claims: ClaimsRequest::default(),
         };

@@ -1,6 +1,7 @@
 //! The token endpoint's request and answer: RFC 6749 sections 4.1.3, 5.1 and 6.
 
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use crate::oauth::access_token::CommonClaims;
 use crate::oauth::client::{Client, GrantType};
@@ -23,6 +24,13 @@ pub enum TokenRequest {
     },
     /// RFC 6749 section 4.4.2.
     ClientCredentials {
+        /// The scope, if one is asked for.
+        scope: Option<Scope>,
+    },
+    /// RFC 7523 section 2.1.
+    JwtBearer {
+        /// The upstream provider's ID token.
+        assertion: Zeroizing<String>,
         /// The scope, if one is asked for.
         scope: Option<Scope>,
     },
@@ -81,6 +89,15 @@ impl TokenRequest {
             GrantType::Anonymous => Ok(Self::Anonymous {
                 scope: scope(parameters)?,
             }),
+            GrantType::JwtBearer => {
+                let assertion = parameters
+                    .get("assertion")
+                    .ok_or(Refusal::invalid_request("assertion is missing"))?;
+                Ok(Self::JwtBearer {
+                    assertion: Zeroizing::new(assertion.to_owned()),
+                    scope: scope(parameters)?,
+                })
+            }
         }
     }
 }
@@ -101,24 +118,24 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
     }))
 }
 
-/// The scope of a new anonymous user: what was asked for, or the client's default and `openid`; the marker
-/// always comes with it.
-pub fn anonymous_scope(asked: Option<&Scope>, client: &Client) -> Result<Scope, Refusal> {
+/// The scope of a user who comes without an authorization request: what was asked for, or the client's default and
+/// `openid`. The service's own `marker` always comes with it; the other one cannot be asked for.
+pub fn user_scope(asked: Option<&Scope>, client: &Client, marker: &str) -> Result<Scope, Refusal> {
     let scope = match asked {
-        Some(asked) => asked.filter(|value| value != Scope::ANONYMOUS),
+        Some(asked) => asked.filter(|value| value != marker),
         None => client
             .default_scope
             .clone()
             .with(Scope::OPENID)
             .filter(|value| client.scope.contains(value)),
     };
-    if !scope.is_within(&client.scope) || scope.contains(Scope::AUTHENTICATED) {
+    if !scope.is_within(&client.scope) || scope.iter().any(Scope::is_marker) {
         return Err(Refusal::new(
             ErrorCode::InvalidScope,
             "scope exceeds what this client is registered for",
         ));
     }
-    Ok(scope.with(Scope::ANONYMOUS))
+    Ok(scope.with(marker))
 }
 
 /// The scope of a client that acts for itself: what was asked for, or its default, at most `most`. What speaks of

@@ -20,8 +20,23 @@ pub struct Login {
     pub problem: Option<LoginProblem>,
     /// The application that asked for the sign-in.
     pub client_name: String,
+    /// Whether people may sign in with a stored password.
+    pub takes_password: bool,
+    /// The providers at which they may sign in instead.
+    pub providers: Vec<ProviderChoice>,
     /// Who is signed in already and may go on without a password, where the application asked for a choice.
     pub continue_as: Option<String>,
+}
+
+/// A way in by another provider.
+#[derive(Clone, Debug)]
+pub struct ProviderChoice {
+    /// Where the way begins.
+    pub href: String,
+    /// The provider's name.
+    pub name: String,
+    /// Its picture, if it has one.
+    pub logo: Option<String>,
 }
 
 /// Why a sign-in did not succeed. An unknown user, a wrong password and a disabled user look alike.
@@ -35,11 +50,28 @@ pub enum LoginProblem {
     Busy,
     /// The form was too old or came from elsewhere.
     Expired,
+    /// The user turned round at the provider.
+    ProviderCancelled,
+    /// The provider's word does not count.
+    ProviderFailed,
+    /// The provider does not answer.
+    ProviderUnavailable,
+    /// The provider vouches for somebody who is no user here.
+    NotAdmitted,
 }
 
 impl LoginProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 4] = [Self::Credentials, Self::Throttled, Self::Busy, Self::Expired];
+    pub const ALL: [Self; 8] = [
+        Self::Credentials,
+        Self::Throttled,
+        Self::Busy,
+        Self::Expired,
+        Self::ProviderCancelled,
+        Self::ProviderFailed,
+        Self::ProviderUnavailable,
+        Self::NotAdmitted,
+    ];
 
     /// The word for it that templates can compare.
     pub fn kind(self) -> &'static str {
@@ -48,6 +80,10 @@ impl LoginProblem {
             Self::Throttled => "throttled",
             Self::Busy => "busy",
             Self::Expired => "expired",
+            Self::ProviderCancelled => "provider-cancelled",
+            Self::ProviderFailed => "provider-failed",
+            Self::ProviderUnavailable => "provider-unavailable",
+            Self::NotAdmitted => "not-admitted",
         }
     }
 
@@ -57,6 +93,10 @@ impl LoginProblem {
             Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
             Self::Expired => text.problem_expired,
+            Self::ProviderCancelled => text.problem_provider_cancelled,
+            Self::ProviderFailed => text.problem_provider_failed,
+            Self::ProviderUnavailable => text.problem_provider_unavailable,
+            Self::NotAdmitted => text.problem_not_admitted,
         }
     }
 }
@@ -71,6 +111,8 @@ impl Login {
             username: String::new(),
             problem: None,
             client_name: "Acme Notes".to_owned(),
+            takes_password: true,
+            providers: Vec::new(),
             continue_as: None,
         }
     }
@@ -86,9 +128,54 @@ impl Login {
             problem: Some(problem),
             ..Self::sample()
         });
-        let mut samples = vec![Self::sample(), choice];
+        let providers = vec![
+            ProviderChoice {
+                href: "/federation/example/start?transaction=4lQ0bI2xQ9mN".to_owned(),
+                name: "Example".to_owned(),
+                logo: Some("/federation/example/logo".to_owned()),
+            },
+            ProviderChoice {
+                href: "/federation/other/start?transaction=4lQ0bI2xQ9mN".to_owned(),
+                name: "Other <Company>".to_owned(),
+                logo: None,
+            },
+        ];
+        let offered = Self {
+            providers: providers.clone(),
+            ..Self::sample()
+        };
+        let without_password = Self {
+            takes_password: false,
+            providers,
+            problem: Some(LoginProblem::ProviderCancelled),
+            ..Self::sample()
+        };
+        let mut samples = vec![Self::sample(), choice, offered, without_password];
         samples.extend(failed);
         samples
+    }
+
+    /// Links, not buttons: they lead away, and work without script.
+    fn ways_by_provider(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if !self.providers.is_empty() {
+                @if self.takes_password {
+                    p.divider { span { (text.other_way) } }
+                }
+                ul.providers {
+                    @for provider in &self.providers {
+                        li {
+                            a.button.button-quiet.provider href=(provider.href) {
+                                @if let Some(logo) = &provider.logo {
+                                    img src=(logo) alt="" width="20" height="20";
+                                }
+                                span { (sentence(text.continue_with, &provider.name)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn hidden_fields(&self) -> Markup {
@@ -121,7 +208,7 @@ impl Login {
         }
     }
 
-    /// The form that is filled in.
+    /// The form that is filled in; nothing where no password is taken.
     fn form(&self, text: &Text<'_>) -> Markup {
         let described_by = self.problem.map(|_| "problem");
         let invalid = self
@@ -130,22 +217,24 @@ impl Login {
             .map(|_| "true");
         let choosing = self.continue_as.is_some();
         html! {
-            form.stack method="post" action=(self.action) {
-                (self.hidden_fields())
-                div.field {
-                    label for="username" { (text.user_name) }
-                    input #username name="username" type="text" value=(self.username) required dir="auto"
-                        autocomplete="username" autocapitalize="none" autocorrect="off" spellcheck="false"
-                        enterkeyhint="next" aria-describedby=[described_by] aria-invalid=[invalid]
-                        autofocus[!choosing && self.username.is_empty()];
+            @if self.takes_password {
+                form.stack method="post" action=(self.action) {
+                    (self.hidden_fields())
+                    div.field {
+                        label for="username" { (text.user_name) }
+                        input #username name="username" type="text" value=(self.username) required dir="auto"
+                            autocomplete="username" autocapitalize="none" autocorrect="off" spellcheck="false"
+                            enterkeyhint="next" aria-describedby=[described_by] aria-invalid=[invalid]
+                            autofocus[!choosing && self.username.is_empty()];
+                    }
+                    div.field {
+                        label for="password" { (text.password) }
+                        input #password name="password" type="password" required autocomplete="current-password"
+                            enterkeyhint="go" aria-describedby=[described_by] aria-invalid=[invalid]
+                            autofocus[!choosing && !self.username.is_empty()];
+                    }
+                    button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
                 }
-                div.field {
-                    label for="password" { (text.password) }
-                    input #password name="password" type="password" required autocomplete="current-password"
-                        enterkeyhint="go" aria-describedby=[described_by] aria-invalid=[invalid]
-                        autofocus[!choosing && !self.username.is_empty()];
-                }
-                button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
             }
         }
     }
@@ -165,6 +254,7 @@ impl Page for Login {
             (self.problem(text))
             (self.choice(text))
             (self.form(text))
+            (self.ways_by_provider(text))
         }
     }
 
@@ -173,6 +263,7 @@ impl Page for Login {
         slots.part("problem", self.problem(text));
         slots.part("choice", self.choice(text));
         slots.part("form", self.form(text));
+        slots.part("providers", self.ways_by_provider(text));
         slots.part("hidden", self.hidden_fields());
         slots.text("action", &self.action);
         slots.text("transaction", &self.transaction);
@@ -185,9 +276,24 @@ impl Page for Login {
             "problem_text",
             self.problem.map_or("", |problem| problem.text(text)),
         );
+        slots.flag("takes_password", self.takes_password);
+        slots.list(
+            "provider_list",
+            self.providers.iter().map(|provider| {
+                [
+                    ("href", provider.href.as_str()),
+                    ("name", &provider.name),
+                    ("logo", provider.logo.as_deref().unwrap_or_default()),
+                ]
+            }),
+        );
     }
 
     fn vital(&self) -> Vec<&str> {
-        vec![&self.transaction, &self.csrf]
+        if self.takes_password || self.continue_as.is_some() {
+            vec![&self.transaction, &self.csrf]
+        } else {
+            vec![&self.transaction]
+        }
     }
 }

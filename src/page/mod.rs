@@ -30,7 +30,7 @@ pub use form_post::FormPost;
 pub use home::{DevToken, DevTokens, Home};
 pub use locale::Locale;
 pub use logged_out::LoggedOut;
-pub use login::{Login, LoginProblem};
+pub use login::{Login, LoginProblem, ProviderChoice};
 pub use logout::LogoutConfirm;
 pub use sample::Sample;
 pub use text::Text;

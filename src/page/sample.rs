@@ -2,8 +2,8 @@
 
 use super::theme::{Drawn, Finding, Slots};
 use super::{
-    Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login, LogoutConfirm, Page, Theme,
-    layout,
+    Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm,
+    Page, Theme, layout,
 };
 
 /// A page in one of its states.
@@ -63,9 +63,9 @@ pub fn all() -> Vec<Sample> {
         })
     }
     let mut all = Vec::new();
-    let problems = ["credentials", "throttled", "busy", "expired"];
+    let problems = LoginProblem::ALL.map(LoginProblem::kind);
     all.extend(states(
-        &[&["first", "choice"][..], &problems].concat(),
+        &[&["first", "choice", "providers", "providers-only"][..], &problems].concat(),
         Login::samples(),
     ));
     all.extend(states(&[], vec![Consent::sample()]));

@@ -243,6 +243,8 @@ fn hostile_values_stay_text_on_every_page() {
     };
     let theme = Theme::load(&source, "/id", Some(Arc::new(built_in(theme::DEFAULT)))).unwrap();
     let login = Login {
+        takes_password: true,
+        providers: Vec::new(),
         action: evil(),
         transaction: evil(),
         csrf: evil(),

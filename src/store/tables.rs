@@ -5,6 +5,7 @@
 
 use uuid::Uuid;
 
+use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::Client;
 use crate::oauth::authorize::LoginTransaction;
@@ -41,3 +42,7 @@ pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_token
 pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
 /// Client assertions that were used: (hour of expiry since the epoch, digest of client and `jti`).
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
+/// Upstream providers by id.
+pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
+/// The user behind an upstream identity: (issuer, subject).
+pub const USERS_BY_IDENTITY: Table<(String, String), Uuid> = Table::new(16, "users_by_identity");

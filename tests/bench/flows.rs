@@ -78,6 +78,7 @@ impl Bench {
             user: user.uuid,
             auth_time: now,
             factor: Factor::Password,
+            upstream_token: None,
             created_at: now,
             last_used_at: now,
         };
@@ -137,6 +138,7 @@ impl Bench {
             session: Some(self.session),
             auth_time: Some(self.now),
             factor: Factor::Password,
+            upstream_token: None,
             scope: scope.parse().unwrap(),
             claims: ClaimsRequest::default(),
         }

@@ -10,10 +10,13 @@
 
 mod cli;
 mod crash;
+mod federation;
 mod harness;
+mod limits;
 mod rsa_keygen;
 mod spec;
 mod sweep;
 mod theme;
 mod theme_cli;
 mod tidy;
+mod timing;

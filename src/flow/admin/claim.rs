@@ -25,7 +25,7 @@ const ADDRESS: [&str; 6] = [
 ];
 
 /// Names with a meaning of their own in tokens or in the token response. No user's claim may take their place.
-const RESERVED: [&str; 39] = [
+pub(super) const RESERVED: [&str; 39] = [
     "iss",
     "sub",
     "aud",
@@ -77,9 +77,7 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
             instead_of(name)
         ));
     }
-    if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err("a claim has a name of up to 128 characters without spaces".to_owned());
-    }
+    check_claim_name(name)?;
     if value.len() > LONGEST {
         return Err(format!("claim {name} is longer than {LONGEST} bytes"));
     }
@@ -103,6 +101,14 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
             _ => set_other(user, name, value),
         },
     }
+}
+
+/// Whether a claim can have this name.
+pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("a claim has a name of up to 128 characters without spaces".to_owned());
+    }
+    Ok(())
 }
 
 fn instead_of(name: &str) -> String {

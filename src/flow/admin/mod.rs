@@ -6,6 +6,7 @@
 pub mod claim;
 pub mod client;
 pub mod key;
+pub mod provider;
 pub mod session;
 pub mod settings;
 pub mod user;

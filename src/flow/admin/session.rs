@@ -158,6 +158,7 @@ mod tests {
                         user: alice,
                         auth_time: now,
                         factor: Factor::Password,
+                        upstream_token: None,
                         created_at: now,
                         last_used_at: now,
                     };
@@ -191,6 +192,7 @@ mod tests {
             session: Some(session),
             auth_time: Some(now),
             factor: Factor::Password,
+            upstream_token: None,
             scope: Scope::of(["openid"]).unwrap(),
             claims: ClaimsRequest::default(),
         };

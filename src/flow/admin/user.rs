@@ -12,12 +12,13 @@ use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;
 use crate::identity::password::{PasswordHash, SALT_LEN};
-use crate::identity::{LoginName, User};
+use crate::identity::{LinkedIdentity, LoginName, User};
 use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{
-    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
+    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
+    USERS_BY_LOGIN_NAME,
 };
 
 /// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696.
@@ -93,6 +94,15 @@ pub struct SetPassword {
     pub sign_out: bool,
 }
 
+/// A user whom a provider speaks for no longer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Unlink {
+    /// E-mail address, account identifier or UUID.
+    pub who: String,
+    /// The provider's id.
+    pub provider: String,
+}
+
 /// A user as shown: the record without the password's hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserView {
@@ -123,6 +133,9 @@ pub struct UserView {
     pub source: String,
     /// The other claims.
     pub claims: BTreeMap<String, Value>,
+    /// Who the user is at providers.
+    #[serde(default)]
+    pub identities: Vec<LinkedIdentity>,
     /// Whether the user may be given tokens.
     pub enabled: bool,
     /// When the record was made.
@@ -147,6 +160,7 @@ impl UserView {
             organization: user.organization.clone(),
             source: user.source.clone(),
             claims: user.claims.clone(),
+            identities: user.identities.clone(),
             enabled: user.enabled,
             created_at: user.created_at,
             updated_at: user.updated_at,
@@ -428,6 +442,46 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserVi
     })
 }
 
+/// Takes a provider's word for a user away: who comes from there is nobody's until linked or made anew. What stands
+/// on that word ends: sessions and refresh families that began at the provider.
+pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
+    let now = admin.core.clock.now();
+    let subject = request.provider.clone();
+    let user = admin
+        .core
+        .store
+        .write("user unlink", move |tx| -> Decided<User> {
+            let mut user = match find(&*tx, &request.who)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut user.identities)
+                .into_iter()
+                .partition(|identity| identity.provider == request.provider);
+            if gone.is_empty() {
+                let refusal = format!(
+                    "user {} is not linked to provider {}",
+                    request.who, request.provider
+                );
+                return Ok(Err(AdminRefusal::new(refusal)));
+            }
+            for identity in gone {
+                USERS_BY_IDENTITY.remove(tx, &(identity.issuer, identity.subject))?;
+            }
+            user.identities = kept;
+            user.updated_at = now;
+            USERS.put(tx, &user.uuid, &user)?;
+            sessions::end_federated(tx, user.uuid, &request.provider, now)?;
+            Ok(Ok(user))
+        })
+        .await??;
+    audit::record(&Event::Administered {
+        command: "user unlink",
+        subject: &format!("{} {subject}", user.uuid),
+    });
+    Ok(UserView::of(&user, None))
+}
+
 /// Removes a user with everything that belongs to them: names, sessions, consents, refresh families.
 pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
     let now = admin.core.clock.now();
@@ -449,6 +503,9 @@ pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
             }
             for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
                 CONSENTS.remove(tx, &key)?;
+            }
+            for identity in &user.identities {
+                USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
             }
             for name in user.login_names() {
                 USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;

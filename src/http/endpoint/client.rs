@@ -3,6 +3,7 @@
 use crate::flow::authenticate_client::authenticate_client;
 use crate::flow::{Answer as Reply, Failure};
 use crate::http::call::Call;
+use crate::http::error::throttled;
 use crate::http::request::{self, Parameters};
 use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -18,7 +19,8 @@ pub async fn authenticated_form(call: &Call) -> Result<Reply<(Parameters, Authen
     Ok(client.map(|client| (parameters, client)))
 }
 
-/// Authenticates the client that sent these parameters.
+/// Authenticates the client that sent these parameters. Who fails too often is not looked at for a while, with
+/// the right credentials neither.
 pub async fn authenticated(
     call: &Call,
     parameters: &Parameters,
@@ -28,7 +30,27 @@ pub async fn authenticated(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let token_endpoint = call.app.url(&Route::Token);
-    authenticate_client(&call.app.core, &credentials, &token_endpoint, call.now).await
+    let name = credentials.client_id.as_bytes();
+    let checking = authenticate_client(&call.app.core, &credentials, &token_endpoint, call.now);
+    limited(call, name, checking).await
+}
+
+/// Checks the credentials of whoever goes by this name, unless too many from there were wrong.
+pub(super) async fn limited(
+    call: &Call,
+    name: &[u8],
+    checking: impl Future<Output = Result<Reply<AuthenticatedClient>, Failure>>,
+) -> Result<Reply<AuthenticatedClient>, Failure> {
+    let (limits, from) = (&call.app.limits, call.client_address());
+    limits.may_authenticate(name, from, call.now).map_err(throttled)?;
+    let checked = checking.await?;
+    if checked
+        .as_ref()
+        .is_err_and(|refusal| refusal.code == ErrorCode::InvalidClient)
+    {
+        limits.authentication_failed(name, from, call.now);
+    }
+    Ok(checked)
 }
 
 fn credentials(call: &Call, parameters: &Parameters) -> Reply<Credentials> {

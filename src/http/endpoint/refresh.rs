@@ -1,5 +1,6 @@
 //! `POST /v4/tokens`: a refresh by an application that has an API key and no client secret.
 
+use super::client::limited;
 use super::token;
 use crate::flow::authenticate_client::authenticate_api_key;
 use crate::flow::gate::check_grant;
@@ -18,7 +19,8 @@ pub async fn respond(call: &Call) -> Answer {
         Ok(parsed) => parsed,
         Err(refusal) => return error::refused(call, &refusal),
     };
-    let client = match authenticate_api_key(&call.app.core, &presented, call.now).await {
+    let checking = authenticate_api_key(&call.app.core, &presented, call.now);
+    let client = match limited(call, presented.key.locator(), checking).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return error::refused(call, &refusal),
         Err(failure) => return error::failed(call, &failure),

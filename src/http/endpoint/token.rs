@@ -5,6 +5,7 @@ use ::http::StatusCode;
 use super::client::authenticated;
 use crate::flow::Answer as Reply;
 use crate::flow::create_anonymous_user::create_anonymous_user;
+use crate::flow::exchange_assertion::exchange_assertion;
 use crate::flow::gate::check_grant;
 use crate::flow::issue_client_token::issue_client_token;
 use crate::flow::redeem_code::redeem_code;
@@ -67,7 +68,16 @@ pub(super) async fn issue(
         TokenRequest::ClientCredentials { scope } => {
             issue_client_token(core, client, scope.as_ref(), call.now)
         }
-        TokenRequest::Anonymous { scope } => create_anonymous_user(core, client, scope, call.now).await,
+        TokenRequest::JwtBearer { assertion, scope } => {
+            exchange_assertion(core, client, assertion, scope, call.now).await
+        }
+        TokenRequest::Anonymous { scope } => {
+            let (limits, from) = (&call.app.limits, call.client_address());
+            match limits.create_anonymous_user(&client.client_id, from, call.now) {
+                Ok(()) => create_anonymous_user(core, client, scope, call.now).await,
+                Err(wait) => Err(error::throttled(wait)),
+            }
+        }
     };
     match answer {
         Ok(Ok(tokens)) => response::no_store(response::json(StatusCode::OK, &tokens)),

@@ -3,7 +3,6 @@
 use ::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -17,6 +16,7 @@ use crate::http::response::Answer;
 use crate::oauth::client_auth::Credentials;
 use crate::oauth::code::CodeExchange;
 use crate::oauth::error::Refusal;
+use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::token::TokenResponse;
 use crate::page::{DevToken, DevTokens, Heading, Home};
@@ -29,7 +29,7 @@ pub fn respond(call: &Call) -> Answer {
     };
     let [state, verifier] =
         [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(call.app.core.random.bytes::<32>())));
-    let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
+    let challenge = challenge_of(&verifier);
     let parameters = [
         ("response_type", "code"),
         ("client_id", dev.client_id.as_str()),

@@ -1,20 +1,25 @@
 //! `GET` and `POST /login`: the page that asks who the user is.
 
+use std::sync::Arc;
+
+use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::underway::{self, Asked};
-use super::{csrf, onward};
+use super::{csrf, federation, known, onward};
+use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
-use crate::flow::authorization::{self, Underway};
+use crate::flow::authorization::{self, Browser, Underway};
 use crate::flow::sign_in::{self, SignIn, Typed};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
-use crate::http::response::Answer;
+use crate::http::response::{self, Answer};
+use crate::identity::LoginName;
 use crate::oauth::authorize::Step;
-use crate::page::{Login, LoginProblem};
+use crate::page::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
 /// The longest user name that is written back into the page.
@@ -32,8 +37,12 @@ pub async fn respond(call: &Call) -> Answer {
     };
     let id = underway.id;
     if call.method() != Method::POST {
+        let problem = parameters.get("problem").and_then(federation::problem_of);
         return match underway.step {
-            Step::SignIn => draw(call, &underway, None, None),
+            Step::SignIn => match straight_to(call, &underway).filter(|_| problem.is_none()) {
+                Some(provider) => response::redirect_303(&onward::address(call, &provider, id)),
+                None => draw(call, &underway, problem, None),
+            },
             _ => match authorization::carry_on(&call.app.core, &browser, underway, call.now).await {
                 Ok(next) => onward::go(call, next),
                 Err(failure) => error::failed_page(call, &failure),
@@ -44,25 +53,84 @@ pub async fn respond(call: &Call) -> Answer {
     if !call.is_from_own_page() || !csrf::is_valid(parameters.get("csrf"), cookie, &form(id)) {
         return draw(call, &underway, Some(LoginProblem::Expired), None);
     }
-    let outcome = if parameters.get("decision") == Some("continue") {
-        sign_in::continue_as(&call.app.core, &browser, underway, call.now).await
-    } else {
-        let username = parameters.get("username").unwrap_or_default().to_owned();
-        let password = Zeroizing::new(parameters.get("password").unwrap_or_default().to_owned());
-        let typed = Typed {
-            username,
-            password,
-            from: call.client_address(),
-        };
-        sign_in::sign_in(&call.app.core, &browser, underway, typed, call.now).await
+    if parameters.get("decision") == Some("continue") {
+        let outcome = sign_in::continue_as(&call.app.core, &browser, underway, call.now).await;
+        return answer(call, id, outcome, None);
+    }
+    let username = parameters.get("username").unwrap_or_default().to_owned();
+    let password = Zeroizing::new(parameters.get("password").unwrap_or_default().to_owned());
+    let typed = Typed {
+        username,
+        password,
+        from: call.client_address(),
     };
+    take_password(call, &browser, underway, typed).await
+}
+
+/// Looks at a password, unless too many were wrong or too many of the same address wait.
+async fn take_password(call: &Call, browser: &Browser, underway: Underway, typed: Typed) -> Answer {
+    let (limits, id, from) = (&call.app.limits, underway.id, typed.from);
+    let (name, username) = (LoginName::new(&typed.username), typed.username.clone());
+    let known = known::browser(call, &name);
+    let known = known.as_ref().map(<[u8; 16]>::as_slice);
+    let attempt = match limits.try_password(name.as_str(), known, from, call.now) {
+        Ok(attempt) => attempt,
+        Err(wait) => {
+            let problem = LoginProblem::Throttled;
+            error::note(call, "throttled", "too many failed sign-ins");
+            let mut page = again(call, id, problem, Some(&username));
+            error::ask_to_wait(&mut page, wait.seconds());
+            return page;
+        }
+    };
+    let outcome = match limits.place_for_password(from) {
+        Some(_place) => sign_in::sign_in(&call.app.core, browser, underway, typed, call.now).await,
+        None => Err(Failure::Busy),
+    };
+    if !matches!(outcome, Ok(SignIn::Refused)) {
+        attempt.forgive(call.now);
+    }
+    let is_done = matches!(outcome, Ok(SignIn::Done(_)));
+    let mut answer = answer(call, id, outcome, Some(&username));
+    if let Some(cookie) = is_done.then(|| known::cookie(call, &name)).flatten() {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+    answer
+}
+
+fn answer(call: &Call, id: Uuid, outcome: Result<SignIn, Failure>, username: Option<&str>) -> Answer {
     match outcome {
         Ok(SignIn::Done(next)) => onward::go(call, next),
-        Ok(SignIn::Refused) => again(call, id, LoginProblem::Credentials, parameters.get("username")),
-        Ok(SignIn::Expired) => again(call, id, LoginProblem::Expired, parameters.get("username")),
-        Err(Failure::Busy) => again(call, id, LoginProblem::Busy, parameters.get("username")),
+        Ok(SignIn::Refused) => again(call, id, LoginProblem::Credentials, username),
+        Ok(SignIn::Expired) => again(call, id, LoginProblem::Expired, username),
+        Err(Failure::Busy) => again(call, id, LoginProblem::Busy, username),
         Err(failure) => error::failed_page(call, &failure),
     }
+}
+
+/// The provider to which the browser goes without a look at the page.
+fn straight_to(call: &Call, underway: &Underway) -> Option<Route> {
+    if sign_in::may_continue(underway, call.now) {
+        return None;
+    }
+    let offered = call.app.core.catalog().offered_by(&underway.client);
+    let provider =
+        authorization_of_providers::straight_to(&underway.transaction.request, &underway.client, &offered)?;
+    Some(Route::FederationStart(provider.id.clone()))
+}
+
+/// The providers that the page offers.
+fn choices(call: &Call, underway: &Underway) -> Vec<ProviderChoice> {
+    let offered = call.app.core.catalog().offered_by(&underway.client);
+    let choice = |provider: &Arc<Provider>| {
+        let logo = Route::FederationLogo(provider.id.clone());
+        ProviderChoice {
+            href: onward::address(call, &Route::FederationStart(provider.id.clone()), underway.id),
+            name: provider.display_name().to_owned(),
+            logo: provider.logo.as_ref().map(|_| call.app.path(&logo)),
+        }
+    };
+    offered.iter().map(choice).collect()
 }
 
 /// Draws the page once more and says why.
@@ -85,6 +153,8 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
         client_name: underway.client.display_name().to_owned(),
+        takes_password: underway.client.password_sign_in,
+        providers: choices(call, underway),
         continue_as: underway
             .session
             .as_ref()
@@ -95,7 +165,14 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,
         Some(LoginProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
         Some(LoginProblem::Expired) => StatusCode::BAD_REQUEST,
-        Some(LoginProblem::Credentials) | None => StatusCode::OK,
+        Some(
+            LoginProblem::Credentials
+            | LoginProblem::ProviderCancelled
+            | LoginProblem::ProviderFailed
+            | LoginProblem::ProviderUnavailable
+            | LoginProblem::NotAdmitted,
+        )
+        | None => StatusCode::OK,
     };
     let mut answer = call.page(status, &page, request.ui_locales.as_deref());
     if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -34,8 +34,8 @@ pub const BY_SCOPE: [(&str, &[&str]); 4] = [
     ("phone", &["phone_number", "phone_number_verified"]),
 ];
 
-/// The authentication context class of a sign-in with a stored password.
-pub const ACR_PASSWORD: &str = "1";
+/// The authentication context class of a sign-in: with a stored password, or at a provider that is trusted as much.
+pub const ACR_SIGNED_IN: &str = "1";
 
 /// The `claims` parameter, reduced to what the service acts on (OpenID Connect Core 5.5).
 ///

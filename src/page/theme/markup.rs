@@ -201,7 +201,16 @@ fn forms(tags: &[Tag]) -> Vec<Form> {
     forms
 }
 
-/// What is missing from the forms of `page` for those of `wanted` to work, and where else they lead.
+/// Where links lead within the service.
+fn ways(tags: &[Tag]) -> BTreeSet<&str> {
+    let links = tags.iter().filter(|tag| tag.is("a"));
+    links
+        .filter_map(|tag| tag.attribute("href"))
+        .filter(|href| href.starts_with('/'))
+        .collect()
+}
+
+/// What is missing from the forms and links of `page` for those of `wanted` to work, and where else they lead.
 pub fn compare_forms(place: &str, page: &str, wanted: &str) -> Vec<Finding> {
     let (page_tags, wanted_tags) = (tags(page), tags(wanted));
     let (found, wanted) = (forms(&page_tags), forms(&wanted_tags));
@@ -214,6 +223,11 @@ pub fn compare_forms(place: &str, page: &str, wanted: &str) -> Vec<Finding> {
                 form.action
             ));
         }
+    }
+    for href in ways(&wanted_tags).difference(&ways(&page_tags)) {
+        refuse(format!(
+            "a link to {href:?} is missing: print its slot, or write it with that href"
+        ));
     }
     if page_tags.iter().any(|tag| tag.attribute("formaction").is_some()) {
         refuse("formaction: forms of this page lead to {{ action }} and nowhere else".to_owned());
@@ -455,6 +469,16 @@ mod tests {
                     .contains("the hidden field csrf, the field username")
             );
         }
+    }
+
+    #[test]
+    fn no_way_onward_is_missing() {
+        let wanted =
+            format!("{WANTED}<a href=\"/federation/x/start?t=1&amp;u=2\">x</a><a href=\"#top\">y</a>");
+        assert_eq!(compare_forms("login.html", &wanted, &wanted), []);
+        let findings = compare_forms("login.html", WANTED, &wanted);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.contains("/federation/x/start?t=1&u=2"));
     }
 
     #[test]

@@ -20,6 +20,11 @@ impl Slots {
         self.0.insert(name, Value::from(text));
     }
 
+    /// A truth value.
+    pub fn flag(&mut self, name: &'static str, is_so: bool) {
+        self.0.insert(name, Value::from(is_so));
+    }
+
     /// A list of entries, each with the same few texts.
     pub fn list<'a, const N: usize>(
         &mut self,

@@ -39,8 +39,9 @@ fn refusals(theme: &Theme) -> Vec<String> {
 }
 
 const FORM: &str = "<!DOCTYPE html><html lang=\"{{ lang }}\" dir=\"{{ dir }}\"><head>{{ head }}</head><body>\
-    <form method=\"post\" action=\"{{ action }}\">{{ hidden }}<input name=\"username\" value=\"{{ username }}\">\
-    <input name=\"password\" type=\"password\"><button>Go</button></form>{{ choice }}</body></html>";
+    {% if takes_password %}<form method=\"post\" action=\"{{ action }}\">{{ hidden }}<input name=\"username\" \
+    value=\"{{ username }}\"><input name=\"password\" type=\"password\"><button>Go</button></form>{% endif %}\
+    {{ choice }}{{ providers }}</body></html>";
 
 #[test]
 fn a_theme_may_lay_out_the_raw_fields_by_hand() {

@@ -20,6 +20,7 @@ pub(crate) struct Browser {
     wire: Wire,
     username: String,
     password: String,
+    address: Option<String>,
     cookies: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -29,7 +30,16 @@ impl Browser {
             wire: wire.clone(),
             username: username.to_owned(),
             password: password.to_owned(),
+            address: None,
             cookies: Arc::default(),
+        }
+    }
+
+    /// The same browser at another address, as the proxy in front of the service tells it.
+    pub(crate) fn at(&self, address: &str) -> Self {
+        Self {
+            address: Some(address.to_owned()),
+            ..self.clone()
         }
     }
 
@@ -95,6 +105,10 @@ impl Browser {
             call
         } else {
             call.header("cookie", &cookies)
+        };
+        let call = match &self.address {
+            Some(address) => call.header("x-forwarded-for", address),
+            None => call,
         };
         let reply = call.await;
         self.keep_cookies(&reply);
@@ -164,6 +178,11 @@ impl Screen {
             screen = Box::pin(screen.browser.clone().fetch(&path)).await;
         }
         panic!("a redirect loop at {}", screen.path)
+    }
+
+    /// The browser that has it in front of it.
+    pub(crate) fn browser(&self) -> &Browser {
+        &self.browser
     }
 
     /// The path without its query.

@@ -7,6 +7,7 @@ pub(crate) mod relying_party;
 pub(crate) mod reply;
 pub(crate) mod server;
 pub(crate) mod token;
+pub(crate) mod upstream;
 pub(crate) mod wire;
 
 pub(crate) use browser::{Browser, Screen};
@@ -14,6 +15,7 @@ pub(crate) use relying_party::{AuthorizationRequest, RelyingParty};
 pub(crate) use reply::Reply;
 pub(crate) use server::{ISSUER, Person, START, Server};
 pub(crate) use token::{Jwt, Tokens};
+pub(crate) use upstream::{Say, Upstream};
 
 /// The usual cast: the service, a confidential client, and a user who is not signed in yet.
 pub(crate) async fn scene() -> (Server, RelyingParty, Person) {

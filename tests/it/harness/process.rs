@@ -100,6 +100,7 @@ impl Service {
             .env("IDSVC_BASE_URL", self.issuer())
             .env("IDSVC_LISTEN", format!("127.0.0.1:{}", self.port))
             .env("IDSVC_TLS_MODE", "off")
+            .env("IDSVC_LIMITS_EXEMPT", "127.0.0.0/8")
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command

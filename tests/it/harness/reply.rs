@@ -89,7 +89,12 @@ impl Reply {
         assert_eq!(members, ["error", "error_description"]);
         let (error, description) = (text(&json["error"]), text(&json["error_description"]));
         assert!(description.bytes().all(is_description_char), "{description}");
-        let expected = if error == "invalid_client" { 401 } else { 400 };
+        let expected = match error {
+            "invalid_client" => 401,
+            "temporarily_unavailable" if self.status == 429 => 429,
+            "temporarily_unavailable" => 503,
+            _ => 400,
+        };
         assert_eq!(self.status, expected, "{error}");
         format!("{} {error}: {description}", self.status)
     }

@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
+use idsvc::flow::admin::Admin;
+use idsvc::flow::admin::provider::{self, AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::flow::{Core, rotate_keys};
-use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::identity::password::{PasswordParams, PasswordPolicy, PasswordPool, PoolSize};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
+use idsvc::limit::LimitPolicy;
 use idsvc::net::listener::Listener;
+use idsvc::net::outbound::Terms;
 use idsvc::net::{Limits, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredSecret};
 use idsvc::oauth::{Policy, Scope};
@@ -20,6 +24,8 @@ use idsvc::seal::Sealer;
 use idsvc::secret::Digest;
 use idsvc::store::tables::{CLIENTS, USERS, USERS_BY_LOGIN_NAME};
 use idsvc::store::{Options, Store};
+use ipnet::IpNet;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
@@ -55,25 +61,39 @@ impl Drop for Server {
     }
 }
 
-impl Server {
-    /// The service as it is when the operator changed nothing.
-    pub(crate) async fn start() -> Self {
-        Self::start_with(|_| {}).await
-    }
+/// How the service is started.
+pub(crate) struct Setup {
+    pub(crate) policy: Policy,
+    pub(crate) limits: LimitPolicy,
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The way to providers.
+    pub(crate) outbound: Terms,
+    /// What a password hash costs.
+    pub(crate) cost: PasswordParams,
+}
 
-    /// The service with other settings.
-    pub(crate) async fn start_with(change: impl FnOnce(&mut Policy)) -> Self {
-        let mut policy = Policy::of(ISSUER);
-        change(&mut policy);
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            policy: Policy::of(ISSUER),
+            limits: LimitPolicy::default(),
+            trusted_proxies: Vec::new(),
+            outbound: Terms::default(),
+            cost: PasswordParams::new(64, 1, 1).unwrap(),
+        }
+    }
+}
+
+impl Setup {
+    pub(crate) async fn start(self) -> Server {
         let clock = Clock::manual(START);
         let store = Store::in_memory(Options {
             cache_bytes: 1 << 20,
             ..Options::default()
         })
         .unwrap();
-        let cheap = PasswordParams::new(64, 1, 1).unwrap();
         let passwords = PasswordPool::start(
-            cheap,
+            self.cost,
             PoolSize {
                 threads: 1,
                 waiting: 64,
@@ -81,22 +101,35 @@ impl Server {
         )
         .unwrap();
         let sealer = Sealer::new(&[7; 32]);
-        let core = Core::open(store, clock.clone(), Random::system(), sealer, policy, passwords).unwrap();
+        let core = Core::open(
+            store,
+            clock.clone(),
+            Random::system(),
+            sealer,
+            self.policy,
+            passwords,
+        )
+        .and_then(|core| Ok(core.reaching(&self.outbound)?))
+        .unwrap();
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
-        let app = Arc::new(App::new(core, Vec::new(), None));
+        let app = Arc::new(App::new(core, self.trusted_proxies, self.limits, None));
 
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())
             .await
             .unwrap();
         let wire = Wire::new(listener.local_addrs()[0]);
+        let fallback = Arc::clone(&app);
+        let listener = listener.with_fallback(move |status, peer: Peer| {
+            idsvc::http::error::fallback(&fallback, status, peer.tls)
+        });
         let (stop, stopped) = oneshot::channel::<()>();
         let shared = Arc::clone(&app);
         let service = move |request, peer: Peer| idsvc::http::respond(Arc::clone(&shared), request, peer);
         let serving = tokio::spawn(listener.serve(None, service, async {
             drop(stopped.await);
         }));
-        Self {
+        Server {
             app,
             clock,
             wire,
@@ -104,10 +137,49 @@ impl Server {
             serving,
         }
     }
+}
+
+impl Server {
+    /// The service as it is when the operator changed nothing.
+    pub(crate) async fn start() -> Self {
+        Setup::default().start().await
+    }
+
+    /// The service with other settings.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Policy)) -> Self {
+        let mut setup = Setup::default();
+        change(&mut setup.policy);
+        setup.start().await
+    }
+
+    /// The service with other settings and another way to providers.
+    pub(crate) async fn start_reaching(terms: &Terms, change: impl FnOnce(&mut Policy)) -> Self {
+        let mut setup = Setup {
+            outbound: terms.clone(),
+            ..Setup::default()
+        };
+        change(&mut setup.policy);
+        setup.start().await
+    }
+
+    /// The service with other limits, behind a proxy on this machine that says who the client is.
+    pub(crate) async fn start_with_limits(change: impl FnOnce(&mut LimitPolicy)) -> Self {
+        let mut setup = Setup {
+            trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
+            ..Setup::default()
+        };
+        change(&mut setup.limits);
+        setup.start().await
+    }
 
     /// Lets time pass.
     pub(crate) fn advance(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// A connection on which nothing has been sent.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        self.wire.connect().await
     }
 
     /// A request by nobody in particular.
@@ -123,6 +195,11 @@ impl Server {
     /// A request of any method.
     pub(crate) fn call(&self, method: &str, path: &str) -> Call {
         Call::new(&self.wire, method, path)
+    }
+
+    /// A browser of nobody in particular.
+    pub(crate) fn browser(&self) -> Browser {
+        Browser::new(&self.wire, "", "")
     }
 
     /// Registers a confidential client that authenticates with `client_secret_basic`.
@@ -170,6 +247,7 @@ impl Server {
             }],
             api_keys: Vec::new(),
             keys: Vec::new(),
+            jwks_uri: None,
             assertion_audience: idsvc::oauth::client::AssertionAudience::Any,
             secret_credentials: None,
             redirect_uris: vec![format!("https://{client_id}.example/cb")],
@@ -180,6 +258,8 @@ impl Server {
             grant_types: [GrantType::AuthorizationCode, GrantType::RefreshToken].into(),
             pkce: idsvc::oauth::client::PkceRequirement::Optional,
             consent: idsvc::oauth::client::ConsentRequirement::Skip,
+            providers: std::collections::BTreeSet::new(),
+            password_sign_in: true,
             audience: None,
             id_token_signed_response_alg: None,
             access_token_alg: None,
@@ -209,6 +289,30 @@ impl Server {
             .await
             .unwrap();
         core.reload_catalog().unwrap();
+    }
+
+    /// Registers a provider as an administrator would.
+    pub(crate) async fn provider(&self, id: &str, fields: ProviderFields) -> ProviderView {
+        let id = id.to_owned();
+        provider::add(self.admin(), AddProvider { id, fields })
+            .await
+            .unwrap()
+    }
+
+    /// Changes a provider as an administrator would.
+    pub(crate) async fn change_provider(&self, id: &str, fields: ProviderFields) -> ProviderView {
+        let id = id.to_owned();
+        provider::update(self.admin(), UpdateProvider { id, fields })
+            .await
+            .unwrap()
+    }
+
+    /// An administrator at work.
+    pub(crate) fn admin(&self) -> Admin<'_> {
+        Admin {
+            core: &self.app.core,
+            password_policy: PasswordPolicy::default(),
+        }
     }
 
     /// Adds a user with a password and every claim of `profile`, `address` and `phone`.

@@ -25,8 +25,13 @@ impl Wire {
         Self { address }
     }
 
+    /// A connection on which nothing has been sent.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
     async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
-        let stream = TcpStream::connect(self.address).await.unwrap();
+        let stream = self.connect().await;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .unwrap();

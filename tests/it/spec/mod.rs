@@ -16,6 +16,7 @@ mod rfc6749_refresh;
 mod rfc6750;
 mod rfc7009;
 mod rfc7523;
+mod rfc7523_exchange;
 mod rfc7636;
 mod rfc7662;
 mod rfc8414;

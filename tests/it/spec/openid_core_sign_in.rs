@@ -78,8 +78,8 @@ async fn pages_carry_the_headers_that_protect_them() {
     }
 }
 
-/// RFC 6265bis section 4.1.3: both cookies are for this host, over TLS, out of the reach of scripts, and end with
-/// the browser. (Every test checks the first three.)
+/// RFC 6265bis section 4.1.3: the cookies are for this host, over TLS, out of the reach of scripts, and those of
+/// a session end with the browser. (Every test checks the first three.)
 #[tokio::test]
 async fn cookies_are_set_when_they_are_needed_and_no_sooner() {
     let (_server, acme, alice) = scene().await;
@@ -98,9 +98,14 @@ async fn cookies_are_set_when_they_are_needed_and_no_sooner() {
     let again = browser.fetch(&acme.request().path()).await;
     assert!(again.cookies().is_empty(), "one browser, one binding");
     let signed_in = page.sign_in().await;
-    let [session] = signed_in.cookies()[..] else {
+    let [session, known] = signed_in.cookies()[..] else {
         panic!("{:?}", signed_in.cookies())
     };
+    assert!(known.starts_with("__Host-idsvc_known="), "{known}");
+    assert!(
+        known.ends_with("; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=31536000"),
+        "{known}"
+    );
     assert!(session.starts_with("__Host-idsvc_session=idsvc_se_"), "{session}");
     assert!(
         session.ends_with("; Path=/; Secure; HttpOnly; SameSite=Lax"),

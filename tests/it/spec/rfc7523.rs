@@ -46,7 +46,7 @@ impl Robot {
     }
 
     async fn of(key: SigningKey) -> Self {
-        let server = Server::start().await;
+        let server = Server::start_with_limits(|limits| limits.enabled = false).await;
         let party = server.client_with("robot", with_key(key.public())).await;
         Self { server, party, key }
     }

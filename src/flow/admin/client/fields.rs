@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::federation::metadata::https;
 use crate::flow::admin::check_text;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::{JwkSet, PublicKey};
@@ -40,6 +41,8 @@ pub struct ClientFields {
     pub public_key: Option<String>,
     /// The public keys that assertions are checked with, as a JWK Set.
     pub jwks: Option<String>,
+    /// Where the client publishes its public keys.
+    pub jwks_uri: Option<String>,
     /// Whom assertions must be addressed to.
     pub assertion_audience: Option<AssertionAudience>,
     /// The most that the client may be granted for itself with a secret.
@@ -50,6 +53,10 @@ pub struct ClientFields {
     pub pkce: Option<PkceRequirement>,
     /// Whether people are asked for consent.
     pub consent: Option<ConsentRequirement>,
+    /// The providers whose people may come in.
+    pub providers: Option<Vec<String>>,
+    /// Whether people may sign in with a stored password.
+    pub password_sign_in: Option<bool>,
     /// `aud` of access tokens.
     pub audience: Option<String>,
     /// The algorithm of ID tokens.
@@ -62,7 +69,7 @@ pub struct ClientFields {
     pub scope_texts: Option<BTreeMap<String, String>>,
 }
 
-fn scope_of(faults: &mut Vec<String>, field: &str, values: &[String]) -> Scope {
+pub(in crate::flow::admin) fn scope_of(faults: &mut Vec<String>, field: &str, values: &[String]) -> Scope {
     let values = values
         .iter()
         .flat_map(|value| value.split(' '))
@@ -81,7 +88,11 @@ fn scope_of(faults: &mut Vec<String>, field: &str, values: &[String]) -> Scope {
     scope
 }
 
-fn text_or_none(faults: &mut Vec<String>, field: &str, text: String) -> Option<String> {
+pub(in crate::flow::admin) fn text_or_none(
+    faults: &mut Vec<String>,
+    field: &str,
+    text: String,
+) -> Option<String> {
     if text.is_empty() {
         return None;
     }
@@ -100,7 +111,7 @@ fn theme_or_none(faults: &mut Vec<String>, theme: String) -> Option<String> {
 }
 
 /// The keys to keep, without names that their owner did not give them: a key without one answers to any `kid`.
-fn keys_of(keys: &[PublicKey]) -> Vec<Value> {
+pub(in crate::flow::admin) fn keys_of(keys: &[PublicKey]) -> Vec<Value> {
     let keep = |key: &PublicKey| {
         let mut jwk = key.to_jwk();
         if let (None, Some(members)) = (key.kid(), jwk.as_object_mut()) {
@@ -111,7 +122,7 @@ fn keys_of(keys: &[PublicKey]) -> Vec<Value> {
     keys.iter().map(keep).collect()
 }
 
-fn without_blank(values: Vec<String>) -> Vec<String> {
+pub(in crate::flow::admin) fn without_blank(values: Vec<String>) -> Vec<String> {
     let mut distinct: Vec<String> = Vec::new();
     for value in values {
         if !value.is_empty() && !distinct.contains(&value) {
@@ -147,6 +158,19 @@ impl ClientFields {
         if let Some(values) = self.default_scope {
             client.default_scope = scope_of(faults, "default scope", &values);
         }
+        if let Some(uri) = self.jwks_uri {
+            client.jwks_uri = text_or_none(faults, "jwks uri", uri);
+            match &client.jwks_uri {
+                Some(uri) if https(uri).is_none() => {
+                    faults.push(format!("jwks uri {uri:?} is not an https address"));
+                }
+                Some(_) => {
+                    client.keys.clear();
+                    client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
+                }
+                None => {}
+            }
+        }
         let keys = match (&self.public_key, &self.jwks) {
             (Some(pem), _) => Some(PublicKey::from_pem(pem).map(|key| vec![key])),
             (None, Some(set)) => Some(JwkSet::parse(set.as_bytes()).map(|set| set.keys)),
@@ -156,6 +180,7 @@ impl ClientFields {
             None => {}
             Some(Ok(keys)) if (1..=MOST_KEYS).contains(&keys.len()) => {
                 client.keys = keys_of(&keys);
+                client.jwks_uri = None;
                 client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
             }
             Some(Ok(keys)) if keys.is_empty() => {
@@ -179,6 +204,10 @@ impl ClientFields {
             }
         }
         client.consent = self.consent.unwrap_or(client.consent);
+        if let Some(providers) = self.providers {
+            client.providers = without_blank(providers).into_iter().collect();
+        }
+        client.password_sign_in = self.password_sign_in.unwrap_or(client.password_sign_in);
         if let Some(audience) = self.audience {
             client.audience = text_or_none(faults, "audience", audience);
         }
@@ -246,10 +275,29 @@ pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<Stri
         faults.push("redirect URIs are for the grant authorization_code: allow it with --grant".to_owned());
     }
     let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
+    let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
     if client.grant_types.is_empty() {
         faults.push("the client has no grant: name a --redirect-uri for sign-ins".to_owned());
-    } else if client.grant_types.contains(&GrantType::RefreshToken) && !uses_code && !is_anonymous {
-        faults.push("the grant refresh_token needs authorization_code or anonymous beside it".to_owned());
+    } else if client.grant_types.contains(&GrantType::RefreshToken)
+        && !uses_code
+        && !is_anonymous
+        && !exchanges
+    {
+        faults.push(
+            "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
+        );
+    }
+    if exchanges && client.is_public() {
+        faults.push("the grant jwt-bearer is for clients that authenticate, not for public ones".to_owned());
+    }
+    if exchanges && client.providers.is_empty() {
+        faults.push("the grant jwt-bearer needs a provider: name one with --provider".to_owned());
+    }
+    if uses_code && !client.password_sign_in && client.providers.is_empty() {
+        faults.push(
+            "nobody could sign in: name a --provider, or allow passwords with --password-sign-in yes"
+                .to_owned(),
+        );
     }
     if is_anonymous && client.is_public() {
         faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
@@ -270,11 +318,11 @@ pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<Stri
 /// What a client proves itself with, against what it may do for itself.
 fn check_credentials(client: &Client, faults: &mut Vec<String>) {
     let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
-    if client.is_public() && (acts_for_itself || !client.keys.is_empty()) {
+    if client.is_public() && (acts_for_itself || client.has_keys()) {
         faults.push("a public client has no key and cannot use client_credentials".to_owned());
-    } else if acts_for_itself && client.keys.is_empty() && client.secret_credentials.is_none() {
+    } else if acts_for_itself && !client.has_keys() && client.secret_credentials.is_none() {
         faults.push(
-            "the grant client_credentials needs a key: --public-key-file or --jwks-file; \
+            "the grant client_credentials needs a key: --public-key-file, --jwks-file or --jwks-uri; \
              or, at your own risk, --allow-secret-credentials with --max-scope"
                 .to_owned(),
         );

@@ -28,8 +28,8 @@ use crate::oauth::client::{
 use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
-use crate::store::backend::Tx;
-use crate::store::tables::{API_KEY_USES, CLIENTS, CODES, CONSENTS, FAMILIES, LOGIN_TRANSACTIONS};
+use crate::store::backend::{Snapshot, Tx};
+use crate::store::tables::{API_KEY_USES, CLIENTS, CODES, CONSENTS, FAMILIES, LOGIN_TRANSACTIONS, PROVIDERS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -128,6 +128,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         secrets: Vec::new(),
         api_keys: Vec::new(),
         keys: Vec::new(),
+        jwks_uri: None,
         assertion_audience: AssertionAudience::default(),
         secret_credentials: None,
         redirect_uris: Vec::new(),
@@ -139,6 +140,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         grant_types: BTreeSet::new(),
         pkce: PkceRequirement::default(),
         consent: ConsentRequirement::default(),
+        providers: BTreeSet::new(),
+        password_sign_in: true,
         audience: None,
         id_token_signed_response_alg: None,
         access_token_alg: None,
@@ -150,7 +153,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         updated_at: now,
     };
     let mut shown = None;
-    let has_key = request.fields.public_key.is_some() || request.fields.jwks.is_some();
+    let fields = &request.fields;
+    let has_key = fields.public_key.is_some() || fields.jwks.is_some() || fields.jwks_uri.is_some();
     if request.public {
         client.auth_methods = BTreeSet::from([AuthMethod::None]);
         client.pkce = PkceRequirement::Required;
@@ -186,6 +190,9 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     };
     core.store
         .write("add_client", move |tx| -> Decided<()> {
+            if let Err(refusal) = check_providers(&*tx, &client)? {
+                return Ok(Err(refusal));
+            }
             if CLIENTS.contains(&*tx, &client.client_id)? {
                 let refusal = AdminRefusal::new(format!("there is a client {} already", client.client_id));
                 return Ok(Err(refusal.with_hint("idsvc client update changes it")));
@@ -200,6 +207,19 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         subject: &view.client_id,
     });
     Ok(view)
+}
+
+/// Whether every provider that the client names is there. The provider stays as long as a client names it.
+fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
+    for id in &client.providers {
+        if !PROVIDERS.contains(snapshot, id)? {
+            let refusal = AdminRefusal::new(format!("there is no provider {id}"));
+            return Ok(Err(refusal.with_hint(
+                "idsvc provider list shows all, idsvc provider add adds one",
+            )));
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// Every client, by identifier.
@@ -245,6 +265,9 @@ async fn change(
                 return Ok(Err(unknown(&client_id)));
             };
             if let Err(refusal) = change(&mut client) {
+                return Ok(Err(refusal));
+            }
+            if let Err(refusal) = check_providers(&*tx, &client)? {
                 return Ok(Err(refusal));
             }
             client.updated_at = now;

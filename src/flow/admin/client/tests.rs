@@ -139,6 +139,7 @@ async fn a_sign_in_under_way_ends_with_its_client() {
             settled_session: None,
             consented: false,
             answered_at: None,
+            upstream: None,
         };
         let key = core.random.uuid_v4();
         core.store

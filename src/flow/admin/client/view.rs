@@ -47,6 +47,9 @@ pub struct ClientView {
     /// The public keys that its assertions are checked with.
     #[serde(default)]
     pub keys: Vec<Value>,
+    /// Where the client publishes these keys.
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
     /// Whom its assertions must be addressed to.
     #[serde(default)]
     pub assertion_audience: AssertionAudience,
@@ -69,6 +72,11 @@ pub struct ClientView {
     pub pkce: PkceRequirement,
     /// Whether people are asked for consent.
     pub consent: ConsentRequirement,
+    /// The providers whose people may come in.
+    #[serde(default)]
+    pub providers: BTreeSet<String>,
+    /// Whether people may sign in with a stored password.
+    pub password_sign_in: bool,
     /// `aud` of access tokens; the issuer when there is none.
     pub audience: Option<String>,
     /// The algorithm of ID tokens; RS256 when there is none.
@@ -119,6 +127,7 @@ impl ClientView {
                 })
                 .collect(),
             keys: client.keys.clone(),
+            jwks_uri: client.jwks_uri.clone(),
             assertion_audience: client.assertion_audience,
             max_scope: client.secret_credentials.clone(),
             redirect_uris: client.redirect_uris.clone(),
@@ -133,6 +142,8 @@ impl ClientView {
                 client.pkce
             },
             consent: client.consent,
+            providers: client.providers.clone(),
+            password_sign_in: client.password_sign_in,
             audience: client.audience.clone(),
             id_token_signed_response_alg: client.id_token_signed_response_alg,
             access_token_alg: client.access_token_alg,

@@ -1,0 +1,408 @@
+//! `idsvc provider …`
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::call::{Call, unexpected};
+use super::client::{read_file, read_secret, seconds};
+use super::key::algorithm;
+use super::output::{Output, Stop, moment, yes_no};
+use crate::control::{Command, Reply};
+use crate::federation::provider::{LinkPolicy, UpstreamAuth};
+use crate::flow::admin::provider::examine::{ProviderReport, Standing};
+use crate::flow::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
+use crate::jose::alg::Algorithm;
+
+/// The verbs of providers.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Register a provider
+    #[command(
+        after_help = "Examples:\n  idsvc provider add google --issuer https://accounts.google.com --client-id ID --client-secret-file secret.txt --name Google --create-users\n  idsvc provider add partner --issuer https://id.partner.example --exchange --audience https://api.example --create-users"
+    )]
+    Add(Box<Add>),
+    /// Show all providers
+    List,
+    /// Show one provider
+    Show(Id),
+    /// Change a provider; what is not named stays, a list that is named is replaced, '' removes a value
+    Update(Box<Update>),
+    /// Look at a provider as a sign-in would, and say what is wrong; exit code 1 when something is
+    Test(Id),
+    /// Remove a provider that no client names; its users stay
+    Remove(Remove),
+}
+
+/// Which provider.
+#[derive(Debug, Args)]
+pub struct Id {
+    /// The provider's id
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Which provider goes.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The provider's id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// How the service proves at the provider who it is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Auth {
+    /// The secret in a Basic header.
+    ClientSecretBasic,
+    /// The secret in the body.
+    ClientSecretPost,
+    /// An assertion signed with the service's own key; the provider reads it at /oauth2/jwks.
+    PrivateKeyJwt,
+}
+
+/// When somebody new becomes a user that exists.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Link {
+    /// Never.
+    Never,
+    /// When the e-mail address is the same and verified on both sides.
+    VerifiedEmail,
+}
+
+/// What `add` and `update` have in common.
+#[derive(Debug, Args)]
+pub struct Fields {
+    /// The issuer identifier, exactly as in the provider's tokens
+    #[arg(long, value_name = "URL")]
+    pub issuer: Option<String>,
+    /// The identifier of this service at the provider; without one only tokens are exchanged
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+    /// Read the secret that belongs to it from this file, - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub client_secret_file: Option<PathBuf>,
+    /// How the service proves at the provider who it is.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "METHOD",
+        help = "How the service proves at the provider who it is [default: client_secret_basic]"
+    )]
+    pub auth_method: Option<Auth>,
+    /// The name shown to people
+    #[arg(long)]
+    pub name: Option<String>,
+    /// A picture for the button: PNG, JPEG, WebP or SVG, up to 64 KiB
+    #[arg(long, value_name = "FILE")]
+    pub logo_file: Option<PathBuf>,
+    /// A scope value to ask for; may be repeated.
+    #[arg(
+        long,
+        help = "A scope value to ask for; may be repeated [default: openid profile email]"
+    )]
+    pub scope: Vec<String>,
+    /// An audience of which tokens to be exchanged must have one; may be repeated [default: the client id]
+    #[arg(long)]
+    pub audience: Vec<String>,
+    /// An algorithm that ID tokens may be signed with; may be repeated [default: RS256]
+    #[arg(long, value_name = "ALG", value_parser = algorithm)]
+    pub alg: Vec<Algorithm>,
+    /// The provider's public keys (JWK Set), where it publishes none
+    #[arg(long, value_name = "FILE", conflicts_with = "jwks_uri")]
+    pub jwks_file: Option<PathBuf>,
+    /// Where the provider publishes its keys, where discovery does not say [default: as discovered]
+    #[arg(long, value_name = "URL")]
+    pub jwks_uri: Option<String>,
+    /// Let clients exchange the provider's ID tokens
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub exchange: Option<bool>,
+    /// How old a token to be exchanged may be, as in 10m [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub max_age: Option<u64>,
+    /// Make a user of somebody unknown
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub create_users: Option<bool>,
+    /// When somebody unknown becomes a user that exists [default: never]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub link: Option<Link>,
+    /// The claim of access tokens that holds the provider's access token, or off.
+    #[arg(
+        long,
+        value_name = "CLAIM",
+        help = "The claim of access tokens that holds the provider's access token, or off [default: upstream_access_token]"
+    )]
+    pub embed_token: Option<String>,
+    /// An e-mail domain whose people are sent straight there; may be repeated
+    #[arg(long)]
+    pub domain: Vec<String>,
+    /// A claim whose name differs there, as in nickname=login; may be repeated
+    #[arg(long, value_name = "OURS=THEIRS", value_parser = mapping)]
+    pub claim: Vec<(String, String)>,
+}
+
+fn mapping(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((ours, theirs)) if !ours.is_empty() => Ok((ours.to_owned(), theirs.to_owned())),
+        _ => Err("a claim is written OURS=THEIRS".to_owned()),
+    }
+}
+
+impl Fields {
+    fn into_fields(self) -> Result<ProviderFields, Stop> {
+        fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+            (!list.is_empty()).then_some(list)
+        }
+        Ok(ProviderFields {
+            issuer: self.issuer,
+            name: self.name,
+            logo: self.logo_file.as_deref().map(read_logo).transpose()?,
+            client_id: self.client_id,
+            client_secret: self.client_secret_file.as_deref().map(read_secret).transpose()?,
+            auth_method: self.auth_method.map(|method| match method {
+                Auth::ClientSecretBasic => UpstreamAuth::ClientSecretBasic,
+                Auth::ClientSecretPost => UpstreamAuth::ClientSecretPost,
+                Auth::PrivateKeyJwt => UpstreamAuth::PrivateKeyJwt,
+            }),
+            scope: some(self.scope),
+            audiences: some(self.audience),
+            algs: some(self.alg),
+            jwks: match self.jwks_file.as_deref() {
+                Some(path) if path.as_os_str().is_empty() => Some(String::new()),
+                path => path.map(read_file).transpose()?,
+            },
+            jwks_uri: self.jwks_uri,
+            exchange: self.exchange,
+            max_age: self.max_age,
+            create_users: self.create_users,
+            link: self.link.map(|link| match link {
+                Link::Never => LinkPolicy::Never,
+                Link::VerifiedEmail => LinkPolicy::VerifiedEmail,
+            }),
+            embed_token: self.embed_token.map(|claim| match claim.as_str() {
+                "off" => String::new(),
+                _ => claim,
+            }),
+            domains: some(self.domain),
+            claims: some(self.claim),
+            enabled: None,
+        })
+    }
+}
+
+/// The most that is read as a picture; the service's own bound is smaller.
+const LOGO_LIMIT: u64 = 1024 * 1024;
+
+fn read_logo(path: &Path) -> Result<String, Stop> {
+    if path.as_os_str().is_empty() {
+        return Ok(String::new());
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(LOGO_LIMIT).read_to_end(&mut bytes))
+        .map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
+    Ok(STANDARD.encode(bytes))
+}
+
+/// A new provider.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// The name under which you know it: the amr and source of its users, and part of addresses
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The rest.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// A changed provider.
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The provider's id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Let people come in by it again
+    #[arg(long, conflicts_with = "disable")]
+    pub enable: bool,
+    /// Let nobody come in by it, nor refresh what began there
+    #[arg(long)]
+    pub disable: bool,
+    /// What changes.
+    #[command(flatten)]
+    pub fields: Fields,
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = match verb {
+        Verb::Add(add) => Command::ProviderAdd(Box::new(AddProvider {
+            id: add.id,
+            fields: add.fields.into_fields()?,
+        })),
+        Verb::List => Command::ProviderList,
+        Verb::Show(which) => Command::ProviderShow(which.id),
+        Verb::Update(update) => {
+            let enabled = (update.enable || update.disable).then_some(update.enable);
+            let fields = ProviderFields {
+                enabled,
+                ..update.fields.into_fields()?
+            };
+            if fields == ProviderFields::default() {
+                return Err(Stop::Misused(
+                    "nothing to change: name at least one flag, see idsvc provider update --help".to_owned(),
+                ));
+            }
+            Command::ProviderUpdate(Box::new(UpdateProvider {
+                id: update.id,
+                fields,
+            }))
+        }
+        Verb::Test(which) => Command::ProviderTest(which.id),
+        Verb::Remove(remove) => {
+            let question = format!(
+                "Remove provider {} and end the refreshing of what began there?",
+                remove.id
+            );
+            output.confirm(&question, remove.yes)?;
+            Command::ProviderRemove(remove.id)
+        }
+    };
+    let is_add = matches!(command, Command::ProviderAdd(_));
+    call.run(command, output, |reply, output| match reply {
+        Reply::Provider(view) => show(&view, is_add, output),
+        Reply::Providers(views) => list(&views, output),
+        Reply::ProviderReport(report) => tell(&report, output),
+        Reply::ProviderRemoved(id) if output.json => {
+            output.document(&serde_json::json!({ "id": id, "removed": true }))
+        }
+        Reply::ProviderRemoved(id) => output.line(&format!("provider {id} is removed")),
+        _ => Err(unexpected()),
+    })
+}
+
+fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        output.document(report)?;
+    } else {
+        let standing = |standing| match standing {
+            Standing::Ok => "ok",
+            Standing::Warning => "look",
+            Standing::Failed => "FAILED",
+        };
+        output.table(
+            &["CHECK", "", "SEEN", "WHAT TO DO"],
+            report.findings.iter().map(|finding| {
+                [
+                    finding.check.clone(),
+                    standing(finding.standing).to_owned(),
+                    finding.seen.clone(),
+                    finding.remedy.clone().unwrap_or_default(),
+                ]
+            }),
+        )?;
+    }
+    if report.works {
+        output.hint(&format!("provider {} works", report.provider));
+        return Ok(());
+    }
+    Err(Stop::refused(format!(
+        "provider {} does not work",
+        report.provider
+    )))
+}
+
+fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(&views);
+    }
+    output.table(
+        &["PROVIDER", "NAME", "SIGN-IN", "EXCHANGE", "ENABLED", "ISSUER"],
+        views.iter().map(|view| {
+            [
+                view.id.clone(),
+                view.name.clone().unwrap_or_default(),
+                yes_no(view.client_id.is_some()),
+                yes_no(view.exchange),
+                yes_no(view.enabled),
+                view.issuer.clone(),
+            ]
+        }),
+    )?;
+    if views.is_empty() {
+        output.hint("no provider yet: idsvc provider add ID --issuer URL");
+    }
+    Ok(())
+}
+
+fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(view);
+    }
+    let algs: Vec<_> = view.algs.iter().map(ToString::to_string).collect();
+    let claims: Vec<_> = view
+        .claims
+        .iter()
+        .map(|(ours, theirs)| format!("{ours}={theirs}"))
+        .collect();
+    let signs_people_in = view.client_id.is_some();
+    let only_then = |value: String| if signs_people_in { value } else { String::new() };
+    output.facts(&[
+        ("id", view.id.clone()),
+        ("issuer", view.issuer.clone()),
+        ("name", view.name.clone().unwrap_or_default()),
+        ("enabled", yes_no(view.enabled)),
+        ("client_id", view.client_id.clone().unwrap_or_default()),
+        ("auth_method", only_then(view.auth_method.as_str().to_owned())),
+        ("redirect_uri", only_then(view.redirect_uri.clone())),
+        ("scope", only_then(view.scope.to_string())),
+        ("algs", algs.join(" ")),
+        (
+            "keys",
+            match (view.keys.len(), &view.jwks_uri) {
+                (0, None) => "as discovered".to_owned(),
+                (0, Some(uri)) => uri.clone(),
+                (count, _) => format!("{count} given"),
+            },
+        ),
+        ("exchange", yes_no(view.exchange)),
+        ("audiences", view.audiences.join(" ")),
+        ("max_age", format!("{} s", view.max_age)),
+        ("create_users", yes_no(view.create_users)),
+        (
+            "link",
+            match view.link {
+                LinkPolicy::Never => "never".to_owned(),
+                LinkPolicy::VerifiedEmail => "verified-email".to_owned(),
+            },
+        ),
+        (
+            "embed_token",
+            view.embed_token.clone().unwrap_or_else(|| "off".to_owned()),
+        ),
+        ("domains", view.domains.join(" ")),
+        ("claims", claims.join(" ")),
+        ("created_at", moment(view.created_at)),
+        ("updated_at", moment(view.updated_at)),
+    ])?;
+    if is_new {
+        if signs_people_in {
+            output.hint(&format!(
+                "\nRegister at the provider the redirect URI {}",
+                view.redirect_uri
+            ));
+        }
+        output.hint(&format!(
+            "Let a client use it: idsvc client update CLIENT --provider {}",
+            view.id
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! A provider as the operator has registered it: whom it speaks for, and what is believed of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::clock::Timestamp;
+use crate::jose::alg::Algorithm;
+use crate::oauth::scope::Scope;
+use crate::route::Route;
+
+/// How the service proves to a provider's token endpoint who it is (OpenID Connect Core 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamAuth {
+    /// The secret in a Basic header.
+    #[default]
+    ClientSecretBasic,
+    /// The secret in the body.
+    ClientSecretPost,
+    /// An assertion signed with the service's own key, which the provider reads from the service's key set.
+    PrivateKeyJwt,
+}
+
+impl UpstreamAuth {
+    /// The method's registered name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientSecretBasic => "client_secret_basic",
+            Self::ClientSecretPost => "client_secret_post",
+            Self::PrivateKeyJwt => "private_key_jwt",
+        }
+    }
+
+    /// Whether it takes a secret.
+    pub const fn uses_secret(self) -> bool {
+        match self {
+            Self::ClientSecretBasic | Self::ClientSecretPost => true,
+            Self::PrivateKeyJwt => false,
+        }
+    }
+}
+
+/// When somebody new from a provider becomes a user that exists already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkPolicy {
+    /// Never.
+    #[default]
+    Never,
+    /// When the e-mail address is the same and verified on both sides.
+    VerifiedEmail,
+}
+
+/// A picture for the button that leads to the provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logo {
+    /// The media type.
+    pub media_type: String,
+    /// The file, base64.
+    pub data: String,
+}
+
+/// A registered provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provider {
+    /// The name under which the operator knows it: `source` and `amr` of its users, and part of addresses.
+    pub id: String,
+    /// Its issuer identifier (OpenID Connect Discovery 3), byte for byte as in its tokens.
+    pub issuer: String,
+    /// The name shown to people; the identifier when there is none.
+    pub name: Option<String>,
+    /// The picture beside the name.
+    #[serde(default)]
+    pub logo: Option<Logo>,
+    /// The identifier under which this service is registered there; none where only tokens are exchanged.
+    pub client_id: Option<String>,
+    /// The secret that belongs to it, sealed with [`Provider::secret_context`], base64url.
+    #[serde(default)]
+    pub sealed_secret: Option<String>,
+    /// How the service proves there who it is.
+    #[serde(default)]
+    pub auth_method: UpstreamAuth,
+    /// The scope asked for when somebody signs in.
+    pub scope: Scope,
+    /// The audiences of which a token to be exchanged must have one; `client_id` when there are none.
+    #[serde(default)]
+    pub audiences: Vec<String>,
+    /// The algorithms its ID tokens may be signed with.
+    pub algs: BTreeSet<Algorithm>,
+    /// Its public keys, each a JSON Web Key (RFC 7517 section 4), where the operator gave them.
+    #[serde(default)]
+    pub keys: Vec<Value>,
+    /// Where its keys are published, where neither they nor discovery say.
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
+    /// Whether its ID tokens can be exchanged for tokens of this service.
+    #[serde(default)]
+    pub exchange: bool,
+    /// How old a token to be exchanged may be, in seconds.
+    pub max_age: u64,
+    /// Whether somebody unknown becomes a new user.
+    #[serde(default)]
+    pub create_users: bool,
+    /// Whether somebody unknown becomes a user that exists.
+    #[serde(default)]
+    pub link: LinkPolicy,
+    /// The claim of access tokens in which the provider's access token stands; none to keep nothing of it.
+    pub embed_token: Option<String>,
+    /// The e-mail domains whose people are sent straight there when a client names one of them.
+    #[serde(default)]
+    pub domains: Vec<String>,
+    /// Claims whose name differs there: ours, then the provider's.
+    #[serde(default)]
+    pub claims: BTreeMap<String, String>,
+    /// Whether anybody may come in by it.
+    pub enabled: bool,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Provider {
+    /// The claim in which a provider's access token stands unless the operator says otherwise.
+    pub const EMBEDDED_TOKEN: &'static str = "upstream_access_token";
+    /// How old a token to be exchanged may be unless the operator says otherwise: 1 h, what most ID tokens last.
+    pub const MAX_AGE: u64 = 3600;
+
+    /// The name shown to people.
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.id)
+    }
+
+    /// Where the provider sends people back to: what has to be registered there.
+    pub fn redirect_uri(&self, issuer: &str) -> String {
+        Route::FederationCallback(self.id.clone()).url(issuer)
+    }
+
+    /// What the secret of a provider is sealed for.
+    pub fn secret_context(id: &str) -> String {
+        format!("providers/{id}/client_secret")
+    }
+
+    /// The audiences of which a token to be exchanged must have one.
+    pub fn accepted_audiences(&self) -> &[String] {
+        if self.audiences.is_empty() {
+            self.client_id.as_slice()
+        } else {
+            &self.audiences
+        }
+    }
+
+    /// Whether people can be sent there to sign in.
+    pub fn signs_people_in(&self) -> bool {
+        self.client_id.is_some()
+    }
+
+    /// How old a token to be exchanged may be.
+    pub fn longest_age(&self) -> Duration {
+        Duration::from_secs(self.max_age)
+    }
+
+    /// Whether people with this address are sent straight there. Domains do not depend on case.
+    pub fn serves_domain_of(&self, email: &str) -> bool {
+        let domain = email.rsplit_once('@').map(|(_, domain)| domain);
+        domain.is_some_and(|domain| self.domains.iter().any(|mine| mine.eq_ignore_ascii_case(domain)))
+    }
+}

@@ -1,0 +1,207 @@
+//! Upstream providers: add, show, update, remove.
+
+pub mod examine;
+pub mod fields;
+pub mod view;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::fields::ProviderFields;
+use self::fields::{check, check_id};
+pub use self::view::ProviderView;
+use super::{Admin, AdminRefusal, Decided, Done, all_or_none};
+use crate::audit::{self, Event};
+use crate::federation::Provider;
+use crate::federation::provider::{LinkPolicy, UpstreamAuth};
+use crate::jose::alg::Algorithm;
+use crate::oauth::scope::Scope;
+use crate::store::backend::Snapshot;
+use crate::store::tables::{CLIENTS, PROVIDERS};
+
+/// A provider to be registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddProvider {
+    /// The name under which the operator knows it.
+    pub id: String,
+    /// Everything else.
+    pub fields: ProviderFields,
+}
+
+/// A change of a provider.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateProvider {
+    /// Which provider.
+    pub id: String,
+    /// What changes.
+    pub fields: ProviderFields,
+}
+
+fn unknown(id: &str) -> AdminRefusal {
+    AdminRefusal::new(format!("there is no provider {id}")).with_hint("idsvc provider list shows all")
+}
+
+/// One issuer is one provider: a token says by its issuer which record it is checked with.
+fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
+    for (id, other) in PROVIDERS.scan(snapshot, .., usize::MAX)? {
+        if id != provider.id && other.issuer == provider.issuer {
+            let refusal = AdminRefusal::new(format!("provider {id} has this issuer already"));
+            return Ok(Err(
+                refusal.with_hint(format!("idsvc provider update {id} changes it"))
+            ));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Registers a provider.
+pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let mut faults = Vec::new();
+    check_id(&request.id, &mut faults);
+    let mut provider = Provider {
+        id: request.id,
+        issuer: String::new(),
+        name: None,
+        logo: None,
+        client_id: None,
+        sealed_secret: None,
+        auth_method: UpstreamAuth::default(),
+        scope: Scope::of(["openid", "profile", "email"]).unwrap_or_default(),
+        audiences: Vec::new(),
+        algs: BTreeSet::from([Algorithm::Rs256]),
+        keys: Vec::new(),
+        jwks_uri: None,
+        exchange: false,
+        max_age: Provider::MAX_AGE,
+        create_users: false,
+        link: LinkPolicy::default(),
+        embed_token: Some(Provider::EMBEDDED_TOKEN.to_owned()),
+        domains: Vec::new(),
+        claims: std::collections::BTreeMap::new(),
+        enabled: true,
+        created_at: now,
+        updated_at: now,
+    };
+    let sealing = (&core.sealer, &core.random);
+    request.fields.apply(&mut provider, sealing, &mut faults);
+    check(&provider, &mut faults);
+    all_or_none(&faults)?;
+    let view = ProviderView::of(&provider, &core.policy.issuer);
+    core.store
+        .write("provider add", move |tx| -> Decided<()> {
+            if PROVIDERS.contains(&*tx, &provider.id)? {
+                let refusal = AdminRefusal::new(format!("there is a provider {} already", provider.id));
+                return Ok(Err(refusal.with_hint("idsvc provider update changes it")));
+            }
+            if let Err(refusal) = check_issuer(&*tx, &provider)? {
+                return Ok(Err(refusal));
+            }
+            PROVIDERS.put(tx, &provider.id, &provider)?;
+            Ok(Ok(()))
+        })
+        .await??;
+    core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command: "provider add",
+        subject: &view.id,
+    });
+    Ok(view)
+}
+
+/// Every provider, by id.
+pub fn list(admin: Admin<'_>) -> Done<Vec<ProviderView>> {
+    let providers = admin
+        .core
+        .store
+        .read(|snapshot| PROVIDERS.scan(snapshot, .., usize::MAX))?;
+    let view = |provider: &Provider| ProviderView::of(provider, &admin.core.policy.issuer);
+    Ok(providers.iter().map(|(_, provider)| view(provider)).collect())
+}
+
+/// One provider.
+pub fn show(admin: Admin<'_>, id: &str) -> Done<ProviderView> {
+    Ok(ProviderView::of(&find(admin, id)?, &admin.core.policy.issuer))
+}
+
+/// The record of one provider.
+pub(super) fn find(admin: Admin<'_>, id: &str) -> Done<Provider> {
+    let provider = admin.core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
+    Ok(provider.ok_or_else(|| unknown(id))?)
+}
+
+/// Changes a provider. The secret is sealed before the transaction, which may run twice.
+pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let UpdateProvider { id, fields } = request;
+    let mut changed = find(admin, &id)?;
+    let before = changed.clone();
+    let mut faults = Vec::new();
+    fields.apply(&mut changed, (&core.sealer, &core.random), &mut faults);
+    check(&changed, &mut faults);
+    all_or_none(&faults)?;
+    changed.updated_at = now;
+    let view = ProviderView::of(&changed, &core.policy.issuer);
+    core.store
+        .write("provider update", move |tx| -> Decided<()> {
+            match PROVIDERS.get(&*tx, &changed.id)? {
+                None => return Ok(Err(unknown(&changed.id))),
+                Some(found) if found != before => {
+                    let refusal = format!("provider {} was changed by somebody else just now", changed.id);
+                    return Ok(Err(
+                        AdminRefusal::new(refusal).with_hint("look at it and try again")
+                    ));
+                }
+                Some(_) => {}
+            }
+            if let Err(refusal) = check_issuer(&*tx, &changed)? {
+                return Ok(Err(refusal));
+            }
+            PROVIDERS.put(tx, &changed.id, &changed)?;
+            Ok(Ok(()))
+        })
+        .await??;
+    core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command: "provider update",
+        subject: &id,
+    });
+    Ok(view)
+}
+
+/// Removes a provider that no client names. Its users stay, and are found again under the same issuer; refresh
+/// families that began there end.
+pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
+    let core = admin.core;
+    let subject = id.clone();
+    core.store
+        .write("provider remove", move |tx| -> Decided<()> {
+            if !PROVIDERS.contains(&*tx, &id)? {
+                return Ok(Err(unknown(&id)));
+            }
+            let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
+            let users: Vec<_> = clients
+                .into_iter()
+                .filter(|(_, client)| client.providers.contains(&id))
+                .map(|(client_id, _)| client_id)
+                .collect();
+            if let Some(client_id) = users.first() {
+                let refusal =
+                    AdminRefusal::new(format!("provider {id} is named by client {}", users.join(", ")));
+                let hint = format!("idsvc client update {client_id} --provider OTHER, or '' for none");
+                return Ok(Err(refusal.with_hint(hint)));
+            }
+            PROVIDERS.remove(tx, &id)?;
+            Ok(Ok(()))
+        })
+        .await??;
+    core.reload_catalog()?;
+    audit::record(&Event::Administered {
+        command: "provider remove",
+        subject: &subject,
+    });
+    Ok(subject)
+}

@@ -1,0 +1,178 @@
+//! A client exchanges a provider's ID token for tokens of this service: RFC 7523 section 2.1.
+
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::federated_user::{self, Newcomer};
+use super::mint::{Order, mint};
+use super::redeem_code::keep;
+use super::{Answer, Core, Failure, gate};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::federation::Provider;
+use crate::federation::id_token::{self, Purpose, Subject};
+use crate::federation::profile::Profile;
+use crate::identity::Factor;
+use crate::jose::jwt;
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::code::Authorization;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::refresh::{Entropy, RefreshFamily};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{TokenResponse, user_scope};
+use crate::store::tables::USED_ASSERTIONS;
+
+/// One answer for every provider that this client cannot use: unknown, disabled, not for exchange, not the client's.
+const NOT_ACCEPTED: Refusal =
+    Refusal::invalid_grant("tokens of this issuer are not accepted from this client");
+const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
+
+enum Outcome {
+    Granted(Box<Order>, federated_user::Arrival),
+    Replayed,
+    Refused(Refusal),
+}
+
+/// Checks the token against the provider's record and keys, finds or makes its user, starts a refresh family, and
+/// issues tokens.
+pub async fn exchange_assertion(
+    core: &Core,
+    client: &AuthenticatedClient,
+    assertion: Zeroizing<String>,
+    scope: Option<Scope>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    if let Err(refusal) = gate::check_grant(client, GrantType::JwtBearer) {
+        return Ok(Err(refusal));
+    }
+    if client.is_public() {
+        return Ok(Err(Refusal::new(
+            ErrorCode::UnauthorizedClient,
+            "token exchange is for clients that authenticate",
+        )));
+    }
+    let (provider, subject) = match believe(core, client, &assertion, now).await {
+        Ok(believed) => believed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let scope = match user_scope(scope.as_ref(), client, Scope::AUTHENTICATED) {
+        Ok(scope) => scope,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let millis = core.clock.unix_millis();
+    let (family_id, uuid) = (core.random.uuid_v7(millis), core.random.uuid_v7(millis));
+    let entropy = Entropy {
+        token: core.random.bytes(),
+        lineage: core.random.bytes(),
+    };
+    let profile = Profile::read(&subject.claims, &provider);
+    let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
+    let speaker = Arc::clone(&provider);
+    let outcome = core
+        .store
+        .write("exchange_assertion", move |tx| {
+            if let Some(once) = &subject.once
+                && USED_ASSERTIONS.contains(&*tx, &(once.hour, once.digest))?
+            {
+                return Ok(Outcome::Replayed);
+            }
+            let newcomer = Newcomer {
+                provider: &speaker,
+                subject: &subject.subject,
+                profile: &profile,
+                uuid,
+                organization: &policy.organization,
+            };
+            let Some((user, arrival)) = federated_user::find(&*tx, &newcomer, now)? else {
+                return Ok(Outcome::Refused(Refusal::invalid_grant(
+                    "nobody here is linked to this subject, and the provider may not bring new users",
+                )));
+            };
+            let authorization = Authorization {
+                client_id: bearer.client_id.clone(),
+                user: user.uuid,
+                session: None,
+                auth_time: subject.auth_time,
+                factor: Factor::Federated {
+                    provider: speaker.id.clone(),
+                },
+                upstream_token: None,
+                scope: scope.clone(),
+                claims: ClaimsRequest::default(),
+            };
+            let user = match gate::admit_user(&*tx, &bearer, &authorization, user)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            if let Some(once) = &subject.once {
+                USED_ASSERTIONS.put(tx, &(once.hour, once.digest), &())?;
+            }
+            federated_user::keep(tx, &user, arrival)?;
+            let (family, token) =
+                RefreshFamily::start(family_id, authorization.clone(), &policy.lifetimes, &entropy, now);
+            keep(tx, family_id, &family)?;
+            let order = Order {
+                grant_type: GrantType::JwtBearer,
+                user,
+                authorization,
+                scope: scope.clone(),
+                family: family_id,
+                nonce: None,
+                refresh_token: bearer
+                    .grant_types
+                    .contains(&GrantType::RefreshToken)
+                    .then_some(token),
+            };
+            Ok(Outcome::Granted(Box::new(order), arrival))
+        })
+        .await?;
+    match outcome {
+        Outcome::Granted(order, arrival) => {
+            federated_user::record(order.user.uuid, arrival, &provider.id);
+            mint(core, client, *order, now).map(Ok)
+        }
+        Outcome::Replayed => {
+            audit::record(&Event::ProviderTokenReplayed {
+                provider: &provider.id,
+                client_id: &client.client_id,
+            });
+            Ok(Err(REPLAYED))
+        }
+        Outcome::Refused(refusal) => Ok(Err(refusal)),
+    }
+}
+
+/// Finds the provider that the token names and checks the token by its record. Who has no business with the provider
+/// causes no request to it.
+async fn believe(
+    core: &Core,
+    client: &AuthenticatedClient,
+    assertion: &str,
+    now: Timestamp,
+) -> Result<(Arc<Provider>, Subject), Refusal> {
+    let token = id_token::compact(assertion);
+    let issuer = jwt::unverified_claim(&token, "iss").ok().flatten();
+    let issuer = issuer.ok_or(Refusal::invalid_grant("assertion is no JWT with an iss"))?;
+    let catalog = core.catalog();
+    let provider = catalog
+        .provider_of(&issuer)
+        .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
+        .ok_or(NOT_ACCEPTED)?;
+    let keys = core
+        .upstreams
+        .keys_of(provider, &token, now)
+        .await
+        .map_err(|problem| {
+            tracing::warn!(provider = provider.id, %problem, "the keys of a provider cannot be had");
+            Refusal::new(
+                ErrorCode::TemporarilyUnavailable,
+                "the keys of the provider cannot be fetched at the moment",
+            )
+        })?;
+    let subject = id_token::check(&token, provider, &keys, Purpose::Exchange, now)
+        .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
+    Ok((Arc::clone(provider), subject))
+}

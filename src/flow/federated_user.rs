@@ -1,0 +1,123 @@
+//! Finds, links or makes the user that a provider speaks of. Exchange and sign-in both come through here.
+
+use uuid::Uuid;
+
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::federation::account::{Admission, admit};
+use crate::federation::profile::Profile;
+use crate::federation::provider::Provider;
+use crate::identity::{LinkedIdentity, LoginName, User};
+use crate::store::StoreError;
+use crate::store::backend::{Snapshot, Tx};
+use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+
+/// Somebody in the words of a provider, as a transaction needs it.
+pub struct Newcomer<'a> {
+    /// The provider.
+    pub provider: &'a Provider,
+    /// Who it is there.
+    pub subject: &'a str,
+    /// What it says of them.
+    pub profile: &'a Profile,
+    /// The identifier of the record, if one is made; drawn before the transaction.
+    pub uuid: Uuid,
+    /// The organization of new users.
+    pub organization: &'a str,
+}
+
+/// How a user came to be the one meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// They were linked before, and nothing about them is new.
+    Known,
+    /// They were linked before, and the provider says something new of them.
+    Updated,
+    /// They have just been linked to a user that existed.
+    Linked,
+    /// They have just become a user.
+    Created,
+}
+
+/// Decides who it is; writes nothing. None for somebody who stays outside.
+pub fn find(
+    snapshot: &dyn Snapshot,
+    newcomer: &Newcomer<'_>,
+    now: Timestamp,
+) -> Result<Option<(User, Arrival)>, StoreError> {
+    let Newcomer {
+        provider,
+        subject,
+        profile,
+        ..
+    } = newcomer;
+    let key = (provider.issuer.clone(), (*subject).to_owned());
+    if let Some(uuid) = USERS_BY_IDENTITY.get(snapshot, &key)? {
+        let Some(mut user) = USERS.get(snapshot, &uuid)? else {
+            return Ok(None);
+        };
+        let is_new = user.source == provider.id && profile.write_to(&mut user);
+        if is_new {
+            user.updated_at = now;
+        }
+        let arrival = if is_new { Arrival::Updated } else { Arrival::Known };
+        return Ok(Some((user, arrival)));
+    }
+    let holder = match &profile.email {
+        Some(email) => find_by_name(snapshot, email)?,
+        None => None,
+    };
+    let identity = LinkedIdentity {
+        issuer: provider.issuer.clone(),
+        subject: (*subject).to_owned(),
+        provider: provider.id.clone(),
+        linked_at: now,
+    };
+    let slot = (newcomer.uuid, newcomer.organization);
+    Ok(
+        match admit(provider, identity, profile, holder.as_ref(), slot, now) {
+            Admission::Link(user) => Some((*user, Arrival::Linked)),
+            Admission::Create(mut user) => {
+                if find_by_name(snapshot, &user.account_id)?.is_some() {
+                    user.account_id = user.uuid.to_string();
+                }
+                Some((*user, Arrival::Created))
+            }
+            Admission::Refused => None,
+        },
+    )
+}
+
+fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {
+    match USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(name).as_str())? {
+        Some(uuid) => USERS.get(snapshot, &uuid),
+        None => Ok(None),
+    }
+}
+
+/// Writes down what [`find`] decided.
+pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreError> {
+    if arrival == Arrival::Known {
+        return Ok(());
+    }
+    USERS.put(tx, &user.uuid, user)?;
+    for identity in &user.identities {
+        let key = (identity.issuer.clone(), identity.subject.clone());
+        USERS_BY_IDENTITY.put(tx, &key, &user.uuid)?;
+    }
+    if arrival == Arrival::Created {
+        for name in user.login_names() {
+            USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
+        }
+    }
+    Ok(())
+}
+
+/// Accounts for a user that was made or linked.
+pub fn record(user: Uuid, arrival: Arrival, provider: &str) {
+    match arrival {
+        Arrival::Known | Arrival::Updated => {}
+        Arrival::Linked => audit::record(&Event::IdentityLinked { user, provider }),
+        Arrival::Created => audit::record(&Event::FederatedUserCreated { user, provider }),
+    }
+}

@@ -1,0 +1,102 @@
+//! Somebody has proven who they are: the session begins, and the next step towards the client is taken.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::authorization::{self, Browser, DrawnCode, Onward, Stale};
+use super::sessions::{self, LiveSession};
+use super::{Core, Failure};
+use crate::clock::Timestamp;
+use crate::identity::{Factor, UpstreamToken, User};
+use crate::oauth::Client;
+use crate::secret::{Secret, SessionCookie};
+use crate::store::StoreError;
+use crate::store::backend::Tx;
+use crate::store::tables::LOGIN_TRANSACTIONS;
+
+/// How somebody came in.
+#[derive(Clone, Debug)]
+pub(super) struct Entrance {
+    /// What they proved it by.
+    pub(super) factor: Factor,
+    /// When they did.
+    pub(super) auth_time: Timestamp,
+    /// The access token of the provider that vouched for them.
+    pub(super) upstream_token: Option<UpstreamToken>,
+}
+
+/// What has begun: where the browser goes, the session, its user, and what `identify` said besides.
+pub(super) type Started<T> = (Onward, Uuid, Uuid, T);
+
+/// Runs `identify` and, for the user whom it names, starts the session and takes the next step, all in one transaction.
+///
+/// `identify` may run twice. Nobody is signed in when it names nobody; a login transaction that has ended meanwhile is
+/// [`Stale`].
+pub(super) async fn start_session<T, F>(
+    core: &Core,
+    browser: &Browser,
+    (id, client): (Uuid, Arc<Client>),
+    entrance: Entrance,
+    now: Timestamp,
+    identify: F,
+) -> Result<Result<Option<Started<T>>, Stale>, Failure>
+where
+    T: Send + 'static,
+    F: Fn(&mut dyn Tx) -> Result<Option<(User, T)>, StoreError> + Send + 'static,
+{
+    let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
+    let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
+    let renewed_id = browser
+        .session
+        .as_ref()
+        .map_or(fresh_id, |presented| presented.id);
+    let renewed = Secret::<SessionCookie>::mint(renewed_id.as_bytes(), &core.random);
+    let digests = (fresh_id, fresh.digest(), renewed.digest());
+    let code = DrawnCode::draw(core);
+    let slot = code.slot();
+    let policy = Arc::clone(&core.policy);
+    let browser = browser.clone();
+    let outcome = core
+        .store
+        .write("start_session", move |tx| {
+            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
+                return Ok(Err(Stale::Expired));
+            };
+            if let Err(stale) = authorization::check(&transaction, &browser, now) {
+                return Ok(Err(stale));
+            }
+            let Some((user, said)) = identify(tx)? else {
+                return Ok(Ok(None));
+            };
+            let uuid = user.uuid;
+            let lifetimes = policy.lifetimes.session;
+            let previous = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
+            let (session_id, session) =
+                sessions::start(tx, previous.as_ref(), digests, uuid, entrance.clone(), now)?;
+            let live = LiveSession {
+                id: session_id,
+                session,
+                user,
+            };
+            transaction.settled_session = Some(session_id);
+            let progress = transaction.progress();
+            let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
+            let taken = authorization::take(tx, step, (id, &mut transaction), slot, &policy, now)?;
+            Ok(Ok(Some((taken, transaction.request, session_id, uuid, said))))
+        })
+        .await?;
+    let (taken, request, session, user, said) = match outcome {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => return Ok(Ok(None)),
+        Err(stale) => return Ok(Err(stale)),
+    };
+    let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
+    let cookie = if session == fresh_id { fresh } else { renewed };
+    let onward = Onward {
+        next,
+        binding: None,
+        session: Some(cookie),
+    };
+    Ok(Ok(Some((onward, session, user, said))))
+}

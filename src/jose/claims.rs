@@ -1,0 +1,52 @@
+//! Claims that the tokens of others write in more than one form.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::clock::Timestamp;
+
+/// `aud`: one value or several (RFC 7519 section 4.1.3).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Audience {
+    /// A text.
+    One(String),
+    /// A list.
+    Several(Vec<String>),
+}
+
+impl Audience {
+    /// The values.
+    pub fn values(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Several(values) => values,
+        }
+    }
+}
+
+/// Seconds since the epoch, of which a part may be given too (RFC 7519 section 2).
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumericDate {
+    Whole(u64),
+    Part(f64),
+}
+
+/// Reads a `NumericDate`; parts of a second are dropped. Times before the epoch are no such date here.
+pub fn numeric_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    match NumericDate::deserialize(deserializer)? {
+        NumericDate::Whole(seconds) => Ok(Timestamp::from_seconds(seconds)),
+        NumericDate::Part(seconds) => Duration::try_from_secs_f64(seconds)
+            .map(|since_epoch| Timestamp::from_seconds(since_epoch.as_secs()))
+            .map_err(serde::de::Error::custom),
+    }
+}
+
+/// The same for a claim that may be left out; `null` is no date.
+pub fn optional_numeric_date<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
+    numeric_date(deserializer).map(Some)
+}

@@ -1,0 +1,136 @@
+//! How much of something that all share one address may hold at a time: connections, memory for bodies,
+//! places in a queue.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ipnet::IpNet;
+
+use super::network::{Network, networks};
+
+/// What each address holds now. One that holds nothing takes no memory, so this is as large as what is held.
+#[derive(Debug)]
+pub struct Shares {
+    held: Mutex<HashMap<Network, usize>>,
+    limit: usize,
+    uncounted: Vec<IpNet>,
+}
+
+/// Something that an address holds; given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    of: Arc<Shares>,
+    from: Vec<Network>,
+    amount: usize,
+}
+
+impl Shares {
+    /// `limit` for one IPv4 address or IPv6 /64, and [`WIDE`](super::network::WIDE) times that for one IPv6 /48. Addresses in
+    /// `uncounted` may hold whatever they like: proxies that many people share.
+    pub fn new(limit: usize, uncounted: Vec<IpNet>) -> Arc<Self> {
+        Arc::new(Self {
+            held: Mutex::default(),
+            limit,
+            uncounted,
+        })
+    }
+
+    /// So much for this address, unless that makes it more than its share.
+    pub fn take(this: &Arc<Self>, address: IpAddr, amount: usize) -> Option<Share> {
+        let mut share = Share {
+            of: Arc::clone(this),
+            from: Vec::new(),
+            amount,
+        };
+        if this.uncounted.iter().any(|network| network.contains(&address)) {
+            return Some(share);
+        }
+        let mut held = this.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = networks(address).all(|network| {
+            let limit = this.limit.saturating_mul(network.1 as usize);
+            let before = held.get(&network).copied().unwrap_or(0);
+            before.saturating_add(amount) <= limit
+        });
+        if !fits {
+            return None;
+        }
+        for network in networks(address) {
+            let now_held = held.entry(network).or_default();
+            *now_held = now_held.saturating_add(amount);
+            share.from.push(network);
+        }
+        Some(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.from.is_empty() {
+            return;
+        }
+        let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for network in &self.from {
+            if let Some(now_held) = held.get_mut(network) {
+                *now_held = now_held.saturating_sub(self.amount);
+                if *now_held == 0 {
+                    held.remove(network);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::WIDE;
+    use super::*;
+
+    fn shares(limit: usize, uncounted: &[&str]) -> Arc<Shares> {
+        Shares::new(
+            limit,
+            uncounted.iter().map(|network| network.parse().unwrap()).collect(),
+        )
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_ipv6_subscriber_has_one_share_and_a_site_a_few() {
+        let shares = shares(1, &[]);
+        let first = Shares::take(&shares, ip("2001:db8:1:0::1"), 1);
+        assert!(first.is_some());
+        assert!(Shares::take(&shares, ip("2001:db8:1:0:ffff::9"), 1).is_none());
+        let site: Vec<_> = (1..WIDE)
+            .map(|subnet| Shares::take(&shares, ip(&format!("2001:db8:1:{subnet:x}::1")), 1).unwrap())
+            .collect();
+        assert!(Shares::take(&shares, ip("2001:db8:1:ffff::1"), 1).is_none());
+        assert!(Shares::take(&shares, ip("2001:db8:2::1"), 1).is_some());
+        drop(site);
+        assert!(Shares::take(&shares, ip("2001:db8:1:ffff::1"), 1).is_some());
+    }
+
+    #[test]
+    fn what_is_dropped_is_given_back_and_leaves_nothing_behind() {
+        let shares = shares(3, &[]);
+        let one = Shares::take(&shares, ip("192.0.2.1"), 1).unwrap();
+        let two = Shares::take(&shares, ip("::ffff:192.0.2.1"), 2).unwrap();
+        assert!(Shares::take(&shares, ip("192.0.2.1"), 1).is_none());
+        drop(one);
+        assert!(Shares::take(&shares, ip("192.0.2.1"), 2).is_none());
+        assert!(Shares::take(&shares, ip("192.0.2.1"), 1).is_some());
+        drop(two);
+        assert!(shares.held.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_proxy_that_many_share_is_not_counted() {
+        let shares = shares(0, &["10.0.0.0/8"]);
+        let taken = Shares::take(&shares, ip("10.1.2.3"), 1_000);
+        assert!(taken.is_some());
+        assert!(shares.held.lock().unwrap().is_empty());
+        assert!(Shares::take(&shares, ip("11.1.2.3"), 1).is_none());
+    }
+}

@@ -1,0 +1,408 @@
+//! The one way out: an HTTPS client for what providers and clients publish.
+//!
+//! What it fetches is named in documents that others write, so it trusts none of them: https only, the address
+//! is checked after the name was resolved and it is that very address that is connected to, no redirect is
+//! followed, and answer, time and number of requests have bounds.
+
+pub mod address;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, DATE, HOST, USER_AGENT,
+};
+use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+use zeroize::Zeroizing;
+
+use super::tls::HTTP_1_1;
+
+/// What is published is small: the largest key sets and token answers known have some tens of kibibytes.
+const MAX_BODY_BYTES: usize = 512 * 1024;
+const MAX_HEADER_BYTES: usize = 32 * 1024;
+/// To one of a name's addresses.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// From the resolution of the name to the last byte of the answer.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Addresses of one name that are tried, in the order of the resolver.
+const MAX_ATTEMPTS: usize = 3;
+/// Requests under way to one host. More than these wait for nothing: a host that is slow must not gather all
+/// that ask for it.
+const MAX_PER_HOST: usize = 32;
+
+/// What the operator decides about the way out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// A PEM file of certificate authorities that are trusted beside those of the web.
+    pub ca_file: Option<PathBuf>,
+    /// Networks that may be connected to although they are not public.
+    pub allow: Vec<IpNet>,
+}
+
+/// A request.
+pub struct Request<'a> {
+    /// Where to: https, without user name and password.
+    pub url: &'a Url,
+    /// The form to post; without one it is a GET.
+    pub form: Option<Zeroizing<String>>,
+    /// The value of `Authorization`.
+    pub authorization: Option<Zeroizing<String>>,
+}
+
+impl<'a> Request<'a> {
+    /// A GET without credentials.
+    pub fn get(url: &'a Url) -> Self {
+        Self {
+            url,
+            form: None,
+            authorization: None,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The status code; never a redirect.
+    pub status: u16,
+    /// The media type, in lower case and without parameters.
+    pub content_type: String,
+    /// How long the sender lets it be kept (RFC 9111 section 5.2.2).
+    pub max_age: Option<Duration>,
+    /// The sender's clock, as it is written.
+    pub date: Option<String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer. No variant quotes what was sent or received.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OutboundError {
+    /// Not https, or with a user name in it, or without a host.
+    #[error("the address is not an https address without user name and password")]
+    Address,
+    /// The name has no address.
+    #[error("{0} cannot be resolved")]
+    Unresolved(String),
+    /// Every address of the name is one that the service must not connect to.
+    #[error(
+        "{0} is not on the public internet: outbound.allow names the networks that may be reached all the same"
+    )]
+    Forbidden(String),
+    /// Nobody accepts connections there.
+    #[error("{0} does not accept connections")]
+    Unreachable(String),
+    /// The certificate does not hold, or TLS fails otherwise.
+    #[error("{host}: TLS failed: {problem}")]
+    Tls {
+        /// The host.
+        host: String,
+        /// What the TLS library says.
+        problem: String,
+    },
+    /// The answer is not HTTP, or ends in the middle.
+    #[error("{0} does not answer with proper HTTP")]
+    Malformed(String),
+    /// The answer is too long.
+    #[error("the answer of {0} is longer than 512 KiB")]
+    TooLong(String),
+    /// The answer is a redirect; none is followed.
+    #[error("{0} answers with a redirect, which is not followed: give the final address")]
+    Redirect(String),
+    /// It takes too long.
+    #[error("{0} did not answer within 10 seconds")]
+    Timeout(String),
+    /// Too many requests to this host are under way.
+    #[error("too many requests to {0} are under way")]
+    Busy(String),
+}
+
+/// Why the client cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The file of certificate authorities cannot be read.
+    #[error("outbound.ca_file: {} cannot be read: {problem}", file.display())]
+    Unreadable {
+        /// Which file.
+        file: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// There is no usable certificate in it.
+    #[error("outbound.ca_file: {} has no certificate authority in PEM form", .0.display())]
+    NoAuthority(PathBuf),
+    /// The TLS library cannot be set up.
+    #[error("TLS towards others cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// The client. Cheap to clone; clones share their bounds.
+#[derive(Clone)]
+pub struct Client {
+    tls: TlsConnector,
+    allow: Arc<[IpNet]>,
+    under_way: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Client {
+    /// A client on these terms.
+    pub fn new(terms: &Terms) -> Result<Self, SetupError> {
+        let mut roots = RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        };
+        if let Some(file) = &terms.ca_file {
+            add_authorities(&mut roots, file)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+        Ok(Self {
+            tls: TlsConnector::from(Arc::new(config)),
+            allow: terms.allow.clone().into(),
+            under_way: Arc::default(),
+        })
+    }
+
+    /// Sends a request and reads the answer whole, within the bounds of this module.
+    pub async fn send(&self, request: Request<'_>) -> Result<Response, OutboundError> {
+        let target = Target::of(request.url)?;
+        let _slot = Slot::take(&self.under_way, &target.host)?;
+        let host = target.host.clone();
+        within(TOTAL_TIMEOUT, Box::pin(self.exchange(target, request)))
+            .await
+            .unwrap_or(Err(OutboundError::Timeout(host)))
+    }
+
+    async fn exchange(&self, target: Target, request: Request<'_>) -> Result<Response, OutboundError> {
+        let host = target.host.clone();
+        let stream = self.connect(&target).await?;
+        let stream = self
+            .tls
+            .connect(target.name, stream)
+            .await
+            .map_err(|error| OutboundError::Tls {
+                host: host.clone(),
+                problem: error.to_string(),
+            })?;
+        let malformed = || OutboundError::Malformed(host.clone());
+        let message = message(request, &target.authority).ok_or(OutboundError::Address)?;
+        let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+            .max_buf_size(MAX_HEADER_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|_| malformed())?;
+        let answer = async {
+            let response = sender.send_request(message).await.map_err(|_| malformed())?;
+            if response.status().is_redirection() {
+                return Err(OutboundError::Redirect(host.clone()));
+            }
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
+            let body = body.map_err(
+                |error| match error.downcast::<http_body_util::LengthLimitError>() {
+                    Ok(_) => OutboundError::TooLong(host.clone()),
+                    Err(_) => malformed(),
+                },
+            )?;
+            Ok(Response {
+                status: head.status.as_u16(),
+                content_type: media_type(&head.headers),
+                max_age: max_age(&head.headers),
+                date: text(&head.headers, &DATE),
+                body: body.to_bytes().to_vec(),
+            })
+        };
+        // The connection works only while it is polled beside the request; it ends with the answer.
+        tokio::pin!(answer, connection);
+        tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            _ = &mut connection => answer.await,
+        }
+    }
+
+    /// Connects to the first address that may be connected to and accepts.
+    async fn connect(&self, target: &Target) -> Result<TcpStream, OutboundError> {
+        let host = || target.host.clone();
+        let addresses = target.resolve().await?;
+        let allowed: Vec<SocketAddr> = addresses
+            .into_iter()
+            .filter(|address| address::is_allowed(address.ip(), &self.allow))
+            .take(MAX_ATTEMPTS)
+            .collect();
+        if allowed.is_empty() {
+            return Err(OutboundError::Forbidden(host()));
+        }
+        for address in allowed {
+            if let Some(Ok(stream)) = within(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+                return Ok(stream);
+            }
+        }
+        Err(OutboundError::Unreachable(host()))
+    }
+}
+
+/// What a future gives, if it does so in time.
+async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, future).await.ok()
+}
+
+fn add_authorities(roots: &mut RootCertStore, file: &Path) -> Result<(), SetupError> {
+    let unreadable = |problem: String| SetupError::Unreadable {
+        file: file.to_owned(),
+        problem,
+    };
+    let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+    let mut found = false;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|_| unreadable("it is not valid PEM".to_owned()))?;
+        found |= roots.add(certificate).is_ok();
+    }
+    if found {
+        Ok(())
+    } else {
+        Err(SetupError::NoAuthority(file.to_owned()))
+    }
+}
+
+/// Where a request goes.
+struct Target {
+    host: String,
+    port: u16,
+    authority: String,
+    name: ServerName<'static>,
+}
+
+impl Target {
+    fn of(url: &Url) -> Result<Self, OutboundError> {
+        let is_plain = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
+        let host = url.host().filter(|_| is_plain).ok_or(OutboundError::Address)?;
+        let name = match &host {
+            Host::Domain(name) => {
+                ServerName::try_from((*name).to_owned()).map_err(|_| OutboundError::Address)?
+            }
+            Host::Ipv4(address) => ServerName::from(IpAddr::from(*address)),
+            Host::Ipv6(address) => ServerName::from(IpAddr::from(*address)),
+        };
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_string(),
+        };
+        Ok(Self {
+            host: host.to_string(),
+            port: url.port_or_known_default().unwrap_or(443),
+            authority,
+            name,
+        })
+    }
+
+    async fn resolve(&self) -> Result<Vec<SocketAddr>, OutboundError> {
+        let name = self.host.trim_start_matches('[').trim_end_matches(']');
+        match tokio::net::lookup_host((name, self.port)).await {
+            Ok(addresses) => Ok(addresses.collect()),
+            Err(_) => Err(OutboundError::Unresolved(self.host.clone())),
+        }
+    }
+}
+
+fn message(request: Request<'_>, authority: &str) -> Option<http::Request<Full<Bytes>>> {
+    let target = match request.url.query() {
+        Some(query) => format!("{}?{query}", request.url.path()),
+        None => request.url.path().to_owned(),
+    };
+    let mut builder = http::Request::builder()
+        .method(if request.form.is_some() {
+            Method::POST
+        } else {
+            Method::GET
+        })
+        .uri(target)
+        .header(HOST, authority)
+        .header(USER_AGENT, concat!("idsvc/", env!("CARGO_PKG_VERSION")))
+        .header(ACCEPT, "application/json")
+        .header(ACCEPT_ENCODING, "identity");
+    if let Some(authorization) = request.authorization {
+        let mut value = HeaderValue::from_str(&authorization).ok()?;
+        value.set_sensitive(true);
+        builder = builder.header(AUTHORIZATION, value);
+    }
+    let body = match request.form {
+        None => Full::default(),
+        Some(form) => {
+            builder = builder.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+            Full::from(form.as_bytes().to_vec())
+        }
+    };
+    builder.body(body).ok()
+}
+
+fn text(headers: &HeaderMap, name: &http::HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(ToOwned::to_owned)
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = text(headers, &CONTENT_TYPE).unwrap_or_default();
+    value
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
+}
+
+fn max_age(headers: &HeaderMap) -> Option<Duration> {
+    let value = text(headers, &CACHE_CONTROL)?.to_ascii_lowercase();
+    let mut directives = value.split(',').map(str::trim);
+    let seconds = directives.find_map(|directive| directive.strip_prefix("max-age="))?;
+    seconds.parse().ok().map(Duration::from_secs)
+}
+
+/// A place among the requests to one host, given back when dropped.
+struct Slot {
+    under_way: Arc<Mutex<HashMap<String, usize>>>,
+    host: String,
+}
+
+impl Slot {
+    fn take(under_way: &Arc<Mutex<HashMap<String, usize>>>, host: &str) -> Result<Self, OutboundError> {
+        let mut counts = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(host.to_owned()).or_default();
+        if *count >= MAX_PER_HOST {
+            return Err(OutboundError::Busy(host.to_owned()));
+        }
+        *count += 1;
+        Ok(Self {
+            under_way: Arc::clone(under_way),
+            host: host.to_owned(),
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut counts = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.host) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.host);
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Connections that ask one request after another, and what came of it.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+/// Before anything is counted.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// An answer.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers(name).next()
+    }
+
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.head.lines().skip(1).filter_map(move |line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// The text between `before` and the next quotation mark.
+    pub(crate) fn quoted_after(&self, before: &str) -> String {
+        let rest = self.body.split_once(before);
+        let value = rest.and_then(|(_, rest)| rest.split('"').next());
+        value.unwrap_or_else(|| self.surprise()).to_owned()
+    }
+
+    /// Ends the benchmark: nothing that is measured may fail.
+    pub(crate) fn surprise(&self) -> ! {
+        panic!("an answer that was not expected: {}\n{}", self.head, self.body)
+    }
+}
+
+/// A request as it goes over the wire.
+pub(crate) fn request(method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
+    for (name, value) in headers {
+        write!(text, "{name}: {value}\r\n").unwrap();
+    }
+    if method == "POST" {
+        write!(text, "Content-Length: {}\r\n", body.len()).unwrap();
+    }
+    text.push_str("\r\n");
+    text.push_str(body);
+    text
+}
+
+/// A posted form.
+pub(crate) fn form(target: &str, headers: &[(&str, &str)], fields: &[(&str, &str)]) -> String {
+    let body = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish();
+    let mut headers = headers.to_vec();
+    headers.push(("Content-Type", "application/x-www-form-urlencoded"));
+    request("POST", target, &headers, &body)
+}
+
+/// What follows from an answer.
+pub(crate) enum Next {
+    /// What is measured is done; the next one begins.
+    Done,
+    /// There is more to ask before it is done.
+    More,
+    /// The service was busy: ask the same again, later.
+    Later,
+}
+
+/// What one connection asks.
+pub(crate) trait Script: Send {
+    /// The next request; nothing when all has been asked.
+    fn next(&mut self) -> Option<String>;
+    /// Reads the answer.
+    fn take(&mut self, reply: &Reply) -> Next;
+}
+
+/// What was measured.
+pub(crate) struct Measured {
+    pub(crate) done: usize,
+    pub(crate) elapsed: Duration,
+    /// Seconds of the server's processor time.
+    pub(crate) cpu: f64,
+    latencies: Vec<Duration>,
+}
+
+impl Measured {
+    pub(crate) fn per_second(&self) -> f64 {
+        count(self.done) / self.elapsed.as_secs_f64()
+    }
+
+    /// Microseconds of the server's processor time for one.
+    pub(crate) fn cpu_each(&self) -> f64 {
+        self.cpu * 1e6 / count(self.done)
+    }
+
+    /// The time within which that many of a hundred were done, in milliseconds.
+    pub(crate) fn percentile(&self, percent: usize) -> f64 {
+        let at = (self.latencies.len() * percent / 100).min(self.latencies.len().saturating_sub(1));
+        self.latencies
+            .get(at)
+            .map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    }
+}
+
+fn count(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap())
+}
+
+/// Asks once, on a connection of its own.
+pub(crate) async fn once(server: SocketAddr, request: &str) -> Reply {
+    let mut stream = connect(server, 1_000).await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read(&mut stream, &mut Vec::new()).await
+}
+
+/// Runs `scripts`, one on each connection, and measures them; `others` run beside them and are not measured.
+pub(crate) async fn run(
+    server: SocketAddr,
+    scripts: Vec<Box<dyn Script>>,
+    others: Vec<Box<dyn Script>>,
+    time: Duration,
+    cpu: impl Fn() -> f64,
+) -> Measured {
+    let (counting, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let mut measured = JoinSet::new();
+    let mut beside = JoinSet::new();
+    for (number, script) in scripts.into_iter().enumerate() {
+        measured.spawn(drive(
+            server,
+            number,
+            script,
+            Arc::clone(&counting),
+            Arc::clone(&over),
+        ));
+    }
+    for (number, script) in others.into_iter().enumerate() {
+        beside.spawn(drive(
+            server,
+            128 + number,
+            script,
+            Arc::default(),
+            Arc::clone(&over),
+        ));
+    }
+    tokio::time::sleep(WARM_UP).await;
+    let (start, before) = (Instant::now(), cpu());
+    counting.store(true, Ordering::SeqCst);
+    let mut latencies: Vec<Duration> = Vec::new();
+    let end = tokio::time::sleep(time);
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => break,
+            done = measured.join_next() => match done {
+                Some(done) => latencies.extend(done.unwrap()),
+                None => break,
+            },
+        }
+    }
+    counting.store(false, Ordering::SeqCst);
+    let (elapsed, cpu) = (start.elapsed(), cpu() - before);
+    over.store(true, Ordering::SeqCst);
+    while let Some(done) = measured.join_next().await {
+        latencies.extend(done.unwrap());
+    }
+    while let Some(done) = beside.join_next().await {
+        done.unwrap();
+    }
+    latencies.sort_unstable();
+    Measured {
+        done: latencies.len(),
+        elapsed,
+        cpu,
+        latencies,
+    }
+}
+
+/// Each connection comes from an address of its own, as the limits of the service count addresses.
+async fn connect(server: SocketAddr, number: usize) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    let [high, low] = u16::try_from(number + 1).unwrap().to_be_bytes();
+    let from = Ipv4Addr::new(127, 0, 1 + high, low);
+    socket.bind((from, 0).into()).unwrap();
+    let stream = socket.connect(server).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+async fn drive(
+    server: SocketAddr,
+    number: usize,
+    mut script: Box<dyn Script>,
+    counting: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
+) -> Vec<Duration> {
+    let mut stream = connect(server, number).await;
+    let (mut latencies, mut buffer) = (Vec::new(), Vec::new());
+    let mut start = Instant::now();
+    while !over.load(Ordering::SeqCst) {
+        let Some(request) = script.next() else { break };
+        loop {
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let reply = read(&mut stream, &mut buffer).await;
+            match script.take(&reply) {
+                Next::Later if !over.load(Ordering::SeqCst) => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                Next::Done => {
+                    if counting.load(Ordering::SeqCst) {
+                        latencies.push(start.elapsed());
+                    }
+                    start = Instant::now();
+                    break;
+                }
+                Next::More | Next::Later => break,
+            }
+        }
+    }
+    latencies
+}
+
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Reply {
+    buffer.clear();
+    let (mut head_len, mut whole) = (0, usize::MAX);
+    while buffer.len() < whole {
+        buffer.reserve(16 * 1024);
+        let count = stream.read_buf(buffer).await.unwrap();
+        assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(buffer));
+        if head_len == 0
+            && let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n")
+        {
+            head_len = end + 4;
+            whole = head_len + content_length(&buffer[..end]);
+        }
+    }
+    let head = String::from_utf8_lossy(&buffer[..head_len]).into_owned();
+    Reply {
+        status: head[9..12].parse().unwrap(),
+        head,
+        body: String::from_utf8_lossy(&buffer[head_len..]).into_owned(),
+    }
+}
+
+fn content_length(head: &[u8]) -> usize {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let line = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    line.map_or(0, |length| length.trim().parse().unwrap())
+}

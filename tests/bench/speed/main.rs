@@ -1,0 +1,432 @@
+//! What each kind of request costs the release binary, over real connections.
+//!
+//! `tests/bench/run` builds the binary, gives it one core and this program another, and prints one table: how many
+//! requests a second, how long they take, and how much processor time the service was charged for each by
+//! the operating system. The last one is what a busy machine disturbs least. What the signatures alone cost is measured
+//! in the same run.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "a benchmark ends at the first surprise and prints what it found"
+)]
+
+mod load;
+mod report;
+mod scripts;
+mod seed;
+mod server;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use idsvc::clock::Clock;
+use idsvc::identity::password::{PasswordHash, PasswordParams, PasswordPool, PoolSize};
+use idsvc::jose::alg::Algorithm;
+use idsvc::jose::jwt::Encoder;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::jose::rsa_keygen;
+use idsvc::random::Random;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use zeroize::Zeroizing;
+
+use self::load::{Measured, Script, run};
+use self::report::{Row, Run};
+use self::scripts::{Code, Each, Refresh, Same, SignIn};
+use self::seed::{Seed, seed};
+use self::server::{Server, processor_seconds};
+
+pub(crate) const CLIENT: &str = "bench";
+pub(crate) const REDIRECT_URI: &str = "https://app.example/cb";
+pub(crate) const PASSWORD: &str = "the password of the benchmark's user";
+pub(crate) const GRANT_ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
+
+const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
+                     [--refreshes N]";
+
+struct Options {
+    users: Vec<usize>,
+    seconds: u64,
+    connections: usize,
+    /// Only the rows with this word in their name.
+    only: String,
+    /// Refreshes before memory is looked at.
+    refreshes: usize,
+    binary: PathBuf,
+    core: Option<String>,
+    chart: Option<PathBuf>,
+}
+
+impl Options {
+    fn read() -> Option<Self> {
+        let mut options = Self {
+            users: vec![100_000],
+            seconds: 5,
+            connections: 64,
+            only: String::new(),
+            refreshes: 0,
+            binary: PathBuf::new(),
+            core: None,
+            chart: None,
+        };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(name) = arguments.next() {
+            let value = arguments.next()?;
+            match name.as_str() {
+                "--users" => {
+                    options.users = value.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+                }
+                "--seconds" => options.seconds = value.parse().ok()?,
+                "--connections" => options.connections = value.parse().ok()?,
+                "--only" => options.only = value,
+                "--refreshes" => options.refreshes = value.parse().ok()?,
+                "--binary" => options.binary = value.into(),
+                "--core" => options.core = Some(value),
+                "--chart" => options.chart = Some(value.into()),
+                _ => return None,
+            }
+        }
+        let fits = (1..=100).contains(&options.connections) && options.users.iter().all(|users| *users > 0);
+        (fits && options.binary.is_file()).then_some(options)
+    }
+}
+
+fn main() {
+    // `cargo test --benches` and `cargo bench` pass flags of their own: this one is run by its script.
+    let Some(options) = Options::read() else {
+        eprintln!("{USAGE}");
+        return;
+    };
+    let costs = Costs::measure();
+    println!(
+        "alone, in microseconds of processor time: ES256 signature {:.0}, RS256 signature {:.0}, password hash {:.0}\n",
+        costs.es256, costs.rs256, costs.password
+    );
+    let mut runs = Vec::new();
+    for users in &options.users {
+        let run = Bench::start(&options, *users).rows(&costs);
+        println!("{}", run.table());
+        runs.push(run);
+    }
+    if runs.len() > 1 {
+        println!("{}", report::growth(&runs));
+    }
+    if let (Some(chart), Some(last)) = (&options.chart, runs.last()) {
+        fs::create_dir_all(chart.parent().unwrap_or(Path::new("."))).unwrap();
+        fs::write(chart, last.chart()).unwrap();
+        println!("chart: {}", chart.display());
+    }
+}
+
+/// What cryptography costs by itself, in microseconds of processor time.
+struct Costs {
+    es256: f64,
+    rs256: f64,
+    password: f64,
+}
+
+impl Costs {
+    fn measure() -> Self {
+        let random = Random::system();
+        let es256 = SigningKey::generate_es256(&random).unwrap();
+        let rs256 = rsa_key();
+        let (pool, hash) = pool();
+        Self {
+            es256: cost_of(|| drop(es256.sign(b"the signing input of a token").unwrap())),
+            rs256: cost_of(|| drop(rs256.sign(b"the signing input of a token").unwrap())),
+            password: cost_of(|| {
+                pool.verify_blocking(Some(hash.clone()), Zeroizing::new("wrong".to_owned()))
+                    .unwrap();
+            }),
+        }
+    }
+}
+
+fn rsa_key() -> SigningKey {
+    let pkcs8 = rsa_keygen::generate(2048, &Random::system()).unwrap();
+    SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8).unwrap()
+}
+
+fn pool() -> (PasswordPool, PasswordHash) {
+    let size = PoolSize {
+        threads: 1,
+        waiting: 1,
+    };
+    let pool = PasswordPool::start(PasswordParams::default(), size).unwrap();
+    let password = Zeroizing::new(PASSWORD.to_owned());
+    let hash = pool.hash_blocking(password, [7; 16]).unwrap();
+    (pool, hash)
+}
+
+fn cost_of(mut call: impl FnMut()) -> f64 {
+    let own = || processor_seconds(&fs::read_to_string("/proc/self/stat").unwrap());
+    let (start, before) = (Instant::now(), own());
+    let mut calls = 0.0;
+    while start.elapsed() < Duration::from_secs(1) {
+        for _ in 0..10 {
+            call();
+        }
+        calls += 10.0;
+    }
+    (own() - before) / calls * 1e6
+}
+
+/// A running service with so many users and families, and what is needed to ask it things.
+struct Bench<'a> {
+    options: &'a Options,
+    users: usize,
+    server: Server,
+    runtime: Runtime,
+    secret: String,
+    api_key: String,
+    robot: SigningKey,
+    tokens: VecDeque<String>,
+    sessions: Vec<String>,
+    started: Duration,
+}
+
+impl<'a> Bench<'a> {
+    fn start(options: &'a Options, users: usize) -> Self {
+        let mut server = Server::new(&options.binary, options.core.clone());
+        server.start();
+        let robot = rsa_key();
+        let client = register(&server, &robot);
+        server.stop();
+        eprintln!("writing {users} users");
+        let (pool, password) = pool();
+        drop(pool);
+        let Seed { tokens, sessions } = seed(&server.database(), users, &password);
+        let started = server.start();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        Self {
+            options,
+            users,
+            server,
+            runtime,
+            secret: text(&client["client_secret"]),
+            api_key: text(&client["api_key"]),
+            robot,
+            tokens: tokens.into(),
+            sessions,
+            started,
+        }
+    }
+
+    fn rows(mut self, costs: &Costs) -> Run {
+        let idle = self.server.memory();
+        let mut run = Run {
+            users: self.users,
+            connections: self.options.connections,
+            started: self.started,
+            rows: Vec::new(),
+            notes: vec![format!("memory after the start: {idle:.1} MiB")],
+        };
+        let discovery = scripts::get("/.well-known/openid-configuration");
+        self.row(&mut run, "discovery", 11.0, |bench| bench.same(&discovery));
+        self.row(&mut run, "jwks", 11.0, |bench| {
+            bench.same(&scripts::get("/oauth2/jwks"))
+        });
+        self.row(&mut run, "client_credentials, secret", 42.0, |bench| {
+            bench.same(&scripts::client_credentials(&bench.secret))
+        });
+        self.row(
+            &mut run,
+            "client_credentials, private_key_jwt RS256",
+            95.0,
+            Self::assertions,
+        );
+        self.row(&mut run, "refresh", 68.0, |bench| bench.refreshes(false));
+        self.row(&mut run, "refresh with an API key", 68.0, |bench| {
+            bench.refreshes(true)
+        });
+        self.row(&mut run, "anonymous", 68.0, |bench| {
+            bench.same(&scripts::anonymous(&bench.secret, "services:all"))
+        });
+        self.row(&mut run, "anonymous with an RS256 ID token", 668.0, |bench| {
+            bench.same(&scripts::anonymous(&bench.secret, "openid services:all"))
+        });
+        self.row(&mut run, "introspection", 75.0, |bench| {
+            let token = bench.access_token();
+            bench.same(&scripts::introspection(&bench.secret, &token))
+        });
+        self.row(&mut run, "authorize and code exchange", 170.0, |bench| {
+            bench.codes()
+        });
+        self.row(
+            &mut run,
+            "password sign-in, whole flow",
+            costs.password + 500.0,
+            |bench| bench.sign_ins(8),
+        );
+        self.beside_sign_ins(&mut run, idle);
+        self.after_refreshes(&mut run);
+        run
+    }
+
+    /// Measures one row, if it is wanted. `scripts` makes the script of each connection.
+    fn row(
+        &mut self,
+        run: &mut Run,
+        name: &str,
+        goal: f64,
+        scripts: impl FnOnce(&mut Self) -> Vec<Box<dyn Script>>,
+    ) {
+        if name.contains(&self.options.only) {
+            let scripts = scripts(self);
+            let measured = self.measure(scripts, Vec::new(), self.options.seconds);
+            run.rows.push(Row::new(name, &measured, goal));
+        }
+    }
+
+    fn measure(&self, scripts: Vec<Box<dyn Script>>, others: Vec<Box<dyn Script>>, seconds: u64) -> Measured {
+        let time = Duration::from_secs(seconds);
+        let running = run(self.server.address, scripts, others, time, || self.server.cpu());
+        self.runtime.block_on(running)
+    }
+
+    fn each(&mut self, mut script: impl FnMut(&mut Self, usize) -> Box<dyn Script>) -> Vec<Box<dyn Script>> {
+        (0..self.options.connections)
+            .map(|number| script(self, number))
+            .collect()
+    }
+
+    fn same(&mut self, request: &str) -> Vec<Box<dyn Script>> {
+        self.each(|_, _| Box::new(Same(request.to_owned())))
+    }
+
+    /// Assertions are signed beforehand: that is the client's work.
+    fn assertions(&mut self) -> Vec<Box<dyn Script>> {
+        const EACH: usize = 250;
+        let (encoder, random, issuer) = (
+            Encoder::new(&self.robot, "JWT"),
+            Random::system(),
+            self.server.issuer(),
+        );
+        let now = Clock::System.now().seconds();
+        self.each(|_, _| {
+            let requests = (0..EACH).map(|_| {
+                let assertion = encoder.encode(&json!({
+                    "iss": "robot",
+                    "sub": "robot",
+                    "aud": issuer,
+                    "exp": now + 600,
+                    "iat": now,
+                    "jti": random.uuid_v4(),
+                }));
+                scripts::client_assertion(&assertion.unwrap())
+            });
+            Box::new(Each(requests.collect()))
+        })
+    }
+
+    /// Every connection has families of its own; all rows together use each family once.
+    fn refreshes(&mut self, with_api_key: bool) -> Vec<Box<dyn Script>> {
+        let share = (self.tokens.len() / 4 / self.options.connections).max(1);
+        self.each(|bench, _| {
+            let (target, authorization) = if with_api_key {
+                ("/v4/tokens", scripts::basic(&bench.api_key, ""))
+            } else {
+                ("/oauth2/token", scripts::basic(CLIENT, &bench.secret))
+            };
+            let tokens = bench.tokens.drain(..share.min(bench.tokens.len())).collect();
+            Box::new(Refresh {
+                target,
+                authorization,
+                tokens,
+            })
+        })
+    }
+
+    fn codes(&mut self) -> Vec<Box<dyn Script>> {
+        self.each(|bench, number| {
+            Box::new(Code {
+                cookie: bench.sessions[number % bench.sessions.len()].clone(),
+                secret: bench.secret.clone(),
+                exchange: None,
+            })
+        })
+    }
+
+    /// Each as another user: of one name no more than a few are looked at at once.
+    fn sign_ins(&self, connections: usize) -> Vec<Box<dyn Script>> {
+        let script = |number| -> Box<dyn Script> {
+            Box::new(SignIn {
+                username: seed::name_of(number % self.users),
+                secret: self.secret.clone(),
+                cookie: String::new(),
+                next: None,
+            })
+        };
+        (0..connections).map(script).collect()
+    }
+
+    /// An access token to be asked about.
+    fn access_token(&mut self) -> String {
+        let request = scripts::client_credentials(&self.secret);
+        let reply = self.runtime.block_on(load::once(self.server.address, &request));
+        reply.quoted_after("\"access_token\":\"")
+    }
+
+    /// Refreshes while more passwords wait than the queue takes.
+    fn beside_sign_ins(&mut self, run: &mut Run, idle: f64) {
+        const MORE_THAN_THE_QUEUE: usize = 96;
+        let name = "refresh while the password queue is full";
+        if !name.contains(&self.options.only) {
+            return;
+        }
+        let scripts = self.refreshes(false);
+        let quiet = self.measure(scripts, Vec::new(), self.options.seconds);
+        let scripts = self.refreshes(false);
+        let others = self.sign_ins(MORE_THAN_THE_QUEUE);
+        let busy = self.measure(scripts, others, self.options.seconds);
+        let (before, after) = (quiet.percentile(99), busy.percentile(99));
+        run.notes.push(format!(
+            "p99 of refresh: {before:.1} ms, and {after:.1} ms while the password queue is full: {:.1} times",
+            after / before
+        ));
+        run.notes.push(format!(
+            "memory after a burst of sign-ins: {:.1} MiB (idle {idle:.1}, one hash 19)",
+            self.server.memory()
+        ));
+    }
+
+    /// Memory after many refreshes.
+    fn after_refreshes(&mut self, run: &mut Run) {
+        let mut done = 0;
+        while done < self.options.refreshes {
+            let scripts = self.refreshes(false);
+            done += self.measure(scripts, Vec::new(), 20).done;
+        }
+        if done > 0 {
+            let memory = self.server.memory();
+            run.notes
+                .push(format!("memory after {done} refreshes more: {memory:.1} MiB"));
+        }
+    }
+}
+
+/// Adds the clients that the load speaks for.
+fn register(server: &Server, robot: &SigningKey) -> Value {
+    let keys = json!({"keys": [robot.public().to_jwk()]});
+    fs::write(server.file("robot.json"), keys.to_string()).unwrap();
+    let add = "client add robot --grant client_credentials --scope services:all --jwks-file robot.json";
+    server.json(&add.split(' ').collect::<Vec<_>>());
+    let add = format!(
+        "client add {CLIENT} --redirect-uri {REDIRECT_URI} --grant authorization_code --grant refresh_token \
+         --grant anonymous --grant client_credentials --allow-secret-credentials --max-scope services:all \
+         --scope openid --scope services:all --scope offline_access --api-key"
+    );
+    server.json(&add.split(' ').collect::<Vec<_>>())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}

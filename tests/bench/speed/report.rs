@@ -1,0 +1,131 @@
+//! The table, and the same as a picture.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::load::Measured;
+
+/// One kind of request.
+pub(crate) struct Row {
+    name: String,
+    per_second: f64,
+    p50: f64,
+    p99: f64,
+    cpu: f64,
+    goal: f64,
+}
+
+/// Everything about one number of users.
+pub(crate) struct Run {
+    pub(crate) users: usize,
+    pub(crate) connections: usize,
+    pub(crate) started: Duration,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Row {
+    pub(crate) fn new(name: &str, measured: &Measured, goal: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            per_second: measured.per_second(),
+            p50: measured.percentile(50),
+            p99: measured.percentile(99),
+            cpu: measured.cpu_each(),
+            goal,
+        }
+    }
+}
+
+impl Run {
+    pub(crate) fn table(&self) -> String {
+        let mut text = format!(
+            "{} users and families, {} connections, started in {} ms\n\n",
+            self.users,
+            self.connections,
+            self.started.as_millis()
+        );
+        let head = format!(
+            "{:<42} | {:>10} | {:>8} | {:>8} | {:>15} | {:>7}",
+            "request", "requests/s", "p50 ms", "p99 ms", "CPU us each", "goal"
+        );
+        writeln!(text, "{head}\n{}", "-".repeat(head.len())).unwrap();
+        for row in &self.rows {
+            writeln!(
+                text,
+                "{:<42} | {:>10.0} | {:>8.2} | {:>8.2} | {:>15.1} | {:>7.0}",
+                row.name, row.per_second, row.p50, row.p99, row.cpu, row.goal
+            )
+            .unwrap();
+        }
+        text.push('\n');
+        for note in &self.notes {
+            writeln!(text, "{note}").unwrap();
+        }
+        text
+    }
+
+    /// The table as bars, each with a mark where its goal is. The scale is logarithmic.
+    pub(crate) fn chart(&self) -> String {
+        const LEFT: f64 = 300.0;
+        const DECADE: f64 = 110.0;
+        let x = |value: f64| LEFT + DECADE * value.max(1.0).log10();
+        let height = 70 + 28 * self.rows.len();
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"860\" height=\"{height}\" \
+             font-family=\"sans-serif\" font-size=\"13\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+             <text x=\"10\" y=\"24\" font-size=\"15\">Processor time of one request in microseconds, \
+             with {} users; the line is the goal</text>\n",
+            self.users
+        );
+        let mut y = 44;
+        for row in &self.rows {
+            let (end, goal) = (x(row.cpu), x(row.goal));
+            let colour = if row.cpu <= row.goal { "#2f7d4f" } else { "#b3541e" };
+            let middle = y + 15;
+            writeln!(
+                svg,
+                "<text x=\"10\" y=\"{middle}\">{}</text>\
+                 <rect x=\"{LEFT}\" y=\"{y}\" width=\"{:.1}\" height=\"20\" fill=\"{colour}\"/>\
+                 <line x1=\"{goal:.1}\" x2=\"{goal:.1}\" y1=\"{}\" y2=\"{}\" stroke=\"#000\" stroke-width=\"2\"/>\
+                 <text x=\"{:.1}\" y=\"{middle}\">{:.1}</text>",
+                row.name,
+                end - LEFT,
+                y - 3,
+                y + 23,
+                end.max(goal) + 8.0,
+                row.cpu
+            )
+            .unwrap();
+            y += 28;
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+}
+
+/// What a request costs with few and with many users.
+pub(crate) fn growth(runs: &[Run]) -> String {
+    let mut text = "processor time of one request in microseconds, by the number of users\n\n".to_owned();
+    write!(text, "{:<42}", "request").unwrap();
+    for run in runs {
+        write!(text, " | {:>9}", run.users).unwrap();
+    }
+    text.push_str(" | last to first\n");
+    let first = runs.first().map_or(&[][..], |run| &run.rows);
+    for (at, row) in first.iter().enumerate() {
+        write!(text, "{:<42}", row.name).unwrap();
+        for run in runs {
+            write!(text, " | {:>9.1}", run.rows[at].cpu).unwrap();
+        }
+        let last = runs.last().map_or(row.cpu, |run| run.rows[at].cpu);
+        writeln!(text, " | {:>13.2}", last / row.cpu).unwrap();
+    }
+    write!(text, "{:<42}", "start, in milliseconds").unwrap();
+    for run in runs {
+        write!(text, " | {:>9}", run.started.as_millis()).unwrap();
+    }
+    text.push('\n');
+    text
+}

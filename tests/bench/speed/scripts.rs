@@ -1,0 +1,243 @@
+//! What the connections ask.
+
+use std::collections::VecDeque;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::load::{Next, Reply, Script, form, request};
+use crate::{CLIENT, GRANT_ANONYMOUS, PASSWORD, REDIRECT_URI};
+
+/// The same request again and again.
+pub(crate) struct Same(pub(crate) String);
+
+impl Script for Same {
+    fn next(&mut self) -> Option<String> {
+        Some(self.0.clone())
+    }
+
+    fn take(&mut self, reply: &Reply) -> Next {
+        if reply.status != 200 {
+            reply.surprise();
+        }
+        Next::Done
+    }
+}
+
+/// One request after the other, each of them once.
+pub(crate) struct Each(pub(crate) Vec<String>);
+
+impl Script for Each {
+    fn next(&mut self) -> Option<String> {
+        self.0.pop()
+    }
+
+    fn take(&mut self, reply: &Reply) -> Next {
+        if reply.status != 200 {
+            reply.surprise();
+        }
+        Next::Done
+    }
+}
+
+/// The Basic header of a user name and password.
+pub(crate) fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A document.
+pub(crate) fn get(target: &str) -> String {
+    request("GET", target, &[], "")
+}
+
+/// A token for the client itself, by its secret.
+pub(crate) fn client_credentials(secret: &str) -> String {
+    let fields = [("grant_type", "client_credentials"), ("scope", "services:all")];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
+/// A token for the client itself, by an assertion.
+pub(crate) fn client_assertion(assertion: &str) -> String {
+    let fields = [
+        ("grant_type", "client_credentials"),
+        ("scope", "services:all"),
+        (
+            "client_assertion_type",
+            "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        ),
+        ("client_assertion", assertion),
+    ];
+    form("/oauth2/token", &[], &fields)
+}
+
+/// A user without a name.
+pub(crate) fn anonymous(secret: &str, scope: &str) -> String {
+    let fields = [("grant_type", GRANT_ANONYMOUS), ("scope", scope)];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
+/// What an access token is worth.
+pub(crate) fn introspection(secret: &str, token: &str) -> String {
+    let fields = [("token", token)];
+    form(
+        "/oauth2/introspect",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
+/// Refreshes one family after the other, and each again with what it was given.
+pub(crate) struct Refresh {
+    pub(crate) target: &'static str,
+    pub(crate) authorization: String,
+    pub(crate) tokens: VecDeque<String>,
+}
+
+impl Script for Refresh {
+    fn next(&mut self) -> Option<String> {
+        let token = self.tokens.pop_front()?;
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
+        Some(form(
+            self.target,
+            &[("Authorization", &self.authorization)],
+            &fields,
+        ))
+    }
+
+    fn take(&mut self, reply: &Reply) -> Next {
+        if reply.status != 200 {
+            reply.surprise();
+        }
+        self.tokens.push_back(reply.quoted_after("\"refresh_token\":\""));
+        Next::Done
+    }
+}
+
+fn authorization_request(scope: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", CLIENT),
+            ("redirect_uri", REDIRECT_URI),
+            ("scope", scope),
+            ("state", "0123456789abcdef"),
+        ])
+        .finish();
+    format!("/oauth2/authorize?{query}")
+}
+
+fn exchange(secret: &str, reply: &Reply) -> String {
+    let location = reply.header("location").unwrap_or_else(|| reply.surprise());
+    let code = location
+        .split(['?', '&'])
+        .find_map(|pair| pair.strip_prefix("code="));
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", code.unwrap_or_else(|| reply.surprise())),
+        ("redirect_uri", REDIRECT_URI),
+    ];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
+/// A signed-in browser fetches a code, and the client redeems it.
+pub(crate) struct Code {
+    pub(crate) cookie: String,
+    pub(crate) secret: String,
+    pub(crate) exchange: Option<String>,
+}
+
+impl Script for Code {
+    fn next(&mut self) -> Option<String> {
+        Some(self.exchange.take().unwrap_or_else(|| {
+            let cookie = format!("__Host-idsvc_session={}", self.cookie);
+            request(
+                "GET",
+                &authorization_request("services:all"),
+                &[("Cookie", &cookie)],
+                "",
+            )
+        }))
+    }
+
+    fn take(&mut self, reply: &Reply) -> Next {
+        match reply.status {
+            303 => {
+                self.exchange = Some(exchange(&self.secret, reply));
+                Next::More
+            }
+            200 => Next::Done,
+            _ => reply.surprise(),
+        }
+    }
+}
+
+/// A browser without cookies signs in: request, page, form, exchange.
+pub(crate) struct SignIn {
+    pub(crate) username: String,
+    pub(crate) secret: String,
+    pub(crate) cookie: String,
+    pub(crate) next: Option<String>,
+}
+
+impl Script for SignIn {
+    fn next(&mut self) -> Option<String> {
+        Some(
+            self.next
+                .take()
+                .unwrap_or_else(|| get(&authorization_request("services:all"))),
+        )
+    }
+
+    fn take(&mut self, reply: &Reply) -> Next {
+        let cookies = [("Cookie", self.cookie.as_str())];
+        match (reply.status, reply.header("location")) {
+            (303, Some(page)) if page.starts_with("/login") => {
+                let cookie = reply
+                    .headers("set-cookie")
+                    .next()
+                    .unwrap_or_else(|| reply.surprise());
+                self.cookie = cookie
+                    .split(';')
+                    .next()
+                    .map(ToOwned::to_owned)
+                    .unwrap_or_default();
+                self.next = Some(request("GET", page, &[("Cookie", &self.cookie)], ""));
+                Next::More
+            }
+            (303, Some(_)) => {
+                self.next = Some(exchange(&self.secret, reply));
+                Next::More
+            }
+            (200, None) if reply.body.starts_with('{') => Next::Done,
+            (200, None) => {
+                let (transaction, csrf) = (hidden(reply, "transaction"), hidden(reply, "csrf"));
+                let fields = [
+                    ("transaction", transaction.as_str()),
+                    ("csrf", &csrf),
+                    ("username", self.username.as_str()),
+                    ("password", PASSWORD),
+                ];
+                self.next = Some(form("/login", &cookies, &fields));
+                Next::More
+            }
+            (503, None) => Next::Later,
+            _ => reply.surprise(),
+        }
+    }
+}
+
+fn hidden(page: &Reply, name: &str) -> String {
+    page.quoted_after(&format!("name=\"{name}\" value=\""))
+}

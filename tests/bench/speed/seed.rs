@@ -1,0 +1,146 @@
+//! What is in the store before anything is measured.
+
+use std::path::Path;
+
+use idsvc::clock::{Clock, Timestamp};
+use idsvc::identity::password::PasswordHash;
+use idsvc::identity::{Factor, LoginName, Session, User};
+use idsvc::oauth::code::Authorization;
+use idsvc::oauth::openid::claims::ClaimsRequest;
+use idsvc::oauth::policy::Lifetimes;
+use idsvc::oauth::refresh::{Entropy, RefreshFamily};
+use idsvc::random::Random;
+use idsvc::secret::{Secret, SessionCookie};
+use idsvc::store::tables::{
+    FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_LOGIN_NAME,
+};
+use idsvc::store::{Options, Store};
+use uuid::Uuid;
+
+use crate::CLIENT;
+
+/// So many rows are written at once.
+const BATCH: usize = 10_000;
+/// No more tokens than these are used, spread over all families.
+const MOST_TOKENS: usize = 60_000;
+const SESSIONS_BEFORE: usize = 64;
+
+/// What the load can use of it.
+pub(crate) struct Seed {
+    /// One refresh token each of many families.
+    pub(crate) tokens: Vec<String>,
+    /// Cookies of signed-in browsers.
+    pub(crate) sessions: Vec<String>,
+}
+
+/// Writes so many users, each with a refresh family, straight into the database.
+pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Seed {
+    let store = Store::open(database, Options::default()).unwrap();
+    let (random, now) = (Random::system(), Clock::System.now());
+    let mut seed = Seed {
+        tokens: Vec::new(),
+        sessions: Vec::new(),
+    };
+    let every = users.div_ceil(MOST_TOKENS).max(1);
+    for start in (0..users).step_by(BATCH) {
+        let mut rows = Vec::new();
+        for number in start..users.min(start + BATCH) {
+            let row = Row::draw(number, password, &random, now);
+            if number.is_multiple_of(every) {
+                seed.tokens.push(row.token.clone());
+            }
+            rows.push(row);
+        }
+        if start == 0 {
+            let signed_in = rows.iter().cycle().take(SESSIONS_BEFORE);
+            let cookies = signed_in.map(|row| begin_session(&store, row.user.uuid, &random, now));
+            seed.sessions = cookies.collect();
+        }
+        let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
+            rows.iter().try_for_each(|row| {
+                for name in row.user.login_names() {
+                    USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.user.uuid)?;
+                }
+                USERS.put(tx, &row.user.uuid, &row.user)?;
+                FAMILIES_BY_OWNER.put(tx, &(row.user.uuid, row.family_id), &())?;
+                FAMILIES.put(tx, &row.family_id, &row.family)
+            })
+        };
+        store.write_blocking("seed", put).unwrap();
+    }
+    store.close();
+    // Neighbours in the store are not asked for one after the other.
+    let mut order: Vec<([u8; 8], String)> = seed
+        .tokens
+        .drain(..)
+        .map(|token| (random.bytes(), token))
+        .collect();
+    order.sort_unstable();
+    seed.tokens = order.into_iter().map(|(_, token)| token).collect();
+    seed
+}
+
+/// The name of one of the users.
+pub(crate) fn name_of(number: usize) -> String {
+    format!("user{number}@example.com")
+}
+
+struct Row {
+    user: User,
+    family_id: Uuid,
+    family: RefreshFamily,
+    token: String,
+}
+
+impl Row {
+    fn draw(number: usize, password: &PasswordHash, random: &Random, now: Timestamp) -> Self {
+        let millis = Clock::System.unix_millis();
+        let uuid = random.uuid_v7(millis);
+        let mut user = User::local(uuid, &name_of(number), "default", now);
+        user.password = Some(password.clone());
+        user.email_verified = true;
+        user.claims
+            .insert("name".to_owned(), format!("User {number}").into());
+        let family_id = random.uuid_v7(millis);
+        let authorization = Authorization {
+            client_id: CLIENT.to_owned(),
+            user: uuid,
+            session: None,
+            auth_time: Some(now),
+            factor: Factor::Password,
+            scope: "services:all offline_access".parse().unwrap(),
+            claims: ClaimsRequest::default(),
+        };
+        let entropy = Entropy {
+            token: random.bytes(),
+            lineage: random.bytes(),
+        };
+        let (family, token) =
+            RefreshFamily::start(family_id, authorization, &Lifetimes::default(), &entropy, now);
+        Self {
+            user,
+            family_id,
+            family,
+            token: token.reveal().to_owned(),
+        }
+    }
+}
+
+fn begin_session(store: &Store, user: Uuid, random: &Random, now: Timestamp) -> String {
+    let id = random.uuid_v7(Clock::System.unix_millis());
+    let cookie = Secret::<SessionCookie>::mint(id.as_bytes(), random);
+    let session = Session {
+        digest: cookie.digest(),
+        user,
+        auth_time: now,
+        factor: Factor::Password,
+        created_at: now,
+        last_used_at: now,
+    };
+    let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
+        SESSIONS_BY_USER.put(tx, &(user, id), &())?;
+        SESSIONS.put(tx, &id, &session)
+    };
+    store.write_blocking("seed", put).unwrap();
+    cookie.reveal().to_owned()
+}

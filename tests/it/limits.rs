@@ -1,0 +1,506 @@
+//! What strangers may do how often, and who is not hindered by them.
+//!
+//! The service stands behind a proxy on this machine, which says in `X-Forwarded-For` where a request comes from.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::task::Poll;
+use std::time::Duration;
+
+use idsvc::clock::Clock;
+use idsvc::oauth::client::{Client, GrantType, StoredApiKey};
+use idsvc::random::Random;
+use idsvc::secret::{ApiKey, Secret};
+use idsvc::store::StoreError;
+use idsvc::store::tables::LOGIN_TRANSACTIONS;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::harness::wire::Call;
+use crate::harness::{Browser, Person, RelyingParty, START, Screen, Server};
+
+const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
+const HERE: &str = "192.0.2.1";
+const ELSEWHERE: &str = "198.51.100.7";
+
+async fn scene() -> (Server, RelyingParty, Person) {
+    let server = Server::start_with_limits(|_| {}).await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    (server, acme, alice)
+}
+
+/// Addresses of which none is seen twice.
+fn address(number: usize) -> String {
+    format!("203.0.{}.{}", number / 256, number % 256)
+}
+
+async fn sign_in_at(
+    browser: &Browser,
+    acme: &RelyingParty,
+    place: &str,
+    name: &str,
+    password: &str,
+) -> Screen {
+    let page = browser.at(place).authorize(&acme.request()).await;
+    page.type_in(name, password).await
+}
+
+/// Fails so often under this name, from so many addresses, and says how often anybody looked.
+async fn fail(alice: &Person, acme: &RelyingParty, name: &str, times: usize) -> usize {
+    let mut looked_at = 0;
+    for number in 0..times {
+        let page = sign_in_at(&alice.browser(), acme, &address(number), name, "wrong").await;
+        assert!(matches!(page.status, 200 | 429), "{}", page.status);
+        looked_at += usize::from(page.status == 200);
+    }
+    looked_at
+}
+
+fn shown(page: &Screen) -> String {
+    let form = page.login_form();
+    let mut text = page.text().to_owned();
+    for changing in ["transaction", "csrf", "username"] {
+        text = text.replace(form.value(changing).unwrap(), "");
+    }
+    text
+}
+
+#[tokio::test]
+async fn one_name_is_guarded_whether_it_is_somebodys_or_not() {
+    let (server, acme, alice) = scene().await;
+    server.user_with("bob", |user| user.enabled = false).await;
+    let mut pages = Vec::new();
+    for name in ["alice@example.com", "nobody@example.com", "bob@example.com"] {
+        assert_eq!(fail(&alice, &acme, name, 12).await, 10, "{name}");
+        let page = sign_in_at(&alice.browser(), &acme, ELSEWHERE, name, "wrong").await;
+        assert_eq!(page.status, 429);
+        assert_eq!(page.header("retry-after"), Some("300"));
+        assert!(page.text().contains("Too many attempts."), "{}", page.text());
+        pages.push(shown(&page));
+    }
+    assert!(pages.iter().all(|page| *page == pages[0]));
+    let spelt_otherwise =
+        sign_in_at(&alice.browser(), &acme, ELSEWHERE, " ALICE@example.com ", "wrong").await;
+    assert_eq!(spelt_otherwise.status, 429);
+}
+
+/// Whoever guesses learns nothing while the name is held back: the right password is answered like a wrong one.
+#[tokio::test]
+async fn the_right_password_is_not_looked_at_either() {
+    let (server, acme, alice) = scene().await;
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    let wrong = sign_in_at(&alice.browser(), &acme, ELSEWHERE, "alice@example.com", "wrong").await;
+    let right = sign_in_at(
+        &alice.browser(),
+        &acme,
+        ELSEWHERE,
+        "alice@example.com",
+        &alice.password,
+    )
+    .await;
+    assert_eq!((right.status, shown(&right)), (wrong.status, shown(&wrong)));
+    assert!(right.cookies().is_empty());
+    server.advance(300);
+    let right = sign_in_at(
+        &alice.browser(),
+        &acme,
+        ELSEWHERE,
+        "alice@example.com",
+        &alice.password,
+    )
+    .await;
+    right.callback().code();
+}
+
+/// Failing on purpose locks nobody out who has signed in before.
+#[tokio::test]
+async fn a_browser_that_its_user_signed_in_with_before_gets_in() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser.at(HERE)).await;
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    for number in 0..40 {
+        sign_in_at(&alice.browser(), &acme, HERE, &format!("user {number}"), "wrong").await;
+    }
+    let again = acme.request().with("prompt", "login");
+    let stranger = alice.browser().at(HERE).authorize(&again).await.sign_in().await;
+    assert_eq!(stranger.status, 429);
+    browser
+        .at(HERE)
+        .authorize(&again)
+        .await
+        .sign_in()
+        .await
+        .callback()
+        .code();
+
+    let known = "__Host-idsvc_known";
+    let cookie = browser.cookie(known).unwrap();
+    let bob = server.user("bob").await;
+    fail(&alice, &acme, "bob@example.com", 10).await;
+    let thief = bob.browser();
+    thief.set_cookie(known, &cookie);
+    let page = thief
+        .at(ELSEWHERE)
+        .authorize(&acme.request())
+        .await
+        .sign_in()
+        .await;
+    assert_eq!(page.status, 429, "the cookie is good for its own user only");
+
+    let thief = alice.browser();
+    thief.set_cookie(known, &cookie);
+    let mut looked_at = 0;
+    for _ in 0..20 {
+        let page = sign_in_at(&thief, &acme, ELSEWHERE, "alice@example.com", "wrong").await;
+        looked_at += usize::from(page.status == 200);
+    }
+    assert_eq!(looked_at, 10, "a stolen cookie is no free hand");
+
+    server.advance(366 * 24 * 60 * 60);
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    let page = sign_in_at(&browser, &acme, HERE, "alice@example.com", "wrong").await;
+    assert_eq!(page.status, 429, "a browser is not known for ever");
+}
+
+#[tokio::test]
+async fn one_address_is_held_back_whatever_names_it_tries() {
+    let (server, acme, alice) = scene().await;
+    let mut looked_at = 0;
+    for number in 0..33 {
+        let page = sign_in_at(&alice.browser(), &acme, HERE, &format!("user {number}"), "wrong").await;
+        looked_at += usize::from(page.status == 200);
+    }
+    assert_eq!(looked_at, 30);
+    let page = sign_in_at(
+        &alice.browser(),
+        &acme,
+        HERE,
+        "alice@example.com",
+        &alice.password,
+    )
+    .await;
+    assert_eq!((page.status, page.header("retry-after")), (429, Some("20")));
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
+    server.advance(20);
+    acme.code(&alice.browser().at(HERE)).await;
+}
+
+#[tokio::test]
+async fn the_page_speaks_the_languages_of_the_others() {
+    let (_server, acme, alice) = scene().await;
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    let request = acme.request().with("ui_locales", "de");
+    let page = alice.browser().at(HERE).authorize(&request).await.sign_in().await;
+    assert_eq!(page.status, 429);
+    assert!(page.text().contains("Zu viele Versuche."), "{}", page.text());
+}
+
+#[tokio::test]
+async fn of_many_guesses_at_once_no_more_are_looked_at() {
+    let (_server, acme, alice) = scene().await;
+    let mut forms = Vec::new();
+    for number in 0..30 {
+        let browser = alice.browser().at(&address(number));
+        forms.push(browser.authorize(&acme.request()).await);
+    }
+    let tasks: Vec<_> = forms
+        .into_iter()
+        .map(|page| tokio::spawn(async move { page.type_in("alice@example.com", "wrong").await.status }))
+        .collect();
+    let mut looked_at = 0;
+    for task in tasks {
+        looked_at += usize::from(task.await.unwrap() == 200);
+    }
+    assert_eq!(looked_at, 10);
+}
+
+/// Clocks are set. Forward forgives, back locks nobody out.
+#[tokio::test]
+async fn a_clock_that_jumps_locks_nobody_out() {
+    let (server, acme, alice) = scene().await;
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    server.advance(24 * 60 * 60);
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
+    assert_eq!(fail(&alice, &acme, "alice@example.com", 12).await, 10);
+    let Clock::Manual(millis) = &server.clock else {
+        panic!("the clock of the tests is moved by hand")
+    };
+    millis.fetch_sub(24 * 60 * 60 * 1_000, Ordering::SeqCst);
+    assert_eq!(fail(&alice, &acme, "alice@example.com", 12).await, 10);
+}
+
+#[tokio::test]
+async fn sign_ins_that_nobody_finishes_are_bounded() {
+    let (server, acme, alice) = scene().await;
+    let signed_in = alice.browser().at(HERE);
+    acme.code(&signed_in).await;
+    for _ in 0..299 {
+        let browser = alice.browser().at(HERE);
+        assert_eq!(browser.fetch(&acme.request().path()).await.status, 303);
+    }
+    let browser = alice.browser().at(HERE);
+    let page = browser.fetch(&acme.request().path()).await;
+    assert_eq!(page.status, 429);
+    assert_eq!(
+        (page.header("retry-after"), page.heading().as_str()),
+        (Some("1"), "Too many requests")
+    );
+    let begun = server
+        .app
+        .core
+        .store
+        .read(|snapshot| LOGIN_TRANSACTIONS.count(snapshot))
+        .unwrap();
+    assert_eq!(begun, 300);
+    signed_in.authorize(&acme.request()).await.callback().code();
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
+    server.advance(1);
+    acme.code(&alice.browser().at(HERE)).await;
+}
+
+fn from(call: Call, place: &str) -> Call {
+    call.without_header("x-forwarded-for")
+        .header("x-forwarded-for", place)
+}
+
+#[tokio::test]
+async fn a_client_that_fails_is_held_back_where_it_failed() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    let wrong = acme.introspect(tokens.access_token()).basic("acme", "wrong");
+    for _ in 0..20 {
+        let reply = from(wrong.clone(), HERE).await;
+        assert_eq!(
+            reply.refusal(),
+            "401 invalid_client: client authentication failed"
+        );
+    }
+    for call in [
+        wrong.clone(),
+        acme.introspect(tokens.access_token()),
+        acme.refresh(tokens.refresh_token()),
+    ] {
+        let reply = from(call, HERE).await;
+        assert_eq!(
+            reply.refusal(),
+            "429 temporarily_unavailable: too many requests; wait as Retry-After says"
+        );
+        assert_eq!(reply.header("retry-after"), Some("10"));
+        assert!(reply.is_not_stored());
+    }
+    let elsewhere = from(acme.introspect(tokens.access_token()), ELSEWHERE).await;
+    assert_eq!(elsewhere.status, 200);
+    server.advance(10);
+    from(acme.refresh(tokens.refresh_token()), HERE).await.tokens();
+}
+
+#[tokio::test]
+async fn an_address_that_guesses_clients_is_held_back() {
+    let (server, acme, _alice) = scene().await;
+    for number in 0..200 {
+        let guess = server
+            .post("/oauth2/token")
+            .basic(&format!("client{number}"), "wrong");
+        assert_eq!(from(guess, HERE).await.status, 401);
+    }
+    assert_eq!(from(acme.refresh("x"), HERE).await.status, 429);
+    assert_eq!(from(acme.refresh("x"), ELSEWHERE).await.status, 400);
+}
+
+#[tokio::test]
+async fn api_keys_that_are_wrong_are_held_back() {
+    let (server, _acme, alice) = scene().await;
+    let mint = || {
+        let id = Random::system().uuid_v4();
+        (id, Secret::<ApiKey>::mint(id.as_bytes(), &Random::system()))
+    };
+    let ((id, key), (_, stranger)) = (mint(), mint());
+    let stored = StoredApiKey {
+        id,
+        digest: key.digest(),
+        created_at: START,
+    };
+    let tv = server
+        .client_with("tv", |client| client.api_keys.push(stored))
+        .await;
+    let tokens = tv.tokens(&alice.browser()).await;
+    let refresh = |key: &Secret<ApiKey>, place: &str| {
+        let call = server
+            .post("/v4/tokens")
+            .basic(key.reveal(), "")
+            .with("grant_type", "refresh_token")
+            .with("refresh_token", tokens.refresh_token());
+        from(call, place)
+    };
+    for _ in 0..20 {
+        assert_eq!(refresh(&stranger, HERE).await.status, 401);
+    }
+    let reply = refresh(&stranger, HERE).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("10")));
+    refresh(&key, HERE).await.tokens();
+}
+
+fn makes_anonymous(client: &mut Client) {
+    client.grant_types.insert(GrantType::Anonymous);
+}
+
+async fn anonymous(party: &RelyingParty, place: &str) -> u16 {
+    let call = party.post("/oauth2/token").with("grant_type", GRANT);
+    from(call, place).await.status
+}
+
+#[tokio::test]
+async fn anonymous_users_are_limited_for_the_address_and_for_the_client() {
+    let server = Server::start_with_limits(|limits| {
+        limits.anonymous_per_address = 2;
+        limits.anonymous_per_client = 3;
+    })
+    .await;
+    let tv = server.client_with("tv", makes_anonymous).await;
+    let kiosk = server.client_with("kiosk", makes_anonymous).await;
+    for (party, place, status) in [
+        (&tv, HERE, 200),
+        (&tv, HERE, 200),
+        (&tv, HERE, 429),
+        (&tv, ELSEWHERE, 200),
+        (&tv, ELSEWHERE, 429),
+        (&kiosk, ELSEWHERE, 200),
+        (&kiosk, ELSEWHERE, 429),
+    ] {
+        assert_eq!(
+            anonymous(party, place).await,
+            status,
+            "{} {place}",
+            party.client_id()
+        );
+    }
+    server.advance(1_800);
+    assert_eq!(anonymous(&tv, HERE).await, 200);
+    assert_eq!(anonymous(&tv, HERE).await, 429);
+}
+
+#[tokio::test]
+async fn exempt_networks_and_a_service_without_limits_are_not_limited() {
+    let exempt = Server::start_with_limits(|limits| {
+        limits.exempt = vec!["192.0.2.0/24".parse().unwrap()];
+        limits.anonymous_per_address = 1;
+    })
+    .await;
+    let off = Server::start_with_limits(|limits| {
+        limits.enabled = false;
+        limits.anonymous_per_address = 1;
+    })
+    .await;
+    for server in [exempt, off] {
+        let tv = server.client_with("tv", makes_anonymous).await;
+        let alice = server.user("alice").await;
+        for _ in 0..40 {
+            let page = sign_in_at(&alice.browser(), &tv, HERE, "alice@example.com", "wrong").await;
+            assert_eq!(page.status, 200);
+            assert_eq!(anonymous(&tv, HERE).await, 200);
+            let wrong = tv.refresh("x").basic("tv", "wrong");
+            assert_eq!(from(wrong, HERE).await.status, 401);
+        }
+    }
+}
+
+/// Slow bodies of one address leave room for those of others.
+#[tokio::test]
+async fn one_address_cannot_take_all_the_room_for_bodies() {
+    let (server, acme, _alice) = scene().await;
+    let head = format!(
+        "POST /oauth2/token HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {HERE}\r\nExpect: 100-continue\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 65536\r\n\r\n"
+    );
+    let mut slow = Vec::new();
+    for _ in 0..128 {
+        let mut stream = server.connect().await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The service says so when it begins to read the body, for which it then holds room.
+        let mut go_on = [0; 12];
+        stream.read_exact(&mut go_on).await.unwrap();
+        assert_eq!(&go_on, b"HTTP/1.1 100");
+        slow.push(stream);
+    }
+    let reply = from(acme.refresh("x"), HERE).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("2")));
+    assert_eq!(from(acme.refresh("x"), ELSEWHERE).await.status, 400);
+}
+
+/// Passwords of one address that wait leave places for those of others.
+#[tokio::test]
+async fn one_address_cannot_take_the_whole_queue_of_passwords() {
+    let (server, acme, alice) = scene().await;
+    let waiting: Vec<_> = (0..100)
+        .filter_map(|_| server.app.limits.place_for_password(HERE.parse().unwrap()))
+        .collect();
+    assert_eq!(waiting.len(), 16);
+    let page = sign_in_at(
+        &alice.browser(),
+        &acme,
+        HERE,
+        "alice@example.com",
+        &alice.password,
+    )
+    .await;
+    assert_eq!((page.status, page.header("retry-after")), (503, Some("2")));
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
+    drop(waiting);
+    acme.code(&alice.browser().at(HERE)).await;
+}
+
+/// A disk that cannot keep up turns requests away; they do not pile up.
+#[tokio::test]
+async fn a_full_queue_of_writes_is_a_503() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    let store = &server.app.core.store;
+    let (release, held) = mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let mut slow = pin!(store.write("slow", move |_| {
+        let _ = held.lock().unwrap().recv_timeout(Duration::from_mins(1));
+        Ok(())
+    }));
+    let mut waiting = Vec::new();
+    poll_fn(|context| {
+        assert!(slow.as_mut().poll(context).is_pending());
+        loop {
+            let mut write = Box::pin(store.write("waiting", |_| Ok(())));
+            match write.as_mut().poll(context) {
+                Poll::Pending => waiting.push(write),
+                Poll::Ready(refused) => {
+                    assert!(matches!(refused, Err(StoreError::Busy)));
+                    return Poll::Ready(());
+                }
+            }
+        }
+    })
+    .await;
+    assert!((4095..=4096 + 512).contains(&waiting.len()), "{}", waiting.len());
+    let reply = acme.refresh(tokens.refresh_token()).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("2")));
+    drop(release);
+    slow.await.unwrap();
+    for write in waiting {
+        write.await.unwrap();
+    }
+    acme.refresh(tokens.refresh_token()).await.tokens();
+}
+
+#[tokio::test]
+async fn a_request_that_came_to_no_answer_is_answered_as_all_are() {
+    let (server, _acme, _alice) = scene().await;
+    for (status, retry_after) in [(500_u16, None), (503, Some("2"))] {
+        let answer = idsvc::http::error::fallback(&server.app, status.try_into().unwrap(), true);
+        let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(answer.status(), status);
+        assert_eq!(header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(header("strict-transport-security"), Some("max-age=31536000"));
+        assert_eq!(header("cache-control"), Some("no-store"));
+        assert_eq!(header("x-request-id").map(str::len), Some(16));
+        assert_eq!(header("retry-after"), retry_after);
+    }
+}

@@ -1,0 +1,606 @@
+//! RFC 7523 section 2.1: a provider's ID token is exchanged for tokens of this service.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use idsvc::federation::provider::LinkPolicy;
+use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::flow::admin::user::{Unlink, show, unlink};
+use idsvc::jose::alg::Algorithm;
+use idsvc::jose::jwt;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::oauth::client::{Client, ConsentRequirement, GrantType};
+use idsvc::random::Random;
+use serde_json::{Value, json};
+
+use crate::harness::wire::Call;
+use crate::harness::{RelyingParty, START, Say, Server, Upstream};
+
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// The audience that the provider's tokens are accepted for.
+const APP: &str = "https://app.example";
+
+const NOT_ACCEPTED: &str = "400 invalid_grant: tokens of this issuer are not accepted from this client";
+
+struct Scene {
+    upstream: Upstream,
+    server: Server,
+    acme: RelyingParty,
+}
+
+fn exchanges(client: &mut Client) {
+    client.grant_types.insert(GrantType::JwtBearer);
+    client.providers.insert("up".to_owned());
+}
+
+fn trusting(upstream: &Upstream) -> ProviderFields {
+    ProviderFields {
+        issuer: Some(upstream.issuer.clone()),
+        audiences: Some(vec![APP.to_owned()]),
+        exchange: Some(true),
+        create_users: Some(true),
+        ..ProviderFields::default()
+    }
+}
+
+async fn scene() -> Scene {
+    scene_with(|_| {}).await
+}
+
+async fn scene_with(change: impl FnOnce(&mut ProviderFields)) -> Scene {
+    let upstream = Upstream::start().await;
+    let server = Server::start_reaching(&upstream.terms(), |_| {}).await;
+    let mut fields = trusting(&upstream);
+    change(&mut fields);
+    server.provider("up", fields).await;
+    let acme = server.client_with("acme", exchanges).await;
+    Scene {
+        upstream,
+        server,
+        acme,
+    }
+}
+
+impl Scene {
+    fn exchange(&self, assertion: &str) -> Call {
+        self.acme
+            .post("/oauth2/token")
+            .with("grant_type", GRANT)
+            .with("assertion", assertion)
+    }
+
+    /// The provider's usual claims with some changed; null removes one.
+    fn token(&self, changes: &Value) -> String {
+        self.upstream.sign(&self.claims(changes))
+    }
+
+    fn claims(&self, changes: &Value) -> Value {
+        let mut claims = self.upstream.claims(APP, "u-1");
+        for (name, value) in changes.as_object().unwrap() {
+            if value.is_null() {
+                claims.as_object_mut().unwrap().remove(name);
+            } else {
+                claims[name] = value.clone();
+            }
+        }
+        claims
+    }
+
+    async fn refusal(&self, changes: Value) -> String {
+        self.exchange(&self.token(&changes)).await.refusal()
+    }
+}
+
+fn uuid(tokens: &crate::harness::Tokens) -> String {
+    tokens.0["uuid"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_providers_token_brings_tokens_of_a_user() {
+    let scene = scene().await;
+    let token = scene.token(&json!({
+        "email": "ann@up.example", "email_verified": true, "name": "Ann Up", "auth_time": START.seconds() - 60,
+    }));
+    let tokens = scene.exchange(&token).await.tokens();
+    let shown = |name: &str| tokens.0[name].clone();
+    assert_eq!(shown("account_id"), "ann@up.example");
+    assert_eq!(shown("email"), "ann@up.example");
+    assert_eq!(shown("source"), "up");
+    assert_eq!(shown("user_type"), "user");
+    assert_eq!(shown("amr"), json!([{"authority": "up"}]));
+    assert_eq!(shown("scope"), "openid notes.read authenticated");
+    let access = scene.acme.verify(tokens.access_token()).await.claims;
+    assert_eq!(access["amr"], json!([{"authority": "up"}]));
+    assert_eq!(access["auth_time"], START.seconds() - 60);
+    let id = scene.acme.verify(tokens.id_token()).await.claims;
+    assert_eq!((&id["amr"], &id["sub"]), (&json!(["fed"]), &access["sub"]));
+    let again = scene.acme.refresh(tokens.refresh_token()).await.tokens();
+    assert_eq!(again.0["amr"], json!([{"authority": "up"}]));
+    let later = scene.token(&json!({"name": "Ann Later"}));
+    let later = scene.exchange(&later).await.tokens();
+    assert_eq!(uuid(&later), uuid(&tokens), "the same person is the same user");
+    let user = show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    assert_eq!(
+        user.claims["name"], "Ann Later",
+        "what the provider says anew is taken over"
+    );
+    assert_eq!(
+        user.email.as_deref(),
+        Some("ann@up.example"),
+        "and what it leaves out stays"
+    );
+}
+
+#[tokio::test]
+async fn a_form_json_and_a_second_base64_are_taken_alike() {
+    let scene = scene().await;
+    let token = scene.token(&json!({}));
+    let first = uuid(&scene.exchange(&token).await.tokens());
+    for encoded in [STANDARD.encode(&token), URL_SAFE_NO_PAD.encode(&token)] {
+        assert_eq!(uuid(&scene.exchange(&encoded).await.tokens()), first);
+    }
+    let body = json!({"grant_type": GRANT, "assertion": token, "scope": "notes.read"}).to_string();
+    let tokens = scene.acme.post("/oauth2/token").body("application/json", body);
+    let tokens = tokens.await.tokens();
+    assert_eq!(
+        (uuid(&tokens), tokens.scope()),
+        (first, vec!["notes.read", "authenticated"])
+    );
+    assert!(tokens.0.get("id_token").is_none());
+}
+
+#[tokio::test]
+async fn whoever_has_no_address_is_known_by_provider_and_subject() {
+    let scene = scene().await;
+    let tokens = scene.exchange(&scene.token(&json!({}))).await.tokens();
+    assert_eq!(
+        (&tokens.0["account_id"], &tokens.0["email"]),
+        (&json!("up:u-1"), &json!(""))
+    );
+    let unverified = json!({"sub": "u-2", "email": "bob@up.example"});
+    let tokens = scene.exchange(&scene.token(&unverified)).await.tokens();
+    assert_eq!(
+        tokens.0["account_id"], "up:u-2",
+        "an unverified address names no account"
+    );
+    assert_eq!(tokens.0["email"], "bob@up.example");
+    let upper = scene
+        .exchange(&scene.token(&json!({"sub": "U-2"})))
+        .await
+        .tokens();
+    assert_eq!(
+        upper.0["account_id"], upper.0["uuid"],
+        "subjects that differ in case are two people"
+    );
+}
+
+#[tokio::test]
+async fn what_the_token_says_is_checked_in_full() {
+    let scene = scene().await;
+    let now = START.seconds();
+    for (changes, expected) in [
+        (
+            json!({"iss": "https://other.example"}),
+            "tokens of this issuer are not accepted from this client",
+        ),
+        (json!({"iss": null}), "assertion is no JWT with an iss"),
+        (
+            json!({"aud": "https://other.example"}),
+            "assertion: aud is none of the audiences accepted from this provider",
+        ),
+        (
+            json!({"aud": []}),
+            "assertion: aud is none of the audiences accepted from this provider",
+        ),
+        (json!({"aud": null}), "assertion: token claims are malformed"),
+        (
+            json!({"aud": [APP, "https://other.example"]}),
+            "assertion: azp is missing or is not an accepted party",
+        ),
+        (
+            json!({"aud": [APP, "x"], "azp": "x"}),
+            "assertion: azp is missing or is not an accepted party",
+        ),
+        (
+            json!({"sub": ""}),
+            "assertion: sub is not 1 to 255 ASCII characters",
+        ),
+        (
+            json!({"sub": "x".repeat(256)}),
+            "assertion: sub is not 1 to 255 ASCII characters",
+        ),
+        (
+            json!({"sub": "ü"}),
+            "assertion: sub is not 1 to 255 ASCII characters",
+        ),
+        (json!({"sub": 7}), "assertion: token claims are malformed"),
+        (json!({"exp": now - 31}), "assertion: token has expired"),
+        (json!({"exp": null}), "assertion: token claims are malformed"),
+        (json!({"iat": null}), "assertion: token claims are malformed"),
+        (
+            json!({"iat": now + 31}),
+            "assertion: token was issued in the future",
+        ),
+        (json!({"nbf": now + 31}), "assertion: token is not valid yet"),
+        (
+            json!({"iat": now - 3631}),
+            "assertion: token is older than this provider's tokens may be",
+        ),
+    ] {
+        let expected = format!("400 invalid_grant: {expected}");
+        assert_eq!(scene.refusal(changes.clone()).await, expected, "{changes}");
+    }
+    let tolerated = json!({"exp": now - 29, "iat": now + 29, "nbf": now + 29});
+    scene.exchange(&scene.token(&tolerated)).await.tokens();
+    let several = json!({"aud": [APP, "x"], "azp": APP});
+    scene.exchange(&scene.token(&several)).await.tokens();
+}
+
+#[tokio::test]
+async fn the_record_pins_the_algorithm_and_the_key() {
+    let scene = scene().await;
+    let claims = scene.claims(&json!({}));
+    let (header, payload) = (
+        |header: Value| URL_SAFE_NO_PAD.encode(header.to_string()),
+        URL_SAFE_NO_PAD.encode(claims.to_string()),
+    );
+    let none = format!("{}.{payload}.", header(json!({"alg": "none"})));
+    let pem = scene.upstream.key().public().to_jwk().to_string();
+    let hmac = {
+        let input = format!("{}.{payload}", header(json!({"alg": "HS256"})));
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, pem.as_bytes());
+        let tag = ring::hmac::sign(&key, input.as_bytes());
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(tag))
+    };
+    for forged in [none, hmac] {
+        assert_eq!(
+            scene.exchange(&forged).await.refusal(),
+            "400 invalid_grant: assertion: token is signed with an algorithm that is not allowed here"
+        );
+    }
+    let es256 = SigningKey::generate_es256(&Random::system()).unwrap();
+    scene.upstream.publish(&[scene.upstream.key(), &es256]);
+    assert_eq!(
+        scene
+            .exchange(&jwt::sign(&es256, "JWT", &claims).unwrap())
+            .await
+            .refusal(),
+        "400 invalid_grant: assertion: token is signed with an algorithm that is not allowed here",
+        "published, but not in the record"
+    );
+    let stranger = jwt::sign(scene.upstream.next_key(), "JWT", &claims).unwrap();
+    assert_eq!(
+        scene.exchange(&stranger).await.refusal(),
+        "400 invalid_grant: assertion: token is signed with an unknown key"
+    );
+    let access_token = jwt::sign(scene.upstream.key(), "at+jwt", &claims).unwrap();
+    assert_eq!(
+        scene.exchange(&access_token).await.refusal(),
+        "400 invalid_grant: assertion: token is of another type"
+    );
+    let mut tampered = scene.token(&json!({}));
+    tampered.truncate(tampered.len() - 4);
+    tampered.push_str("AAAA");
+    assert_eq!(
+        scene.exchange(&tampered).await.refusal(),
+        "400 invalid_grant: assertion: token signature does not match"
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_is_new_at_the_provider_is_fetched_at_most_once_a_minute() {
+    let scene = scene().await;
+    scene.exchange(&scene.token(&json!({}))).await.tokens();
+    let next = jwt::sign(scene.upstream.next_key(), "JWT", &scene.claims(&json!({}))).unwrap();
+    for _ in 0..5 {
+        scene.exchange(&next).await.refusal();
+    }
+    assert_eq!(scene.upstream.seen("/jwks").len(), 1);
+    scene
+        .upstream
+        .publish(&[scene.upstream.key(), scene.upstream.next_key()]);
+    scene.server.advance(60);
+    scene.exchange(&next).await.tokens();
+    for _ in 0..5 {
+        scene.exchange(&next).await.tokens();
+    }
+    assert_eq!(scene.upstream.seen("/jwks").len(), 2);
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_reached_is_no_fault_of_the_client() {
+    let scene = scene().await;
+    scene.upstream.say(
+        "/jwks",
+        Say::Raw(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    );
+    let reply = scene.exchange(&scene.token(&json!({}))).await;
+    assert_eq!(reply.header("retry-after"), Some("2"));
+    assert_eq!(
+        reply.refusal(),
+        "503 temporarily_unavailable: the keys of the provider cannot be fetched at the moment"
+    );
+    scene.upstream.publish(&[scene.upstream.key()]);
+    scene.server.advance(5);
+    scene.exchange(&scene.token(&json!({}))).await.tokens();
+    scene.upstream.say("/jwks", Say::Nothing);
+    scene.server.advance(1800);
+    scene.exchange(&scene.token(&json!({}))).await.tokens();
+}
+
+#[tokio::test]
+async fn a_jti_counts_once() {
+    let scene = scene().await;
+    let token = scene.token(&json!({"jti": "once"}));
+    scene.exchange(&token).await.tokens();
+    assert_eq!(
+        scene.exchange(&token).await.refusal(),
+        "400 invalid_grant: assertion was used before"
+    );
+    let both = [
+        scene.token(&json!({"jti": "two"})),
+        scene.token(&json!({"jti": "two"})),
+    ];
+    let (one, other) = tokio::join!(scene.exchange(&both[0]), scene.exchange(&both[1]));
+    let statuses = [one.status, other.status];
+    assert!(statuses == [200, 400] || statuses == [400, 200], "{statuses:?}");
+}
+
+#[tokio::test]
+async fn only_providers_of_the_client_that_are_in_service_count() {
+    let scene = scene().await;
+    let token = scene.token(&json!({}));
+    let other = scene
+        .server
+        .client_with("other", |client| {
+            client.grant_types.insert(GrantType::JwtBearer);
+            client.providers.clear();
+        })
+        .await;
+    let ask = |party: &RelyingParty| {
+        party
+            .post("/oauth2/token")
+            .with("grant_type", GRANT)
+            .with("assertion", &token)
+    };
+    assert_eq!(ask(&other).await.refusal(), NOT_ACCEPTED);
+    let change = |exchange, enabled| {
+        let fields = ProviderFields {
+            exchange,
+            enabled,
+            client_id: Some("idsvc".to_owned()),
+            client_secret: Some(idsvc::flow::admin::Disclosed::new("s")),
+            ..ProviderFields::default()
+        };
+        scene.server.change_provider("up", fields)
+    };
+    change(Some(false), None).await;
+    assert_eq!(ask(&scene.acme).await.refusal(), NOT_ACCEPTED);
+    change(Some(true), None).await;
+    let tokens = ask(&scene.acme).await.tokens();
+    change(None, Some(false)).await;
+    assert_eq!(ask(&scene.acme).await.refusal(), NOT_ACCEPTED);
+    assert_eq!(
+        scene.acme.refresh(tokens.refresh_token()).await.refusal(),
+        "400 invalid_grant: the provider by which the user signed in is no longer in service"
+    );
+    change(None, Some(true)).await;
+    scene.acme.refresh(tokens.refresh_token()).await.tokens();
+    let public = scene.server.public_client("public").await;
+    scene.server.change_client(&public, exchanges).await;
+    assert_eq!(
+        ask(&public).await.refusal(),
+        "400 unauthorized_client: token exchange is for clients that authenticate"
+    );
+}
+
+#[tokio::test]
+async fn somebody_unknown_stays_outside_unless_the_provider_may_bring_users() {
+    let scene = scene_with(|fields| fields.create_users = Some(false)).await;
+    assert_eq!(
+        scene.refusal(json!({})).await,
+        "400 invalid_grant: nobody here is linked to this subject, and the provider may not bring new users"
+    );
+    let shown = idsvc::flow::admin::user::list(scene.server.admin(), 10).unwrap();
+    assert!(shown.is_empty());
+}
+
+#[tokio::test]
+async fn accounts_are_linked_by_addresses_verified_on_both_sides_only() {
+    let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let alice = scene.server.user("alice").await;
+    let known = |sub: &str, email: &str, verified: bool| {
+        scene.token(&json!({"sub": sub, "email": email, "email_verified": verified}))
+    };
+    let unverified = scene
+        .exchange(&known("a", "alice@example.com", false))
+        .await
+        .tokens();
+    assert_ne!(uuid(&unverified), alice.sub());
+    let kelvin = scene.server.user("mike").await;
+    let lookalike = scene
+        .exchange(&known("m", "mi\u{212a}e@example.com", true))
+        .await
+        .tokens();
+    assert_ne!(
+        uuid(&lookalike),
+        kelvin.sub(),
+        "letters that only fold together are others"
+    );
+    let bob = scene
+        .server
+        .user_with("bob", |bob| bob.email_verified = false)
+        .await;
+    let taken = scene
+        .exchange(&known("b", "bob@example.com", true))
+        .await
+        .tokens();
+    assert_ne!(uuid(&taken), bob.sub(), "the address here was never verified");
+    assert_eq!(taken.0["account_id"], "up:b");
+    let linked = scene
+        .exchange(&known("c", "Alice@Example.com", true))
+        .await
+        .tokens();
+    assert_eq!(uuid(&linked), alice.sub());
+    assert_eq!(
+        (&linked.0["source"], &linked.0["amr"]),
+        (&json!("LOCAL"), &json!([{"authority": "up"}]))
+    );
+    let user = show(scene.server.admin(), &alice.sub()).unwrap();
+    assert_eq!(
+        user.claims["name"], "alice Example",
+        "the provider does not speak over the operator"
+    );
+    assert_eq!(user.identities.len(), 1);
+    let request = || Unlink {
+        who: alice.sub(),
+        provider: "up".to_owned(),
+    };
+    unlink(scene.server.admin(), request()).await.unwrap();
+    assert_eq!(
+        scene.acme.refresh(linked.refresh_token()).await.refusal(),
+        "400 invalid_grant: refresh_token has been revoked"
+    );
+    assert!(unlink(scene.server.admin(), request()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_disabled_user_comes_in_by_no_other_door() {
+    let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let alice = scene
+        .server
+        .user_with("alice", |alice| alice.enabled = false)
+        .await;
+    let token = scene.token(&json!({"email": "alice@example.com", "email_verified": true}));
+    let refusal = scene.exchange(&token).await.refusal();
+    assert!(
+        refusal.starts_with("400 invalid_grant: nobody here is linked"),
+        "{refusal}"
+    );
+    scene
+        .server
+        .change_user(&alice, |alice| alice.enabled = true)
+        .await;
+    scene.exchange(&token).await.tokens();
+    scene
+        .server
+        .change_user(&alice, |alice| alice.enabled = false)
+        .await;
+    assert_eq!(
+        scene.exchange(&token).await.refusal(),
+        "400 invalid_grant: the user may no longer sign in"
+    );
+}
+
+#[tokio::test]
+async fn two_providers_with_the_same_subject_are_two_users() {
+    let scene = scene().await;
+    let second = Upstream::start_other().await;
+    scene.server.provider("second", trusting(&second)).await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| {
+            client.providers.insert("second".to_owned());
+        })
+        .await;
+    let one = scene.exchange(&scene.token(&json!({}))).await.tokens();
+    let other = scene
+        .exchange(&second.sign(&second.claims(APP, "u-1")))
+        .await
+        .tokens();
+    assert_ne!(uuid(&one), uuid(&other));
+    let claims_of_the_first = second.sign(&scene.upstream.claims(APP, "u-1"));
+    assert_eq!(
+        scene.exchange(&claims_of_the_first).await.refusal(),
+        "400 invalid_grant: assertion: token is signed with an unknown key"
+    );
+}
+
+#[tokio::test]
+async fn consent_is_needed_where_the_client_asks_for_it() {
+    let scene = scene().await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| client.consent = ConsentRequirement::Require)
+        .await;
+    assert_eq!(
+        scene.refusal(json!({})).await,
+        "400 invalid_grant: the user has not given consent or has withdrawn it"
+    );
+}
+
+#[tokio::test]
+async fn hostile_forms_are_refused_without_a_request_to_anybody() {
+    let scene = scene().await;
+    for (assertion, expected) in [
+        (String::new(), "400 invalid_request: assertion is missing"),
+        (
+            "a.b.c".to_owned(),
+            "400 invalid_grant: assertion is no JWT with an iss",
+        ),
+        (
+            "A".repeat(40_000),
+            "400 invalid_grant: assertion is no JWT with an iss",
+        ),
+        (
+            STANDARD.encode([0xff; 64]),
+            "400 invalid_grant: assertion is no JWT with an iss",
+        ),
+        (
+            format!("{}.{}.x", "e30", "e".repeat(20_000)),
+            "400 invalid_grant: assertion is no JWT with an iss",
+        ),
+    ] {
+        assert_eq!(scene.exchange(&assertion).await.refusal(), expected);
+    }
+    let deep = format!(
+        r#"{{"iss":"{}","x":{}1{}}}"#,
+        scene.upstream.issuer,
+        "[".repeat(500),
+        "]".repeat(500)
+    );
+    let twice = format!(r#"{{"iss":"{0}","iss":"{0}"}}"#, scene.upstream.issuer);
+    for payload in [deep, twice] {
+        let token = format!(
+            "{}.{}.AAAA",
+            URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#),
+            URL_SAFE_NO_PAD.encode(payload)
+        );
+        assert_eq!(
+            scene.exchange(&token).await.refusal(),
+            "400 invalid_grant: assertion is no JWT with an iss"
+        );
+    }
+    assert!(scene.upstream.seen("/jwks").is_empty());
+    assert_eq!(
+        scene
+            .acme
+            .post("/oauth2/token")
+            .with("grant_type", GRANT)
+            .with("assertion", &scene.token(&json!({})))
+            .with("scope", "anonymous")
+            .await
+            .refusal(),
+        "400 invalid_scope: scope exceeds what this client is registered for"
+    );
+}
+
+#[tokio::test]
+async fn keys_from_a_file_need_no_network() {
+    let upstream = Upstream::start().await;
+    let server = Server::start().await;
+    let keys = json!({"keys": [upstream.key().public().to_jwk()]}).to_string();
+    let fields = ProviderFields {
+        jwks: Some(keys),
+        algs: Some(vec![Algorithm::Rs256]),
+        ..trusting(&upstream)
+    };
+    server.provider("up", fields).await;
+    let acme = server.client_with("acme", exchanges).await;
+    let token = upstream.sign(&upstream.claims(APP, "u-1"));
+    let call = acme
+        .post("/oauth2/token")
+        .with("grant_type", GRANT)
+        .with("assertion", &token);
+    call.await.tokens();
+    assert!(upstream.seen("/jwks").is_empty());
+}
