@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,16 +72,19 @@ pub struct Preview {
 struct Place {
     folder: PathBuf,
     name: String,
+    /// The data directory, when the folder may be within it.
+    data_dir: Option<PathBuf>,
 }
 
 impl Place {
     /// What was typed: a name in `theme_dir`, or a path when it has a slash in it.
     fn of(typed: &str, call: &Call<'_>, output: &mut Output<'_>) -> Result<Self, Stop> {
         if !typed.contains('/') {
-            let folder = call.settings(output)?.theme_dir;
+            let settings = call.settings(output)?;
             return Ok(Self {
-                folder,
+                folder: settings.theme_dir,
                 name: typed.to_owned(),
+                data_dir: Some(settings.data_dir),
             });
         }
         let path = std::path::absolute(typed).map_err(Stop::refused)?;
@@ -88,6 +92,7 @@ impl Place {
             (Some(folder), Some(name)) => Ok(Self {
                 folder: folder.to_owned(),
                 name: name.to_owned(),
+                data_dir: None,
             }),
             _ => Err(Stop::Misused(format!("{typed:?} is no folder of a theme"))),
         }
@@ -191,6 +196,16 @@ fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop>
     }
     for tag in &new.language {
         files.push((format!("locales/{tag}.toml"), starter::language(tag)));
+    }
+    if let Some(data_dir) = place
+        .data_dir
+        .filter(|data_dir| place.folder.starts_with(data_dir))
+    {
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&data_dir);
+        made.map_err(|error| cannot_write(&data_dir, &error))?;
     }
     fs::create_dir_all(&place.folder).map_err(|error| cannot_write(&place.folder, &error))?;
     fs::create_dir(&path).map_err(|error| match error.kind() {

@@ -23,6 +23,8 @@ pub const LANGUAGES: &str = "locales";
 const LARGEST_TEXT: u64 = 256 * 1024;
 /// How deep folders of a theme may lie in each other.
 const DEPTH: usize = 5;
+/// How many faults of a theme are told. A theme that has so many is not read any further.
+const MOST_FAULTS: usize = 20;
 /// How many files the fingerprint looks at.
 const MOST_SEEN: usize = 20_000;
 
@@ -156,6 +158,9 @@ struct Reader {
 impl Reader {
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
         for path in entries(folder) {
+            if self.faults.len() >= MOST_FAULTS {
+                return;
+            }
             let name = format!("{prefix}{}", file_name(&path));
             if !path.canonicalize().is_ok_and(|path| path.starts_with(&self.root)) {
                 self.refuse(&name, "it is a link that leads nowhere, or out of the theme");
@@ -191,9 +196,7 @@ impl Reader {
     }
 
     fn refuse(&mut self, name: &str, message: &str) {
-        if self.faults.len() < 20 {
-            self.faults.push(Finding::refused(name, message));
-        }
+        self.faults.push(Finding::refused(name, message));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -62,12 +63,37 @@ fn a_new_theme_is_sound_from_the_beginning() {
         (&true.into(), &true.into())
     );
 
+    let mode = fs::metadata(service.folder.path().join("data"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700, "the data directory is nobody else's");
     let folder = service.folder.path().join("data/themes/acme");
     assert!(
         fs::read_to_string(folder.join("locales/nl.toml"))
             .unwrap()
             .contains("sign_in = \"Sign in\"")
     );
+    let warned = |theme: &str| {
+        let output = service
+            .command(&["config", "check"])
+            .env("IDSVC_THEME", theme)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(warned("acme").is_empty() && warned("nobody").contains("the default theme stands in"));
+    let add = [
+        "client",
+        "add",
+        "web",
+        "--redirect-uri",
+        "https://app.example/cb",
+        "--theme",
+    ];
+    let added = service.run(&[&add[..], &["nobody"]].concat());
+    assert!(String::from_utf8_lossy(&added.stderr).contains("there is no theme nobody yet"));
     let again = service.run(&["theme", "new", "acme"]);
     assert_eq!(again.status.code(), Some(1));
     for wrong in ["default", "Acme", "locales", "-x"] {

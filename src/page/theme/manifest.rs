@@ -109,7 +109,10 @@ struct RawLink {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "text must be one text, or a table of texts by language"
+)]
 enum LinkText {
     One(String),
     Each(Words),

@@ -56,7 +56,7 @@ pub const MOST_FILES: usize = 200;
 /// The most bytes of one file.
 pub const LARGEST_FILE: u64 = 2 * 1024 * 1024;
 /// The most bytes of one theme.
-pub const LARGEST_THEME: u64 = 16 * 1024 * 1024;
+pub const LARGEST_THEME: u64 = 8 * 1024 * 1024;
 
 /// The files of one theme, by their paths within it.
 #[derive(Clone, Debug, Default)]
