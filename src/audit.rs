@@ -117,6 +117,27 @@ pub enum Event<'a> {
         /// The session.
         session: Uuid,
     },
+    /// A user chose another password; every other session and every grant ended with it.
+    PasswordChanged {
+        /// The user.
+        user: Uuid,
+        /// The session in which it was done.
+        session: Uuid,
+    },
+    /// A user who is signed in typed another password than the present one.
+    PasswordChangeFailed {
+        /// The user.
+        user: Uuid,
+        /// The address it came from, past trusted proxies.
+        from: IpAddr,
+    },
+    /// A user took back what a client had been granted.
+    ApplicationDisconnected {
+        /// The user.
+        user: Uuid,
+        /// The client.
+        client_id: &'a str,
+    },
     /// An administrator changed something.
     Administered {
         /// The command.
@@ -194,6 +215,15 @@ pub fn record(event: &Event<'_>) {
         }
         Event::SignedOut { user, session } => {
             tracing::info!(target: "audit", event = "signed_out", %user, %session);
+        }
+        Event::PasswordChanged { user, session } => {
+            tracing::info!(target: "audit", event = "password_changed", %user, %session);
+        }
+        Event::PasswordChangeFailed { user, from } => {
+            tracing::warn!(target: "audit", event = "password_change_failed", %user, %from);
+        }
+        Event::ApplicationDisconnected { user, client_id } => {
+            tracing::info!(target: "audit", event = "application_disconnected", %user, client_id);
         }
         Event::Administered { command, subject } => {
             tracing::info!(target: "audit", event = "administered", command, subject);

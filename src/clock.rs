@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// A moment in whole seconds since 1970-01-01T00:00:00Z: the `NumericDate` of RFC 7519 section 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,6 +26,16 @@ impl Timestamp {
     /// Seconds since the epoch, as a `NumericDate` is written.
     pub const fn seconds(self) -> u64 {
         self.0
+    }
+
+    /// The moment in UTC as RFC 3339 writes it, such as `2026-11-21T09:30:00Z`; the bare number of seconds beyond the
+    /// year 9999.
+    pub fn rfc3339(self) -> String {
+        i64::try_from(self.0)
+            .ok()
+            .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+            .and_then(|moment| moment.format(&Rfc3339).ok())
+            .unwrap_or_else(|| self.0.to_string())
     }
 
     /// How long ago `earlier` was; zero when it lies ahead, as after a clock that jumped back.
@@ -106,6 +118,12 @@ mod tests {
         clock.advance(Duration::from_millis(1_500));
         assert_eq!(clock.now().seconds(), 1_001);
         assert_eq!(clock.unix_millis(), 1_001_500);
+    }
+
+    #[test]
+    fn moments_are_readable() {
+        assert_eq!(Timestamp(0).rfc3339(), "1970-01-01T00:00:00Z");
+        assert_eq!(Timestamp(u64::MAX).rfc3339(), u64::MAX.to_string());
     }
 
     #[test]

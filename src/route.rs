@@ -136,6 +136,11 @@ routes! {
     LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None;
     /// The page after signing out.
     LoggedOut "/logged-out", READ, "logged_out", None;
+    /// The page on which people see to their own account.
+    Account "/account", FOLLOW_OR_SUBMIT, "account", None;
+    /// Where password managers look for the page to change a password on (W3C, A Well-Known URL for Changing
+    /// Passwords).
+    ChangePassword "/.well-known/change-password", READ, "change_password", None;
     /// The page that says what went wrong.
     Error "/error", READ, "error", None;
     /// Liveness.

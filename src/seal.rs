@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 use ring::hkdf::{self, HKDF_SHA256};
+use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::random::Random;
@@ -20,6 +21,7 @@ const MASTER_KEY_LEN: usize = 32;
 /// Seals and opens under one master key.
 pub struct Sealer {
     key: LessSafeKey,
+    backup_key: hmac::Key,
     fingerprint: String,
 }
 
@@ -59,7 +61,13 @@ impl Sealer {
             .and_then(|expanded| expanded.fill(identity.as_mut_slice()))
             .expect("32 bytes");
         let fingerprint = hexadecimal_digest(identity.as_slice());
+        let mut backup = Zeroizing::new([0; 32]);
+        derived
+            .expand(&[b"idsvc backup v1"], HKDF_SHA256)
+            .and_then(|expanded| expanded.fill(backup.as_mut_slice()))
+            .expect("32 bytes");
         Self {
+            backup_key: hmac::Key::new(hmac::HMAC_SHA256, backup.as_slice()),
             key: LessSafeKey::new(UnboundKey::from(key)),
             fingerprint,
         }
@@ -69,6 +77,11 @@ impl Sealer {
     /// a value that is derived from it for this purpose alone.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.clone()
+    }
+
+    /// What proves that a backup was made under this master key and has not been changed since.
+    pub fn backup_key(&self) -> &hmac::Key {
+        &self.backup_key
     }
 
     /// Seals `plain`; it opens again with the same `context` only.

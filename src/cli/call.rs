@@ -1,7 +1,11 @@
 //! Carries a command out: by the running server, or on the store when none runs.
 
 use std::cell::RefCell;
+use std::io::{BufWriter, Read};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
 
 use super::Global;
 use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
@@ -16,6 +20,7 @@ use crate::flow::admin::Admin;
 use crate::identity::password::PasswordPool;
 use crate::random::Random;
 use crate::store::OpenError;
+use crate::store::backup::BackupError;
 
 /// How long a server that has just started, or is about to end, is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -72,54 +77,120 @@ impl<'a> Call<'a> {
 
     /// Carries out one command; a refusal is the error.
     pub fn ask(&self, command: Command, output: &mut Output<'_>) -> Result<Reply, Stop> {
+        self.session(&command, output)?.ask(command)
+    }
+
+    /// Reaches the service for several commands, the first of which is this one.
+    pub fn session(&self, first: &Command, output: &mut Output<'_>) -> Result<Session, Stop> {
         let settings = self.settings(output)?;
+        Session::begin(settings, first, |warning| self.warn(warning, output))
+    }
+}
+
+/// A service that was reached: one that runs, or the store of one that does not, opened once.
+pub struct Session {
+    settings: Settings,
+    runtime: Runtime,
+    core: Option<Core>,
+}
+
+impl Session {
+    fn begin(settings: Settings, first: &Command, warn: impl FnOnce(&str)) -> Result<Self, Stop> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(Stop::refused)?;
-        match runtime.block_on(carry_out(&settings, command, |warning| {
-            self.warn(warning, output);
-        }))? {
-            Reply::Refused(refusal) => Err(refusal.into()),
-            Reply::Failed(message) => Err(Stop::refused(message)),
-            reply => Ok(reply),
-        }
+        let socket = control_socket(&settings.data_dir);
+        let begun = Instant::now();
+        let core = loop {
+            if client::is_there(&socket).map_err(Stop::refused)? {
+                break None;
+            }
+            match open(&settings, first) {
+                Ok(core) => {
+                    if let Some(exposure) = exposure(&settings.data_dir) {
+                        warn(&exposure);
+                    }
+                    break Some(core);
+                }
+                Err(DataDirError::Open(OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(DataDirError::Open(OpenError::AlreadyOpen { path })) => {
+                    return Err(Stop::Refused {
+                        message: format!("{} is in use by a process that takes no commands", path.display()),
+                        hint: Some(format!(
+                            "a service that is starting or stopping answers at {} soon; end any other",
+                            socket.display()
+                        )),
+                    });
+                }
+                Err(error) => return Err(Stop::refused(error)),
+            }
+        };
+        Ok(Self {
+            settings,
+            runtime,
+            core,
+        })
+    }
+
+    /// The settings of this command, which a running service need not share.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Carries out one command; a refusal is the error.
+    pub fn ask(&self, command: Command) -> Result<Reply, Stop> {
+        let reply = if let Some(core) = &self.core {
+            self.runtime.block_on(control::execute(Admin { core }, command))
+        } else {
+            let socket = control_socket(&self.settings.data_dir);
+            let asked = self.runtime.block_on(client::ask(&socket, &command));
+            asked.map_err(Stop::refused)?.ok_or_else(gone)?
+        };
+        settled(reply)
+    }
+
+    /// Carries out one command whose reply bytes follow, and hands them to `take`.
+    pub fn take_bytes<T>(
+        &self,
+        command: Command,
+        take: impl FnOnce(&mut dyn Read) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let Some(core) = &self.core else {
+            let socket = control_socket(&self.settings.data_dir);
+            let asked = client::ask_for_bytes(&socket, &command).map_err(Stop::refused)?;
+            let (reply, mut bytes) = asked.ok_or_else(gone)?;
+            return match settled(reply)? {
+                Reply::Bytes => take(&mut bytes),
+                _ => Err(unexpected()),
+            };
+        };
+        let (mut source, sink) = UnixStream::pair().map_err(Stop::refused)?;
+        std::thread::scope(|scope| {
+            let pouring = scope.spawn(move || control::pour(core, command, &mut BufWriter::new(sink)));
+            let taken = take(&mut source);
+            // Whoever still writes is not waited for when nobody reads any more.
+            drop(source);
+            match pouring.join() {
+                Ok(Err(error)) if !matches!(error, BackupError::Unwritable(_)) => Err(Stop::refused(error)),
+                _ => taken,
+            }
+        })
     }
 }
 
-async fn carry_out(settings: &Settings, command: Command, warn: impl FnOnce(&str)) -> Result<Reply, Stop> {
-    let socket = control_socket(&settings.data_dir);
-    let begun = Instant::now();
-    loop {
-        if let Some(reply) = client::ask(&socket, &command).await.map_err(Stop::refused)? {
-            return Ok(reply);
-        }
-        match open(settings, &command) {
-            Ok(core) => {
-                if let Some(exposure) = exposure(&settings.data_dir) {
-                    warn(&exposure);
-                }
-                let admin = Admin {
-                    core: &core,
-                    password_policy: settings.password_policy,
-                };
-                return Ok(control::execute(admin, command).await);
-            }
-            Err(DataDirError::Open(OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
-                tokio::time::sleep(PAUSE).await;
-            }
-            Err(DataDirError::Open(OpenError::AlreadyOpen { path })) => {
-                return Err(Stop::Refused {
-                    message: format!("{} is in use by a process that takes no commands", path.display()),
-                    hint: Some(format!(
-                        "a service that is starting or stopping answers at {} soon; end any other",
-                        socket.display()
-                    )),
-                });
-            }
-            Err(error) => return Err(Stop::refused(error)),
-        }
+fn settled(reply: Reply) -> Result<Reply, Stop> {
+    match reply {
+        Reply::Refused(refusal) => Err(refusal.into()),
+        Reply::Failed(message) => Err(Stop::refused(message)),
+        reply => Ok(reply),
     }
+}
+
+fn gone() -> Stop {
+    Stop::refused("the service has just ended: run the command again")
 }
 
 /// Opens the store of a service that does not run.

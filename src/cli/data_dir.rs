@@ -2,21 +2,26 @@
 //! the first start.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::place::Unfinished;
 use crate::control;
 use crate::flow::admin::settings;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::{self, Options, Store, StoreError};
 
-const DATABASE: &str = "idsvc.redb";
-const MASTER_KEY: &str = "master.key";
+/// The database's name in the data directory.
+pub const DATABASE: &str = "idsvc.redb";
+/// The name of the key that the secrets in the database are sealed under.
+pub const MASTER_KEY: &str = "master.key";
+/// The folder of the backups that stay in the data directory.
+pub const BACKUPS: &str = "backups";
 const KEY_BYTES: usize = 32;
 
 /// Why a data directory cannot be used.
@@ -96,7 +101,8 @@ pub fn control_socket(data_dir: &Path) -> PathBuf {
     data_dir.join(control::SOCKET)
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+/// The error of a file or folder that the operating system refused.
+pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     let path = path.to_owned();
     move |source| DataDirError::Io { path, source }
 }
@@ -148,11 +154,7 @@ impl DataDir {
         if !has_database && !may_create {
             return Err(DataDirError::Absent(path.to_owned()));
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(io_error(path))?;
+        make_folder(path)?;
         let store = Store::open(&database, Options::default()).map_err(store_error)?;
         fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(io_error(&database))?;
         let fingerprint = settings::stored_fingerprint(&store)?;
@@ -162,7 +164,7 @@ impl DataDir {
         let key = match key {
             Some(key) => key,
             None if fingerprint.is_some() => return Err(DataDirError::KeyMissing(key_file)),
-            None => make_key(path, &key_file, random)?,
+            None => make_key(&key_file, random)?,
         };
         let sealer = Sealer::new(&key);
         match fingerprint {
@@ -207,10 +209,27 @@ impl DataDir {
     }
 }
 
-type MasterKey = Zeroizing<[u8; KEY_BYTES]>;
+/// A master key.
+pub type MasterKey = Zeroizing<[u8; KEY_BYTES]>;
+
+/// Makes a folder for the owner only, if it is not there.
+pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(io_error(path))?;
+    Ok(path.to_owned())
+}
+
+/// The master key of a data directory.
+pub fn master_key(directory: &Path) -> Result<MasterKey, DataDirError> {
+    let path = directory.join(MASTER_KEY);
+    read_key(&path)?.ok_or(DataDirError::KeyMissing(path))
+}
 
 /// The key in the file; none when there is no file.
-fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
+pub(super) fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => Zeroizing::new(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -224,7 +243,8 @@ fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
         .ok_or_else(|| DataDirError::KeyMalformed(path.to_owned()))
 }
 
-fn from_hex(text: &str) -> Option<MasterKey> {
+/// The key that these 64 hexadecimal digits stand for.
+pub(super) fn from_hex(text: &str) -> Option<MasterKey> {
     if text.len() != 2 * KEY_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -235,34 +255,29 @@ fn from_hex(text: &str) -> Option<MasterKey> {
     Some(key)
 }
 
-/// Makes the key. It appears whole or not at all, and never over one that another process has just made.
-fn make_key(directory: &Path, path: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
-    let key = Sealer::generate(random);
+/// The key as 64 hexadecimal digits.
+pub(super) fn to_hex(key: &MasterKey) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
     for byte in key.iter() {
         let _ = write!(text, "{byte:02x}");
     }
+    text
+}
+
+/// Writes a key. It appears whole or not at all, and never over another.
+pub(super) fn place_key(path: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
+    let mut text = to_hex(key);
     text.push('\n');
-    let unfinished = directory.join(format!("{MASTER_KEY}.{}", random.uuid_v4()));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::hard_link(&unfinished, path));
-    let removed = fs::remove_file(&unfinished);
-    match written {
-        Ok(()) => {
-            removed.map_err(io_error(&unfinished))?;
-            File::open(directory)
-                .and_then(|folder| folder.sync_all())
-                .map_err(io_error(directory))?;
-            Ok(key)
-        }
+    let unfinished = Unfinished::beside(path, random);
+    unfinished.create()?.write_all(text.as_bytes())?;
+    unfinished.place(path, false)
+}
+
+/// Makes the key, unless another process has just made one.
+fn make_key(path: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
+    let key = Sealer::generate(random);
+    match place_key(path, &key, random) {
+        Ok(()) => Ok(key),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             read_key(path)?.ok_or_else(|| DataDirError::KeyMissing(path.to_owned()))
         }
@@ -364,7 +379,7 @@ mod tests {
         let scratch = Scratch::new();
         fs::create_dir(&scratch.0).unwrap();
         drop(Store::open(&scratch.0.join(DATABASE), Options::default()).unwrap());
-        let key = make_key(&scratch.0, &scratch.0.join(MASTER_KEY), &Random::system()).unwrap();
+        let key = make_key(&scratch.0.join(MASTER_KEY), &Random::system()).unwrap();
         assert_eq!(
             scratch.open().unwrap().sealer.fingerprint(),
             Sealer::new(&key).fingerprint()

@@ -60,7 +60,8 @@ impl Deed {
             | Command::ProviderShow(_)
             | Command::ProviderTest(_)
             | Command::KeyList
-            | Command::SessionList(_) => return None,
+            | Command::SessionList(_)
+            | Command::BackUp(_) => return None,
             Command::ClientAdd(add) => {
                 let done = format!("client {} was added", add.client_id);
                 if add.public || add.secret.is_some() {
@@ -107,6 +108,7 @@ impl Deed {
             },
             Command::UserUpdate(update) => Self::plain(format!("user {} was changed", update.who)),
             Command::UserRemove(who) => Self::plain(format!("user {who} was removed")),
+            Command::UserImport(_) => Self::plain("users were imported".to_owned()),
             Command::UserEnable(who) => Self::plain(format!("user {who} was enabled")),
             Command::UserDisable(who) => Self::plain(format!("user {who} was disabled")),
             Command::UserUnlink(unlink) => Self::plain(format!(

@@ -7,7 +7,6 @@ use crate::flow::Core;
 use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
 use crate::flow::admin::user::{AddUser, NewPassword, SetPassword, UserFields};
 use crate::flow::admin::{Admin, AdminError, client, user};
-use crate::identity::password::PasswordPolicy;
 use crate::oauth::client::PkceRequirement;
 use crate::route::Route;
 
@@ -49,11 +48,8 @@ pub struct Example {
 }
 
 /// Adds what is missing and gives both a new secret.
-pub async fn prepare(core: &Core, password_policy: PasswordPolicy) -> Result<Example, AdminError> {
-    let admin = Admin {
-        core,
-        password_policy,
-    };
+pub async fn prepare(core: &Core) -> Result<Example, AdminError> {
+    let admin = Admin { core };
     let secret = prepare_client(admin).await?;
     let password = prepare_user(admin).await?;
     Ok(Example {
@@ -154,14 +150,11 @@ mod tests {
     #[tokio::test]
     async fn every_start_prepares_the_same_example_with_new_secrets() {
         let core = core();
-        let first = prepare(&core, PasswordPolicy::default()).await.unwrap();
-        let second = prepare(&core, PasswordPolicy::default()).await.unwrap();
+        let first = prepare(&core).await.unwrap();
+        let second = prepare(&core).await.unwrap();
         assert_ne!(first.password, second.password);
         assert_ne!(first.site.client_secret, second.site.client_secret);
-        let admin = Admin {
-            core: &core,
-            password_policy: PasswordPolicy::default(),
-        };
+        let admin = Admin { core: &core };
         assert_eq!(user::list(admin, usize::MAX).unwrap().len(), 1);
         let alice = user::show(admin, USER).unwrap();
         assert!(alice.email_verified && alice.phone_number_verified);

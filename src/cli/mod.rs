@@ -1,6 +1,7 @@
 //! The command line: nouns, then verbs. Exit code 0 for done, 1 for refused, 2 for misused.
 
 pub mod api_key;
+pub mod backup;
 pub mod call;
 pub mod client;
 pub mod completions;
@@ -8,10 +9,16 @@ pub mod config;
 pub mod data_dir;
 pub mod deed;
 pub mod dev;
+pub mod disk;
+pub mod import;
 pub mod key;
 pub mod log;
 pub mod output;
+pub mod place;
+pub mod progress;
 pub mod provider;
+pub mod restore;
+pub mod schedule;
 pub mod serve;
 pub mod session;
 pub mod theme;
@@ -90,6 +97,16 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
+    /// Save the database to a file, while the service runs or not
+    #[command(
+        after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup - | gzip >idsvc.backup.gz"
+    )]
+    Backup(backup::Backup),
+    /// Put a backup into an empty data directory
+    #[command(
+        after_help = "Examples:\n  idsvc restore /mnt/backup/idsvc.backup --master-key /media/key/master.key\n  gunzip <idsvc.backup.gz | idsvc restore -"
+    )]
+    Restore(backup::Restore),
     /// Completion scripts for shells
     Completions(completions::Completions),
 }
@@ -149,6 +166,8 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Session(verb) => session::run(verb, &call, output),
         Noun::Theme(verb) => theme::run(verb, &call, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
+        Noun::Backup(request) => backup::run(&request, &call, output),
+        Noun::Restore(request) => backup::restore(&request, &call, output),
         Noun::Completions(completions) => completions::run(&completions, output),
     }
 }

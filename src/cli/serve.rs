@@ -1,17 +1,20 @@
 //! `idsvc serve`: builds the service from its settings and runs it until it is told to stop.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::Global;
 use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
 use super::log;
 use super::output::{Output, Stop};
+use super::schedule;
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
@@ -128,6 +131,8 @@ setting_flags! {
     limits_anonymous_per_client "limits.anonymous_per_client" "COUNT" "Anonymous users for one client in an hour",
     limits_connections "limits.connections" "COUNT" "Open connections in all",
     limits_connections_per_address "limits.connections_per_address" "COUNT" "Open connections from one address",
+    backup_interval "backup.interval" "TIME" "How often a backup is made",
+    backup_keep "backup.keep" "COUNT" "How many backups are kept",
     log_format "log.format" "FORMAT" "text, json or auto",
     log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
@@ -172,13 +177,8 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         }
         Tls::Files { .. } | Tls::Off => tls,
     };
-    let password_policy = config.settings.password_policy;
     let example = if config.is_dev {
-        Some(
-            dev::prepare(&core, password_policy)
-                .await
-                .map_err(Stop::refused)?,
-        )
+        Some(dev::prepare(&core).await.map_err(Stop::refused)?)
     } else {
         None
     };
@@ -190,26 +190,11 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         }
     }
     let app = Arc::new(furnish(config, core, example));
-    let socket_path = control_socket(data_dir);
-    let socket = ControlSocket::bind(&socket_path)
-        .map_err(|error| Stop::refused(format!("{} cannot be made: {error}", socket_path.display())))?;
-    let commanded = Arc::clone(&app);
-    let control = tokio::spawn(socket.serve(
-        move |command| {
-            let app = Arc::clone(&commanded);
-            async move {
-                control::execute(
-                    Admin {
-                        core: &app.core,
-                        password_policy,
-                    },
-                    command,
-                )
-                .await
-            }
-        },
-        told(stops.clone(), 1),
-    ));
+    let control = take_commands(&app, config, stops.clone())?;
+    let backing_up = config.backups.interval.map(|interval| {
+        let (app, data_dir) = (Arc::clone(&app), data_dir.clone());
+        tokio::spawn(schedule::keep(app, data_dir, interval, config.backups))
+    });
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
     let dressing = tokio::spawn(watch_themes(Arc::clone(&app)));
     let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
@@ -238,6 +223,9 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     housekeeping.abort();
     dressing.abort();
     refreshing.abort();
+    if let Some(backing_up) = backing_up {
+        backing_up.abort();
+    }
     reloading.abort();
     if let Some(watching) = watching {
         watching.abort();
@@ -261,6 +249,28 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
         example.map(|example| example.site),
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
+}
+
+/// Answers commands on the control socket, until the process is told to stop.
+fn take_commands(
+    app: &Arc<App>,
+    config: &Config,
+    stops: watch::Receiver<u32>,
+) -> Result<JoinHandle<()>, Stop> {
+    let path = control_socket(&config.settings.data_dir);
+    let socket = ControlSocket::bind(&path)
+        .map_err(|error| Stop::refused(format!("{} cannot be made: {error}", path.display())))?;
+    let (commanded, poured) = (Arc::clone(app), Arc::clone(app));
+    let execute = move |command| {
+        let app = Arc::clone(&commanded);
+        async move { control::execute(Admin { core: &app.core }, command).await }
+    };
+    let pour = move |command, sink: &mut dyn Write| {
+        if let Err(error) = control::pour(&poured.core, command, sink) {
+            tracing::warn!(%error, "a backup was not finished");
+        }
+    };
+    Ok(tokio::spawn(socket.serve(execute, pour, told(stops, 1))))
 }
 
 /// Opens the data directory, or makes it, and sees to it that there are keys.

@@ -59,13 +59,17 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     call.run(command, output, |reply, output| match reply {
         Reply::Sessions(views) if output.json => output.document(&views),
         Reply::Sessions(views) => output.table(
-            &["SESSION", "SIGNED IN", "BY", "LAST USED"],
+            &["SESSION", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"],
             views.iter().map(|view| {
                 [
                     view.session.to_string(),
                     moment(view.auth_time),
                     view.authority.clone(),
                     moment(view.last_used_at),
+                    view.device.clone().unwrap_or_default(),
+                    view.address
+                        .map(|address| address.to_string())
+                        .unwrap_or_default(),
                 ]
             }),
         ),

@@ -29,6 +29,11 @@ pub enum Verb {
     Remove(Remove),
     /// Set, replace or remove a user's password. Without a terminal to ask on, one of the password flags is needed
     SetPassword(Set),
+    /// Bring over users from another system, with their password hashes; every line is checked first
+    #[command(
+        after_help = "A line is a JSON object: email, account_id, uuid, email_verified, phone_number, phone_number_verified, user_type,\nvenue_id, organization, enabled, claims, created_at (seconds), password_hash. Either email or account_id is needed.\n\nExample:\n  idsvc user import users.jsonl --dry-run"
+    )]
+    Import(super::import::Import),
     /// Let a disabled user sign in again
     Enable(Who),
     /// Stop a user without removing them
@@ -281,6 +286,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 sign_out: set.sign_out,
             })
         }
+        Verb::Import(request) => return super::import::run(&request, call, output),
         Verb::Enable(which) => Command::UserEnable(which.who),
         Verb::Disable(which) => Command::UserDisable(which.who),
         Verb::Unlink(unlink) => {

@@ -192,6 +192,7 @@ impl Settings {
             key_rotation: KeyRotation {
                 announce: self.announce,
             },
+            password: self.password_policy,
         }
     }
 
@@ -245,6 +246,15 @@ pub struct Log {
     pub level: tracing::Level,
 }
 
+/// When the running service makes backups, and how many of them it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backups {
+    /// The time between two; none when there are to be none.
+    pub interval: Option<Duration>,
+    /// How many are kept, at least one.
+    pub keep: usize,
+}
+
 /// Everything that `idsvc serve` needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -264,6 +274,8 @@ pub struct Config {
     max_connections: usize,
     /// Open connections from one address.
     max_connections_per_address: usize,
+    /// When to make backups.
+    pub backups: Backups,
     /// How to log.
     pub log: Log,
     /// Whether this is the development server.

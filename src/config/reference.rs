@@ -249,7 +249,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number,
         Some("512"),
         "512",
-        "The most bytes of a password.",
+        "The most bytes of a password; a longer one is refused unread.",
     ),
     setting(
         "password.workers",
@@ -335,6 +335,20 @@ pub const SETTINGS: &[Setting] = &[
         Some("256"),
         "256",
         "Open connections from one IPv4 address or IPv6 /64; more are closed. Proxies are not counted.",
+    ),
+    setting(
+        "backup.interval",
+        Kind::Duration,
+        Some(r#""24h""#),
+        r#""6h""#,
+        "How often the running service puts a backup into backups/ of the data directory; off for never.",
+    ),
+    setting(
+        "backup.keep",
+        Kind::Number,
+        Some("7"),
+        "30",
+        "How many of these backups are kept.",
     ),
     setting(
         "log.format",

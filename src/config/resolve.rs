@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use super::file::{Origin, Raw, default_of, wrong_type};
 use super::reference::{self, Setting};
-use super::{Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
+use super::{Backups, Config, ConfigError, Fault, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
@@ -27,6 +27,7 @@ const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const LONGEST_CODE: Duration = Duration::from_mins(10);
 /// A hundred years: far enough for everybody, and no date after it overflows.
 const LONGEST: Duration = Duration::from_hours(24 * 36_525);
+const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
 const MOST_WORKERS: u64 = 1024;
 /// A thousand each second.
 const MOST_PER_HOUR: u64 = 3_600_000;
@@ -42,6 +43,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let trusted_proxies = networks(&mut reader, "trusted_proxies");
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, &listen, has_proxies);
+    let backups = backups(&mut reader);
     let log = log(&mut reader);
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), &tls, &listen);
     let config = Config {
@@ -53,6 +55,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         limits: limits(&mut reader),
         max_connections: connections(&mut reader, "limits.connections"),
         max_connections_per_address: connections(&mut reader, "limits.connections_per_address"),
+        backups,
         log,
         is_dev: sources.is_dev,
     };
@@ -652,6 +655,25 @@ fn issuer(reader: &mut Reader<'_>, base_url: Option<&str>, tls: &Tls, listen: &[
             reader.missing("base_url", "the address of the service is not set");
             String::new()
         }
+    }
+}
+
+/// The development server's data is not worth a backup.
+fn backups(reader: &mut Reader<'_>) -> Backups {
+    let (interval, keep) = (
+        reader.duration_or_off("backup.interval"),
+        reader.number_within("backup.keep", 1..=1000),
+    );
+    if let Some((interval, origin)) = &interval
+        && *interval < SHORTEST_BACKUP_INTERVAL
+    {
+        reader.fault(origin, "backup.interval must be at least a minute, or off");
+    }
+    Backups {
+        interval: interval
+            .map(|(interval, _)| interval)
+            .filter(|_| !reader.sources.is_dev),
+        keep: usize::try_from(keep).unwrap_or(1),
     }
 }
 

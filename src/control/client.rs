@@ -1,6 +1,6 @@
 //! The command line's end of the socket.
 
-use std::io;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +11,9 @@ use super::{Command, Reply, wire};
 
 /// How long a command may take; a large RSA key takes some seconds.
 const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What follows a reply.
+pub type BytesOf = BufReader<std::os::unix::net::UnixStream>;
 
 /// Why a running server did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -50,11 +53,48 @@ pub async fn ask(path: &Path, command: &Command) -> Result<Option<Reply>, Contro
         .map_err(|_| ControlError::OtherRelease)
 }
 
+/// Whether a server listens behind the socket.
+pub fn is_there(path: &Path) -> Result<bool, ControlError> {
+    Ok(blocking(path)?.is_some())
+}
+
+fn blocking(path: &Path) -> Result<Option<std::os::unix::net::UnixStream>, ControlError> {
+    let connected = match wire::short(path) {
+        Ok((short, _folder)) => std::os::unix::net::UnixStream::connect(short),
+        Err(error) => Err(error),
+    };
+    reached(path, connected)
+}
+
+/// Sends a command whose reply bytes may follow. Blocks; what follows is read from the stream.
+pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, BytesOf)>, ControlError> {
+    let Some(mut stream) = blocking(path)? else {
+        return Ok(None);
+    };
+    let conversation = (|| {
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.write_all(&wire::to_line(command)?)?;
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        let limit = u64::try_from(wire::LIMIT).unwrap_or(u64::MAX);
+        (&mut stream).take(limit).read_until(b'\n', &mut line)?;
+        Ok((line, stream))
+    })();
+    let (line, stream) = conversation.map_err(ControlError::HungUp)?;
+    let reply = serde_json::from_slice(&line).map_err(|_| ControlError::OtherRelease)?;
+    Ok(Some((reply, stream)))
+}
+
 async fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
     let connected = match wire::short(path) {
         Ok((short, _folder)) => UnixStream::connect(short).await,
         Err(error) => Err(error),
     };
+    reached(path, connected)
+}
+
+/// The stream; nothing when no server is there.
+fn reached<S>(path: &Path, connected: io::Result<S>) -> Result<Option<S>, ControlError> {
     match connected {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {

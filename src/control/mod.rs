@@ -7,11 +7,16 @@ pub mod client;
 pub mod server;
 mod wire;
 
+use std::io::Write;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::flow::Core;
+use crate::flow::admin::backup::{self, BackUp};
 use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
 use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
+use crate::flow::admin::import::{self, ImportUsers, Imported};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::flow::admin::provider::examine::ProviderReport;
 use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
@@ -21,6 +26,7 @@ use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserVie
 use crate::flow::admin::{
     Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, session, settings, user,
 };
+use crate::store::backup::BackupError;
 
 /// The socket's name in the data directory.
 pub const SOCKET: &str = "control.sock";
@@ -63,6 +69,8 @@ pub enum Command {
     UserRemove(String),
     /// `user set-password`.
     UserSetPassword(SetPassword),
+    /// `user import`, some lines of it.
+    UserImport(ImportUsers),
     /// `user enable`.
     UserEnable(String),
     /// `user disable`.
@@ -95,6 +103,8 @@ pub enum Command {
     SessionRevoke(RevokeSessions),
     /// `config set-issuer`.
     SetIssuer(String),
+    /// `backup`. The reply is followed by the backup's bytes.
+    BackUp(BackUp),
 }
 
 impl Command {
@@ -112,6 +122,7 @@ impl Command {
                 | Self::ProviderTest(_)
                 | Self::KeyList
                 | Self::SessionList(_)
+                | Self::BackUp(_)
         )
     }
 }
@@ -146,6 +157,8 @@ pub enum Reply {
     ProviderReport(ProviderReport),
     /// The id of a provider that is gone.
     ProviderRemoved(String),
+    /// What came of some lines of an import.
+    Imported(Imported),
     /// One key.
     Key(KeyView),
     /// Keys.
@@ -156,6 +169,8 @@ pub enum Reply {
     Revoked(Revoked),
     /// The issuer from the next start on.
     Issuer(IssuerView),
+    /// Bytes follow, to the end of the conversation.
+    Bytes,
     /// The command was refused.
     Refused(AdminRefusal),
     /// The command could not be carried out.
@@ -198,6 +213,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
             Reply::UserRemoved(view.uuid, view.account_id)
         }
         Command::UserSetPassword(request) => person(user::set_password(admin, request).await?),
+        Command::UserImport(request) => Reply::Imported(import::users(admin, request).await?),
         Command::UserEnable(who) => person(user::set_enabled(admin, who, true).await?),
         Command::UserDisable(who) => person(user::set_enabled(admin, who, false).await?),
         Command::UserUnlink(request) => person(user::unlink(admin, request).await?),
@@ -216,7 +232,17 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
+        // The conversation writes the bytes itself, after this reply.
+        Command::BackUp(_) => Reply::Bytes,
     })
+}
+
+/// Writes the bytes that follow the reply to a command.
+pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), BackupError> {
+    match command {
+        Command::BackUp(request) => backup::write(core, request, sink).map(|_| ()),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -225,7 +251,6 @@ mod tests {
 
     use super::*;
     use crate::flow::admin::tests::core;
-    use crate::identity::password::PasswordPolicy;
     use crate::random::Random;
 
     fn directory() -> std::path::PathBuf {
@@ -244,14 +269,9 @@ mod tests {
         let server = tokio::spawn(socket.serve(
             move |command| {
                 let core = Arc::clone(&serving);
-                async move {
-                    let admin = Admin {
-                        core: &core,
-                        password_policy: PasswordPolicy::default(),
-                    };
-                    execute(admin, command).await
-                }
+                async move { execute(Admin { core: &core }, command).await }
             },
+            |_, _| {},
             std::future::pending(),
         ));
         let add: Command = serde_json::from_str(
@@ -291,6 +311,7 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("not reached".to_owned()) },
+            |_, _| {},
             std::future::pending(),
         ));
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
@@ -333,6 +354,7 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("reached".to_owned()) },
+            |_, _| {},
             std::future::pending(),
         ));
         let reply = client::ask(&path, &Command::KeyList).await.unwrap();

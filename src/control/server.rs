@@ -19,6 +19,8 @@ use super::{Command, Reply, wire};
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a reply may take to be taken.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one that takes the bytes of a backup may pause.
+const STALL: Duration = Duration::from_mins(2);
 /// Commands at once; more wait.
 const AT_ONCE: usize = 16;
 /// How long to wait when no connection can be accepted.
@@ -51,10 +53,12 @@ impl ControlSocket {
         })
     }
 
-    /// Answers commands until `shutdown` is ready, then finishes those that were begun.
+    /// Answers commands until `shutdown` is ready, then finishes those that were begun. A reply that bytes follow
+    /// has them from `pour`, on a thread that may wait.
     pub async fn serve<F>(
         self,
         execute: impl Fn(Command) -> F + Clone + Send + Sync + 'static,
+        pour: impl Fn(Command, &mut dyn io::Write) + Clone + Send + Sync + 'static,
         shutdown: impl Future<Output = ()> + Send,
     ) where
         F: Future<Output = Reply> + Send + 'static,
@@ -75,9 +79,9 @@ impl ControlSocket {
                     if !self.is_trusted(&stream) {
                         continue;
                     }
-                    let execute = execute.clone();
+                    let (execute, pour) = (execute.clone(), pour.clone());
                     conversations.spawn(async move {
-                        if let Err(error) = converse(stream, execute).await {
+                        if let Err(error) = converse(stream, execute, pour).await {
                             tracing::debug!(%error, "a command was not answered");
                         }
                         drop(seat);
@@ -121,18 +125,35 @@ impl Drop for ControlSocket {
     }
 }
 
-async fn converse<F>(mut stream: UnixStream, execute: impl Fn(Command) -> F) -> io::Result<()>
+async fn converse<F>(
+    mut stream: UnixStream,
+    execute: impl Fn(Command) -> F,
+    pour: impl Fn(Command, &mut dyn io::Write) + Send + 'static,
+) -> io::Result<()>
 where
     F: Future<Output = Reply>,
 {
     let line = tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream)).await??;
-    let reply = match serde_json::from_slice(&line) {
-        Ok(command) => execute(command).await,
+    let mut poured = None;
+    let reply = match serde_json::from_slice::<Command>(&line) {
+        Ok(command) => {
+            let reply = execute(command.clone()).await;
+            poured = (reply == Reply::Bytes).then_some(command);
+            reply
+        }
         Err(_) => Reply::Failed(
             "the running service does not know this command: it is of another release, restart it".to_owned(),
         ),
     };
     let line = wire::to_line(&reply)?;
     tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
-    stream.shutdown().await
+    let Some(command) = poured else {
+        return stream.shutdown().await;
+    };
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(STALL))?;
+    tokio::task::spawn_blocking(move || pour(command, &mut io::BufWriter::new(&stream)))
+        .await
+        .map_err(io::Error::other)
 }

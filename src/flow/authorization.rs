@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::sessions::{self, LiveSession, PresentedSession};
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
+use crate::identity::Device;
 use crate::oauth::authorize::{
     AuthorizationRequest, AuthorizationResponse, LoginTransaction, Progress, SignedIn, Step, next_step,
 };
@@ -22,19 +23,22 @@ use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{CODES, CONSENTS, LOGIN_TRANSACTIONS};
 
-/// What a browser carries: the cookies of this service.
+/// What a browser carries, the cookies of this service, and what it is.
 #[derive(Clone, Debug, Default)]
 pub struct Browser {
     /// The session it is signed in to.
     pub session: Option<PresentedSession>,
     /// What binds sign-ins under way to it.
     pub binding: Option<Digest<BrowserCookie>>,
+    /// What a session remembers of it.
+    pub device: Device,
 }
 
 impl Browser {
     /// Reads the cookies' values; what has not the right form counts as missing.
-    pub fn of(session: Option<&str>, binding: Option<&str>) -> Self {
+    pub fn of(session: Option<&str>, binding: Option<&str>, device: Device) -> Self {
         Self {
+            device,
             session: session.and_then(PresentedSession::parse),
             binding: binding
                 .and_then(|text| Secret::<BrowserCookie>::parse(text).ok())
@@ -52,6 +56,8 @@ pub enum Next {
     SignIn(Uuid),
     /// To the consent page.
     AskConsent(Uuid),
+    /// To the account page.
+    Account,
 }
 
 /// Where the browser goes next, and the cookies it is given on the way.
@@ -127,10 +133,12 @@ pub fn underway(
     if let Err(stale) = check(&transaction, browser, now) {
         return Ok(Err(stale));
     }
-    let Some(client) = catalog
-        .client(&transaction.request.client_id)
-        .filter(|client| client.enabled)
-    else {
+    let client = if transaction.request.is_for_own_page() {
+        Some(catalog.own_page())
+    } else {
+        catalog.client(&transaction.request.client_id)
+    };
+    let Some(client) = client.filter(|client| client.enabled) else {
         return Ok(Err(Stale::Expired));
     };
     let return_to = transaction.request.reply.return_to.uri();
@@ -223,6 +231,7 @@ pub(super) enum Taken {
     SignIn,
     AskConsent,
     Issued,
+    Arrived,
     Refused(Refusal),
 }
 
@@ -239,6 +248,10 @@ pub(super) fn take(
     let taken = match step {
         Step::SignIn => Taken::SignIn,
         Step::AskConsent => Taken::AskConsent,
+        Step::Issue(_) if transaction.request.is_for_own_page() => {
+            transaction.answered_at.get_or_insert(now);
+            Taken::Arrived
+        }
         Step::Issue(authorization) => {
             issue(tx, &transaction.request, authorization, slot, policy, now)?;
             transaction.answered_at.get_or_insert(now);
@@ -286,6 +299,7 @@ pub(super) fn onward(
     match taken {
         Taken::SignIn => Next::SignIn(id),
         Taken::AskConsent => Next::AskConsent(id),
+        Taken::Arrived => Next::Account,
         Taken::Issued => Next::Respond(request.reply.code(code.secret.reveal(), issuer)),
         Taken::Refused(refusal) => Next::Respond(request.reply.refusal(&refusal, issuer)),
     }

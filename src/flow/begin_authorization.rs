@@ -104,7 +104,7 @@ pub async fn begin_authorization(
 }
 
 /// A sign-in under way, bound to the browser, and the binding when the browser has none yet.
-fn open(
+pub(super) fn open(
     core: &Core,
     request: AuthorizationRequest,
     browser: &Browser,

@@ -12,7 +12,7 @@ use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
-use crate::oauth::{Client, Policy};
+use crate::oauth::{Client, Policy, own_page};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
@@ -26,6 +26,7 @@ pub const ID_TOKEN_TYP: &str = "JWT";
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
+    own_page: Arc<Client>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
     origins: HashSet<String>,
@@ -53,6 +54,8 @@ impl Catalog {
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
             .collect();
+        let mut own_page = own_page::client(&policy.issuer);
+        own_page.providers = providers.iter().map(|(id, _)| id.clone()).collect();
         let signing = clients.values().filter(|client| !client.keys.is_empty());
         let client_keys = signing
             .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.keys))))
@@ -81,6 +84,7 @@ impl Catalog {
         Ok(Self {
             clients,
             client_keys,
+            own_page: Arc::new(own_page),
             api_keys,
             providers: providers
                 .into_iter()
@@ -125,6 +129,11 @@ impl Catalog {
     /// Every provider by id, enabled or not.
     pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.values()
+    }
+
+    /// The account page, as what a sign-in is for. No request finds it by its identifier.
+    pub fn own_page(&self) -> &Arc<Client> {
+        &self.own_page
     }
 
     /// The API key with this digest, by its id, and the client it belongs to, enabled or not.

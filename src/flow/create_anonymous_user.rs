@@ -67,7 +67,7 @@ pub async fn create_anonymous_user(
             };
             let (family, token) =
                 RefreshFamily::start(family_id, authorization.clone(), &policy.lifetimes, &entropy, now);
-            keep(tx, family_id, &family)?;
+            keep(tx, family_id, &family, now)?;
             Ok(Ok(Order {
                 grant_type: GrantType::Anonymous,
                 user,

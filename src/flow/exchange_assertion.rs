@@ -113,7 +113,7 @@ pub async fn exchange_assertion(
             federated_user::keep(tx, &user, arrival)?;
             let (family, token) =
                 RefreshFamily::start(family_id, authorization.clone(), &policy.lifetimes, &entropy, now);
-            keep(tx, family_id, &family)?;
+            keep(tx, family_id, &family, now)?;
             let order = Order {
                 grant_type: GrantType::JwtBearer,
                 user,

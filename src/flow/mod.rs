@@ -4,12 +4,14 @@
 //! a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
+pub mod account;
 pub mod admin;
 pub mod authenticate_client;
 pub mod authorization;
 pub mod begin_authorization;
 pub mod begin_federation;
 pub mod catalog;
+mod check_password;
 pub mod create_anonymous_user;
 pub mod exchange_assertion;
 pub mod federated_user;

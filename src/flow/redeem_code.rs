@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::mint::{Order, mint};
 use super::{Answer, Core, Failure, gate, sessions};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
-use crate::oauth::code::{self, CodeExchange, Redemption};
+use crate::oauth::code::{self, Authorization, CodeExchange, Redemption};
 use crate::oauth::error::Refusal;
 use crate::oauth::refresh::{Entropy, RefreshFamily};
 use crate::oauth::token::TokenResponse;
@@ -18,7 +20,7 @@ use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 
 enum Outcome {
     Granted(Box<Order>),
-    Replayed(uuid::Uuid),
+    Replayed(Uuid),
     Refused(Refusal),
 }
 
@@ -69,7 +71,7 @@ pub async fn redeem_code(
                 )));
             }
             CODES.put(tx, &exchange.id, &code)?;
-            keep(tx, family_id, &family)?;
+            keep(tx, family_id, &family, now)?;
             Ok(Outcome::Granted(Box::new(Order {
                 grant_type: GrantType::AuthorizationCode,
                 user,
@@ -99,12 +101,47 @@ pub async fn redeem_code(
     }
 }
 
+/// The most refresh families of one user at one client.
+const MOST_AT_ONE_CLIENT: usize = 50;
+
 /// Writes a new family down, and whose it is.
-pub(super) fn keep(tx: &mut dyn Tx, id: uuid::Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+pub(super) fn keep(
+    tx: &mut dyn Tx,
+    id: Uuid,
+    family: &RefreshFamily,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    make_room(tx, &family.authorization, now)?;
     FAMILIES.put(tx, &id, family)?;
     FAMILIES_BY_OWNER.put(tx, &(family.authorization.user, id), &())?;
     if let Some(session) = family.binding() {
         FAMILIES_BY_OWNER.put(tx, &(session, id), &())?;
+    }
+    Ok(())
+}
+
+/// Makes room for one more family of this user at this client: beyond the bound those that have ended are
+/// forgotten first, then those that were left unused the longest.
+///
+/// Without a bound, a client that signs its user in over and over, or a user with a session and patience, would
+/// make every later sign-out slower. An access token of a family that is forgotten is worth nothing.
+fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> Result<(), StoreError> {
+    let ids = FAMILIES_BY_OWNER.scan_prefix(&*tx, &authorization.user, usize::MAX)?;
+    if ids.len() < MOST_AT_ONE_CLIENT {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    for ((_, id), ()) in ids {
+        if let Some(family) = FAMILIES.get(&*tx, &id)?
+            && family.authorization.client_id == authorization.client_id
+        {
+            kept.push((family.is_live(now), family.expires_at, id, family));
+        }
+    }
+    kept.sort_by_key(|(is_live, expires_at, id, _)| (*is_live, *expires_at, *id));
+    let surplus = (kept.len() + 1).saturating_sub(MOST_AT_ONE_CLIENT);
+    for (_, _, id, family) in kept.into_iter().take(surplus) {
+        sessions::forget_family(tx, id, &family)?;
     }
     Ok(())
 }

@@ -2,9 +2,12 @@
 
 use uuid::Uuid;
 
+use super::Core;
+use super::authorization::Browser;
 use super::start_session::Entrance;
 use crate::clock::Timestamp;
-use crate::identity::{Factor, Session, SessionLifetimes, User};
+use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
+use crate::oauth::refresh::RefreshFamily;
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
@@ -86,6 +89,41 @@ pub(super) fn touch(tx: &mut dyn Tx, live: &LiveSession, now: Timestamp) -> Resu
     SESSIONS.put(tx, &live.id, &touched)
 }
 
+/// The identifier and the cookies of a session that is about to start or to be renewed, drawn before the
+/// transaction that decides which.
+pub(super) struct DrawnSession {
+    id: Uuid,
+    fresh: Secret<SessionCookie>,
+    renewed: Secret<SessionCookie>,
+}
+
+impl DrawnSession {
+    /// Draws them for this browser.
+    pub(super) fn draw(core: &Core, browser: &Browser) -> Self {
+        let id = core.random.uuid_v7(core.clock.unix_millis());
+        let present = browser.session.as_ref().map_or(id, |presented| presented.id);
+        Self {
+            id,
+            fresh: Secret::mint(id.as_bytes(), &core.random),
+            renewed: Secret::mint(present.as_bytes(), &core.random),
+        }
+    }
+
+    /// What [`start`] needs of them.
+    pub(super) fn slots(&self) -> (Uuid, Digest<SessionCookie>, Digest<SessionCookie>) {
+        (self.id, self.fresh.digest(), self.renewed.digest())
+    }
+
+    /// The cookie of the session that was started.
+    pub(super) fn cookie(self, started: Uuid) -> Secret<SessionCookie> {
+        if started == self.id {
+            self.fresh
+        } else {
+            self.renewed
+        }
+    }
+}
+
 /// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
 /// `sid`, stays, its cookie changes. The session of another user ends. `previous` was found in the same transaction.
 pub(super) fn start(
@@ -93,7 +131,7 @@ pub(super) fn start(
     previous: Option<&LiveSession>,
     fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),
     user: Uuid,
-    entrance: Entrance,
+    (entrance, device): (Entrance, Device),
     now: Timestamp,
 ) -> Result<(Uuid, Session), StoreError> {
     let (fresh_id, fresh_digest, renewed_digest) = fresh;
@@ -113,6 +151,7 @@ pub(super) fn start(
         upstream_token: entrance.upstream_token,
         created_at,
         last_used_at: now,
+        device,
     };
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
@@ -124,6 +163,49 @@ pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Resu
     SESSIONS.remove(tx, &id)?;
     SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
     end_families(tx, id, now)
+}
+
+/// The live sessions of a user, in the order in which they began.
+pub(super) fn live_of(
+    snapshot: &dyn Snapshot,
+    user: Uuid,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<Vec<(Uuid, Session)>, StoreError> {
+    let mut found = Vec::new();
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(snapshot, &user, usize::MAX)? {
+        if let Some(session) = SESSIONS.get(snapshot, &id)?
+            && session.is_live(lifetimes, now)
+        {
+            found.push((id, session));
+        }
+    }
+    Ok(found)
+}
+
+/// Ends all sessions of a user but one, with the refresh families bound to them. Says which.
+pub(super) fn end_all(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    except: Option<Uuid>,
+    now: Timestamp,
+) -> Result<Vec<Uuid>, StoreError> {
+    let mut ended = Vec::new();
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
+        if Some(id) == except {
+            continue;
+        }
+        match SESSIONS.get(&*tx, &id)? {
+            Some(session) => {
+                end(tx, id, &session, now)?;
+                ended.push(id);
+            }
+            None => {
+                SESSIONS_BY_USER.remove(tx, &(user, id))?;
+            }
+        }
+    }
+    Ok(ended)
 }
 
 /// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired
@@ -152,6 +234,16 @@ pub fn end_federated(tx: &mut dyn Tx, user: Uuid, provider: &str, now: Timestamp
         if family.is_some_and(|family| is_from(&family.authorization.factor)) {
             end_family(tx, id, now)?;
         }
+    }
+    Ok(())
+}
+
+/// Removes a refresh family as if it had never been.
+pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+    FAMILIES.remove(tx, &id)?;
+    FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;
+    if let Some(session) = family.binding() {
+        FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
     }
     Ok(())
 }

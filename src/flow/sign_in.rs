@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use zeroize::Zeroizing;
 
 use super::authorization::{self, Browser, Onward, Underway};
+use super::check_password::check_password;
 use super::sessions::LiveSession;
 use super::start_session::{Entrance, start_session};
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::{Factor, LoginName};
+use crate::identity::LoginName;
 use crate::oauth::authorize::Progress;
 use crate::store::backend::Tx;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
@@ -63,7 +64,7 @@ pub async fn sign_in(
         .filter(|user| user.enabled)
         .and_then(|user| user.password.clone());
     let again = Zeroizing::new(typed.password.as_str().to_owned());
-    let verdict = core.passwords.verify(usable.clone(), typed.password).await?;
+    let verdict = check_password(core, usable.clone(), typed.password).await?;
     let client_id = &underway.client.client_id;
     let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
         audit::record(&Event::SignInFailed {
@@ -78,11 +79,7 @@ pub async fn sign_in(
     } else {
         None
     };
-    let entrance = Entrance {
-        factor: Factor::Password,
-        auth_time: now,
-        upstream_token: None,
-    };
+    let entrance = Entrance::by_password(now);
     let authority = entrance.factor.authority().to_owned();
     let client_id = client_id.clone();
     let uuid = user.uuid;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::authorization::{self, Browser, DrawnCode, Onward, Stale};
-use super::sessions::{self, LiveSession};
+use super::sessions::{self, DrawnSession, LiveSession};
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, UpstreamToken, User};
 use crate::oauth::Client;
-use crate::secret::{Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::Tx;
 use crate::store::tables::LOGIN_TRANSACTIONS;
@@ -24,6 +23,17 @@ pub(super) struct Entrance {
     pub(super) auth_time: Timestamp,
     /// The access token of the provider that vouched for them.
     pub(super) upstream_token: Option<UpstreamToken>,
+}
+
+impl Entrance {
+    /// With a password, now.
+    pub(super) fn by_password(now: Timestamp) -> Self {
+        Self {
+            factor: Factor::Password,
+            auth_time: now,
+            upstream_token: None,
+        }
+    }
 }
 
 /// What has begun: where the browser goes, the session, its user, and what `identify` said besides.
@@ -45,14 +55,8 @@ where
     T: Send + 'static,
     F: Fn(&mut dyn Tx) -> Result<Option<(User, T)>, StoreError> + Send + 'static,
 {
-    let fresh_id = core.random.uuid_v7(core.clock.unix_millis());
-    let fresh = Secret::<SessionCookie>::mint(fresh_id.as_bytes(), &core.random);
-    let renewed_id = browser
-        .session
-        .as_ref()
-        .map_or(fresh_id, |presented| presented.id);
-    let renewed = Secret::<SessionCookie>::mint(renewed_id.as_bytes(), &core.random);
-    let digests = (fresh_id, fresh.digest(), renewed.digest());
+    let drawn = DrawnSession::draw(core, browser);
+    let slots = drawn.slots();
     let code = DrawnCode::draw(core);
     let slot = code.slot();
     let policy = Arc::clone(&core.policy);
@@ -72,8 +76,8 @@ where
             let uuid = user.uuid;
             let lifetimes = policy.lifetimes.session;
             let previous = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
-            let (session_id, session) =
-                sessions::start(tx, previous.as_ref(), digests, uuid, entrance.clone(), now)?;
+            let entered = (entrance.clone(), browser.device.clone());
+            let (session_id, session) = sessions::start(tx, previous.as_ref(), slots, uuid, entered, now)?;
             let live = LiveSession {
                 id: session_id,
                 session,
@@ -92,11 +96,10 @@ where
         Err(stale) => return Ok(Err(stale)),
     };
     let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
-    let cookie = if session == fresh_id { fresh } else { renewed };
     let onward = Onward {
         next,
         binding: None,
-        session: Some(cookie),
+        session: Some(drawn.cookie(session)),
     };
     Ok(Ok(Some((onward, session, user, said))))
 }

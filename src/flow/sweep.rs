@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::sessions::forget_family;
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
@@ -193,11 +194,7 @@ fn families(
             .map_or(family.expires_at, |at| at.min(family.expires_at));
         if now >= ends + memory(&family, policy) {
             let user = family.authorization.user;
-            FAMILIES.remove(tx, &id)?;
-            FAMILIES_BY_OWNER.remove(tx, &(user, id))?;
-            if let Some(session) = family.binding() {
-                FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
-            }
+            forget_family(tx, id, &family)?;
             swept.removed += 1;
             if family.authorization.factor == Factor::Anonymous && remove_abandoned(tx, user)? {
                 swept.removed += 1;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN};
+use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use ::http::request::Parts;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
@@ -16,10 +16,11 @@ use super::response::{self, Answer};
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
+use crate::identity::Device;
 use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::Refusal;
-use crate::page::{ErrorPage, Heading, Locale, Page, Theme};
+use crate::page::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -136,9 +137,17 @@ impl Call {
         cookie.read(self.headers())
     }
 
-    /// The browser, as its cookies tell.
+    /// The browser, as its cookies and its address tell.
     pub fn browser(&self) -> Browser {
-        Browser::of(self.cookie(Cookie::Session), self.cookie(Cookie::Browser))
+        let user_agent = self
+            .headers()
+            .get(USER_AGENT)
+            .and_then(|value| value.to_str().ok());
+        Browser::of(
+            self.cookie(Cookie::Session),
+            self.cookie(Cookie::Browser),
+            Device::of(user_agent, self.client_address()),
+        )
     }
 
     /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
@@ -177,8 +186,8 @@ impl Call {
     }
 
     /// Does something with the theme and language of pages: the language is what the client asked for, then what
-    /// the browser prefers.
-    fn with_look<T>(&self, ui_locales: Option<&str>, use_it: impl FnOnce(&Theme, &Locale) -> T) -> T {
+    /// was chosen in this browser, then what the browser prefers.
+    pub fn with_look<T>(&self, ui_locales: Option<&str>, use_it: impl FnOnce(&Theme, &Locale) -> T) -> T {
         let accepted = self
             .headers()
             .get(ACCEPT_LANGUAGE)
@@ -186,13 +195,19 @@ impl Call {
         let asked = ui_locales.or_else(|| self.look.get()?.ui_locales.as_deref());
         let in_address = asked.is_none().then(|| self.query().ok()).flatten();
         let asked = asked.or_else(|| in_address.as_ref()?.get("ui_locales"));
+        let asked: Vec<_> = asked.into_iter().chain(self.cookie(Cookie::Language)).collect();
         let theme = self.theme();
-        use_it(&theme, theme.locale(asked, accepted))
+        use_it(&theme, theme.locale(Some(&asked.join(" ")), accepted))
     }
 
-    /// The theme's words for a scope in the language of pages.
-    pub fn scope_words(&self, scope: &str) -> Option<String> {
-        self.with_look(None, |_, locale| locale.scope(scope).map(ToOwned::to_owned))
+    /// A scope as a page shows it, in the words of the client, or else of the theme in the language of pages.
+    pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
+        let own = client.and_then(|client| client.scope_texts.get(scope).cloned());
+        let of_theme = || self.with_look(None, |_, locale| locale.scope(scope).map(ToOwned::to_owned));
+        ScopeLine {
+            name: scope.to_owned(),
+            description: own.or_else(of_theme).unwrap_or_default(),
+        }
     }
 
     /// Draws a page. Nobody keeps it, and it may load nothing but what is ours and what its theme names.

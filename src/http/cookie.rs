@@ -14,6 +14,8 @@ pub enum Cookie {
     Browser,
     /// What says that a user has signed in in this browser before.
     Known,
+    /// The language that somebody chose for the pages, in the place of the one that the browser prefers.
+    Language,
 }
 
 impl Cookie {
@@ -23,6 +25,7 @@ impl Cookie {
             Self::Session => "__Host-idsvc_session",
             Self::Browser => "__Host-idsvc_browser",
             Self::Known => "__Host-idsvc_known",
+            Self::Language => "__Host-idsvc_language",
         }
     }
 
@@ -48,6 +51,7 @@ impl Cookie {
             Self::Session => "__Host-idsvc_session=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
             Self::Browser => "__Host-idsvc_browser=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
             Self::Known => "__Host-idsvc_known=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+            Self::Language => "__Host-idsvc_language=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
         })
     }
 

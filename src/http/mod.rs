@@ -98,6 +98,8 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::Consent => screen::consent::respond(call).await,
         Route::LogoutConfirm => screen::logout::confirm(call).await,
         Route::LoggedOut => screen::logout::logged_out(call),
+        Route::Account => screen::account::respond(call).await,
+        Route::ChangePassword => response::redirect_303(&call.app.path(&Route::Account)),
         Route::Error => screen::error::respond(call),
         Route::Asset(file) => screen::asset::respond(call, file),
         Route::ThemeFile(file) => screen::asset::of_theme(call, file),

@@ -1,10 +1,12 @@
 //! Who people are: users, their passwords, their sessions and what they have consented to.
 
 pub mod consent;
+pub mod device;
 pub mod password;
 pub mod session;
 pub mod user;
 
 pub use consent::Consent;
+pub use device::Device;
 pub use session::{Factor, Session, SessionLifetimes, UpstreamToken};
 pub use user::{LinkedIdentity, LoginName, User};

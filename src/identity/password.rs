@@ -1,8 +1,11 @@
-//! Passwords: argon2id hashes as PHC strings, what a stored hash may cost, and the pool that computes them.
+//! Passwords: argon2id hashes as PHC strings, those that other systems made, what a stored hash may cost, and the
+//! pool that computes them.
 //!
 //! A password is compared byte for byte as it was typed, in UTF-8. It is not normalised: two keyboards that
 //! compose an accented letter differently give two passwords.
 
+mod foreign;
+mod import;
 pub mod oneshot;
 pub mod policy;
 pub mod pool;
@@ -16,6 +19,8 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
+
+use self::foreign::Foreign;
 
 pub use policy::{PasswordPolicy, PasswordProblem};
 pub use pool::{Busy, PasswordPool, PoolSize, Verdict};
@@ -110,24 +115,33 @@ impl Default for PasswordParams {
     }
 }
 
-/// A password's hash as a PHC string, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`. Cannot be printed by accident.
+/// A password's hash as a PHC string, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`, or one that another system made and that
+/// is replaced at the first sign-in. Cannot be printed by accident.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PasswordHash(String);
 
-/// The text is no argon2 hash in PHC form, or asks for more than this service is willing to pay.
+/// The text is no hash of a known form, or asks for more than this service is willing to pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPasswordHash {
-    /// Not `$argon2id$v=…$m=…,t=…,p=…$salt$hash`.
-    #[error("the password hash is not an argon2 hash in PHC form")]
+    /// It begins as one, and goes on otherwise.
+    #[error("the password hash is malformed")]
     Malformed,
+    /// It has none of the forms that are known.
+    #[error(
+        "the password hash is none of argon2, bcrypt, PBKDF2, scrypt, ASP.NET Identity, Keycloak or Firebase"
+    )]
+    Unknown,
+    /// The cost of another algorithm than argon2 is out of bounds.
+    #[error("the password hash is too costly: {0}")]
+    TooCostly(&'static str),
     /// The cost written in the hash is out of bounds.
     #[error("the password hash is too costly: {0}")]
     Cost(#[from] ParamsProblem),
 }
 
 impl PasswordHash {
-    /// Reads a hash that was made elsewhere, as when users are imported.
+    /// Reads a hash in the form in which it is stored.
     pub fn parse(text: &str) -> Result<Self, InvalidPasswordHash> {
         Stored::read(text)?;
         Ok(Self(text.to_owned()))
@@ -140,13 +154,10 @@ impl PasswordHash {
 
     /// Was the hash made with another cost, algorithm or version than the one in force now?
     pub fn needs_rehash(&self, params: PasswordParams) -> bool {
-        Stored::read(&self.0).map_or(true, |stored| {
-            stored.params != params
-                || stored.algorithm != Algorithm::Argon2id
-                || stored.version != Version::V0x13
-                || stored.salt.len() < SALT_LEN
-                || stored.output.len() < OUTPUT_LEN
-        })
+        match Stored::read(&self.0) {
+            Ok(Stored::Argon2(hash)) => hash.differs_from(params),
+            Ok(Stored::Foreign(_)) | Err(_) => true,
+        }
     }
 }
 
@@ -156,8 +167,30 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// The parts of a PHC string, its cost within bounds.
-struct Stored {
+/// A stored hash, its cost within bounds.
+enum Stored {
+    Argon2(Argon2Hash),
+    Foreign(Foreign),
+}
+
+impl Stored {
+    fn read(text: &str) -> Result<Self, InvalidPasswordHash> {
+        match Foreign::read(text) {
+            Some(foreign) => Ok(Self::Foreign(foreign?)),
+            None => Ok(Self::Argon2(Argon2Hash::read(text)?)),
+        }
+    }
+
+    fn matches(self, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
+        match self {
+            Self::Argon2(hash) => hash.matches(password, memory),
+            Self::Foreign(hash) => Ok(hash.matches(password)),
+        }
+    }
+}
+
+/// The parts of an argon2 hash.
+struct Argon2Hash {
     algorithm: Algorithm,
     version: Version,
     params: PasswordParams,
@@ -166,9 +199,12 @@ struct Stored {
     output: phc::Output,
 }
 
-impl Stored {
+impl Argon2Hash {
     fn read(text: &str) -> Result<Self, InvalidPasswordHash> {
-        use InvalidPasswordHash::Malformed;
+        use InvalidPasswordHash::{Malformed, Unknown};
+        if !text.starts_with("$argon2") {
+            return Err(Unknown);
+        }
         let hash = phc::PasswordHash::new(text).map_err(|_| Malformed)?;
         let algorithm = Algorithm::try_from(hash.algorithm.as_str()).map_err(|_| Malformed)?;
         let version = match hash.version {
@@ -187,6 +223,21 @@ impl Stored {
             salt,
             output,
         })
+    }
+
+    fn differs_from(&self, params: PasswordParams) -> bool {
+        self.params != params
+            || self.algorithm != Algorithm::Argon2id
+            || self.version != Version::V0x13
+            || self.salt.len() < SALT_LEN
+            || self.output.len() < OUTPUT_LEN
+    }
+
+    fn matches(self, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
+        let argon2 = Argon2::new(self.algorithm, self.version, self.recipe);
+        let mut output = Zeroizing::new(vec![0; self.output.len()]);
+        memory.compute(&argon2, password, self.salt.as_ref(), output.as_mut_slice())?;
+        Ok(output.as_slice().ct_eq(self.output.as_bytes()).into())
     }
 }
 
@@ -266,15 +317,6 @@ pub fn verify(hash: &PasswordHash, password: &[u8], memory: &mut Memory) -> Resu
     match Stored::read(&hash.0) {
         Ok(stored) => stored.matches(password, memory),
         Err(_) => Ok(false),
-    }
-}
-
-impl Stored {
-    fn matches(self, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
-        let argon2 = Argon2::new(self.algorithm, self.version, self.recipe);
-        let mut output = Zeroizing::new(vec![0; self.output.len()]);
-        memory.compute(&argon2, password, self.salt.as_ref(), output.as_mut_slice())?;
-        Ok(output.as_slice().ct_eq(self.output.as_bytes()).into())
     }
 }
 
@@ -374,13 +416,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_hash_is_unknown() {
+        for text in ["", "$", "password"] {
+            assert_eq!(
+                PasswordHash::parse(text),
+                Err(InvalidPasswordHash::Unknown),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_no_argon2_hash_is_malformed() {
         let broken = [
-            "",
-            "$",
-            "password",
-            "$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW",
-            "$scrypt$ln=16,r=8,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
             "$argon2id$v=19$m=65536,t=2,p=1",
             "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ",
             "$argon2id$v=18$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",

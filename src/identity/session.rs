@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::identity::Device;
 use crate::secret::{Digest, SessionCookie};
 
 /// How a user proved who they are.
@@ -83,6 +84,9 @@ pub struct Session {
     pub created_at: Timestamp,
     /// When the session was last used, to within [`Session::TOUCH_AFTER`].
     pub last_used_at: Timestamp,
+    /// The browser it is in, as it was at the last sign-in.
+    #[serde(default)]
+    pub device: Device,
 }
 
 /// How long sessions last.
@@ -97,6 +101,14 @@ pub struct SessionLifetimes {
 impl Session {
     /// A use is written down only when the last one noted is at least this long ago.
     pub const TOUCH_AFTER: Duration = Duration::from_mins(5);
+
+    /// How long a sign-in counts as proof that whoever acts in the session is its user.
+    pub const FRESH: Duration = Duration::from_mins(10);
+
+    /// Whether the user proved a moment ago who they are.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        now.since(self.auth_time) < Self::FRESH
+    }
 
     /// Whether the session still stands.
     pub fn is_live(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
@@ -128,6 +140,7 @@ mod tests {
             upstream_token: None,
             created_at: start,
             last_used_at: start,
+            device: Device::default(),
         };
         assert!(session.is_live(lifetimes, start + Duration::from_secs(99)));
         assert!(!session.is_live(lifetimes, start + Duration::from_secs(100)));

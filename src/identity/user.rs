@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::identity::password::PasswordHash;
 
 /// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The user's identifier in the platform: `sub` and `uuid` in every token.
     pub uuid: Uuid,
@@ -70,10 +70,10 @@ impl User {
     pub const ANONYMOUS_TYPE: &'static str = "anonymous";
     /// The origin marker of users that were added by the operator.
     pub const LOCAL: &'static str = "LOCAL";
+    /// The origin marker of users that were brought over from another system.
+    pub const IMPORT: &'static str = "IMPORT";
     /// The origin marker of users that a device asked for.
     pub const ANONYMOUS: &'static str = "ANONYMOUS";
-    /// The origin marker of users that were brought over from another service.
-    pub const IMPORT: &'static str = "IMPORT";
     /// The origin markers that are no provider's id.
     pub const OWN_SOURCES: [&'static str; 4] = [Self::LOCAL, Self::ANONYMOUS, Self::IMPORT, "CLIENT"];
 

@@ -11,6 +11,7 @@ pub mod error;
 pub mod introspection;
 pub mod metadata;
 pub mod openid;
+pub mod own_page;
 pub mod parameters;
 pub mod pkce;
 pub mod policy;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::identity::SessionLifetimes;
+use crate::identity::password::PasswordPolicy;
 use crate::jose::alg::Algorithm;
 
 /// The issuer and the lifetimes: the configuration, as far as protocol rules see it.
@@ -29,6 +30,8 @@ pub struct Policy {
     pub anonymous_retention: Duration,
     /// How keys are replaced.
     pub key_rotation: KeyRotation,
+    /// The rules for passwords.
+    pub password: PasswordPolicy,
 }
 
 /// How long things last.
@@ -97,6 +100,7 @@ impl Policy {
             id_token_alias: true,
             anonymous_retention: Duration::from_hours(180 * 24),
             key_rotation: KeyRotation::default(),
+            password: PasswordPolicy::default(),
         }
     }
 

@@ -15,6 +15,8 @@ pub const PREFIX: &str = "/assets/";
 pub enum File {
     /// Sends a page's one form as soon as it has been read.
     Submit,
+    /// Lets people see the password that they type.
+    Reveal,
 }
 
 /// What is served for an asset.
@@ -33,14 +35,23 @@ struct Entry {
     content_type: &'static str,
 }
 
-static ENTRIES: LazyLock<[Entry; 1]> = LazyLock::new(|| {
-    [Entry::new(
-        File::Submit,
-        "submit",
-        "js",
-        "text/javascript; charset=utf-8",
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js")).to_vec(),
-    )]
+static ENTRIES: LazyLock<[Entry; 2]> = LazyLock::new(|| {
+    [
+        Entry::new(
+            File::Submit,
+            "submit",
+            "js",
+            "text/javascript; charset=utf-8",
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js")).to_vec(),
+        ),
+        Entry::new(
+            File::Reveal,
+            "reveal",
+            "js",
+            "text/javascript; charset=utf-8",
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js")).to_vec(),
+        ),
+    ]
 });
 
 impl Entry {

@@ -33,7 +33,7 @@ pub struct ScopeLine {
 }
 
 impl ScopeLine {
-    fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
+    pub(super) fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
         if !self.description.is_empty() {
             return &self.description;
         }

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::Text;
 use super::text::PLACE;
 
 /// A field that is sent and not seen.
@@ -16,6 +17,63 @@ pub fn hidden(name: &str, value: &str) -> Markup {
 pub fn sentence(template: &str, part: &str) -> Markup {
     let (before, after) = template.split_once(PLACE).unwrap_or((template, ""));
     html! { (before) bdi.name { (part) } (after) }
+}
+
+/// A moment as RFC 3339 writes it, shown to the minute: digits are read alike in every language.
+pub fn moment(rfc3339: &str) -> Markup {
+    let (day, time) = rfc3339.split_once('T').unwrap_or((rfc3339, ""));
+    let minute = time.get(..5).unwrap_or_default();
+    html! { time datetime=(rfc3339) dir="ltr" { (day) " " (minute) " UTC" } }
+}
+
+/// A field for a password, with a button that shows what was typed.
+///
+/// The button comes to life by the script [`super::asset::File::Reveal`]; without it, it stays hidden and leaves no
+/// gap.
+pub struct PasswordField<'a> {
+    /// The id in the page.
+    pub id: &'static str,
+    /// The name in the form.
+    pub name: &'static str,
+    /// The label.
+    pub label: &'a str,
+    /// What a password manager is told: `current-password` or `new-password`.
+    pub autocomplete: &'static str,
+    /// What the key of a screen keyboard says.
+    pub enterkeyhint: &'static str,
+    /// What a fitting password looks like, under the field; its id is that of the field and `-hint`.
+    pub hint: Option<Markup>,
+    /// The ids of what explains the field.
+    pub described_by: Option<&'a str>,
+    /// Whether what was typed is at fault.
+    pub is_invalid: bool,
+    /// Whether typing begins here.
+    pub has_focus: bool,
+}
+
+impl PasswordField<'_> {
+    /// Draws the field with its label.
+    pub fn draw(&self, text: &Text<'_>) -> Markup {
+        let invalid = self.is_invalid.then_some("true");
+        html! {
+            div.field {
+                label for=(self.id) { (self.label) }
+                div.secret {
+                    input id=(self.id) name=(self.name) type="password" required autocomplete=(self.autocomplete)
+                        autocapitalize="none" spellcheck="false" enterkeyhint=(self.enterkeyhint)
+                        aria-describedby=[self.described_by] aria-invalid=[invalid] autofocus[self.has_focus];
+                    button.reveal type="button" hidden aria-controls=(self.id) aria-pressed="false"
+                        aria-label=(text.show_password) title=(text.show_password) {
+                        svg viewBox="0 0 24 24" aria-hidden="true" {
+                            path d="M2 12s3.5-6.5 10-6.5S22 12 22 12s-3.5 6.5-10 6.5S2 12 2 12zm13 0a3 3 0 1 1-6 0 3 3 0 0 1 6 0z" {}
+                            path.strike d="m4 4 16 16" {}
+                        }
+                    }
+                }
+                @if let Some(hint) = &self.hint { p.note id={ (self.id) "-hint" } { (hint) } }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

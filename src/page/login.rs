@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::form::{hidden, sentence};
+use super::asset::File;
+use super::form::{PasswordField, hidden, sentence};
 use super::{Page, Slots, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
@@ -187,9 +188,13 @@ impl Login {
 
     /// Why the page is shown again; nothing at first.
     fn problem(&self, text: &Text<'_>) -> Markup {
+        let is_mistyped = self.problem == Some(LoginProblem::Credentials);
         html! {
             @if let Some(problem) = self.problem {
-                p.problem #problem role="alert" { (problem.text(text)) }
+                p.problem #problem role="alert" {
+                    @if is_mistyped { a href="#password" { (problem.text(text)) } }
+                    @else { (problem.text(text)) }
+                }
             }
         }
     }
@@ -216,6 +221,17 @@ impl Login {
             .filter(|problem| *problem == LoginProblem::Credentials)
             .map(|_| "true");
         let choosing = self.continue_as.is_some();
+        let password = PasswordField {
+            id: "password",
+            name: "password",
+            label: text.password,
+            autocomplete: "current-password",
+            enterkeyhint: "go",
+            hint: None,
+            described_by,
+            is_invalid: invalid.is_some(),
+            has_focus: !choosing && !self.username.is_empty(),
+        };
         html! {
             @if self.takes_password {
                 form.stack method="post" action=(self.action) {
@@ -227,12 +243,7 @@ impl Login {
                             enterkeyhint="next" aria-describedby=[described_by] aria-invalid=[invalid]
                             autofocus[!choosing && self.username.is_empty()];
                     }
-                    div.field {
-                        label for="password" { (text.password) }
-                        input #password name="password" type="password" required autocomplete="current-password"
-                            enterkeyhint="go" aria-describedby=[described_by] aria-invalid=[invalid]
-                            autofocus[!choosing && !self.username.is_empty()];
-                    }
+                    (password.draw(text))
                     button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
                 }
             }
@@ -295,5 +306,9 @@ impl Page for Login {
         } else {
             vec![&self.transaction]
         }
+    }
+
+    fn script(&self) -> Option<File> {
+        Some(File::Reveal)
     }
 }

@@ -3,6 +3,7 @@
 //! Every field is decided before a page is drawn. The pages work without scripts, from 320 pixels of width,
 //! in light and dark, from left to right and from right to left.
 
+pub mod account;
 pub mod asset;
 pub mod consent;
 pub mod error;
@@ -24,6 +25,7 @@ mod tests;
 
 use maud::Markup;
 
+pub use account::{Account, AccountNotice, ApplicationLine, SessionLine};
 pub use consent::{Consent, ScopeLine};
 pub use error::{ErrorPage, Heading};
 pub use form_post::FormPost;

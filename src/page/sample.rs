@@ -2,8 +2,8 @@
 
 use super::theme::{Drawn, Finding, Slots};
 use super::{
-    Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login, LoginProblem, LogoutConfirm,
-    Page, Theme, layout,
+    Account, Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login, LoginProblem,
+    LogoutConfirm, Page, Theme, layout,
 };
 
 /// A page in one of its states.
@@ -74,6 +74,22 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(
         &["request", "not-found", "busy", "server"],
         ErrorPage::samples(),
+    ));
+    all.extend(states(
+        &[
+            "first",
+            "bare",
+            "password-changed",
+            "signed-out",
+            "disconnected",
+            "language-chosen",
+            "wrong-password",
+            "too-short",
+            "too-long",
+            "busy",
+            "expired",
+        ],
+        Account::samples(),
     ));
     all.extend(states(&[], vec![FormPost::sample()]));
     all.extend(states(&[], vec![Home::sample()]));

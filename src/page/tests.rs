@@ -128,13 +128,20 @@ fn every_page_is_well_formed() {
             }
         }
         assert!(open.is_empty(), "{page} {}: {open:?} left open", locale.tag());
-        for reference in tags(html).iter().flat_map(|tag| {
-            ["for", "aria-describedby"]
+        for tag in tags(html) {
+            let named = ["for", "aria-describedby", "aria-labelledby", "aria-controls"];
+            let mut references: Vec<_> = named
                 .into_iter()
-                .filter_map(|name| tag.attribute(name).map(str::to_owned))
-                .collect::<Vec<_>>()
-        }) {
-            assert!(ids.contains(&reference), "{page}: nothing has the id {reference}");
+                .filter_map(|name| tag.attribute(name))
+                .flat_map(str::split_ascii_whitespace)
+                .collect();
+            references.extend(tag.attribute("href").and_then(|href| href.strip_prefix('#')));
+            for reference in references {
+                assert!(
+                    ids.contains(&reference.to_owned()),
+                    "{page}: nothing has the id {reference}"
+                );
+            }
         }
     });
 }
@@ -166,25 +173,34 @@ fn a_policy_of_self_is_enough_for_every_page() {
                 assert!(name != "style" && !name.starts_with("on"), "{page}: {name}");
                 if matches!(name.as_str(), "src" | "href") {
                     assert!(
-                        value.starts_with('/') && !value.starts_with("//"),
+                        value.starts_with('#') || (value.starts_with('/') && !value.starts_with("//")),
                         "{page}: {value}"
                     );
                 }
                 if matches!(tag.name.as_str(), "script" | "link" | "img")
                     && matches!(name.as_str(), "src" | "href")
                 {
-                    let path = value.strip_prefix("/id").unwrap();
+                    let path = value.strip_prefix("/id").unwrap_or(value);
                     let of_theme = path
                         .strip_prefix(theme::PREFIX)
                         .and_then(|rest| rest.splitn(3, '/').nth(2))
                         .and_then(|file| theme.file(file));
                     let of_all = path.strip_prefix(asset::PREFIX).and_then(asset::find);
-                    assert!(of_theme.is_some() || of_all.is_some(), "{page}: {value}");
+                    let of_provider = path.starts_with("/federation/");
+                    assert!(
+                        of_theme.is_some() || of_all.is_some() || of_provider,
+                        "{page}: {value}"
+                    );
                 }
             }
         }
         let scripts = html.matches("<script").count();
-        assert_eq!(scripts, usize::from(page == FormPost::NAME), "{page}");
+        let has_password = html.contains("type=\"password\"");
+        assert_eq!(
+            scripts,
+            usize::from(has_password || page == FormPost::NAME),
+            "{page}"
+        );
         assert_eq!(html.matches("\" defer></script>").count(), scripts, "{page}");
     });
 }
@@ -195,6 +211,38 @@ fn every_page_with_its_style_is_smaller_than_20_kb() {
         let total = html.len() + theme.file("theme.css").unwrap().bytes.len();
         assert!(total < 20_000, "{page} {}: {total} bytes", locale.tag());
     });
+}
+
+/// An account whose every text was chosen by somebody hostile.
+fn hostile_account() -> Account {
+    let evil = || HOSTILE.to_owned();
+    Account {
+        action: evil(),
+        csrf: evil(),
+        user: evil(),
+        account_id: evil(),
+        notice: Some(AccountNotice::WrongPassword),
+        min_length: Some(8),
+        sessions: vec![SessionLine {
+            id: evil(),
+            device: Some(evil()),
+            address: Some(evil()),
+            signed_in_at: evil(),
+            last_used_at: evil(),
+            is_current: false,
+        }],
+        applications: vec![ApplicationLine {
+            id: evil(),
+            name: evil(),
+            since: evil(),
+            scopes: vec![ScopeLine {
+                name: evil(),
+                description: String::new(),
+            }],
+        }],
+        languages: vec![(evil(), evil())],
+        language: Some(evil()),
+    }
 }
 
 #[test]
@@ -280,6 +328,7 @@ fn hostile_values_stay_text_on_every_page() {
         let drawn = [
             login.render(&theme, locale),
             consent.render(&theme, locale),
+            hostile_account().render(&theme, locale),
             LogoutConfirm {
                 action: evil(),
                 csrf: evil(),
@@ -324,7 +373,7 @@ fn hostile_values_stay_text_on_every_page() {
 #[test]
 fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
     everywhere(|page, _, _, html| {
-        if page == Login::NAME {
+        if page == Login::NAME && html.contains("type=\"password\"") {
             assert!(has(
                 html,
                 "input",
@@ -375,6 +424,12 @@ fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
         assert!(has(&html, "input", &[("id", "username"), ("value", "alice")]));
         assert!(has(&html, "input", &[("id", "password"), ("autofocus", "")]));
     }
+    let wrong = Login {
+        problem: Some(LoginProblem::Credentials),
+        ..Login::sample()
+    };
+    let html = render(&wrong);
+    assert!(has(&html, "a", &[("href", "#password")]), "it leads to the field");
     let first = render(&Login::sample());
     assert!(!first.contains("role=\"alert\"") && !first.contains("aria-describedby"));
     assert!(has(&first, "input", &[("id", "username"), ("autofocus", "")]));
@@ -452,4 +507,67 @@ fn the_texts_of_every_language_have_names_in_the_same_places() {
         assert_eq!(places(text), places(&text::EN), "{tag}");
         assert!(text.entries().all(|(_, text)| !text.is_empty()), "{tag}");
     }
+}
+
+#[test]
+fn a_password_that_was_refused_is_announced_at_its_field() {
+    for (notice, field) in [
+        (AccountNotice::WrongPassword, "current-password"),
+        (AccountNotice::TooShort, "new-password"),
+        (AccountNotice::TooLong, "new-password"),
+    ] {
+        let page = Account {
+            notice: Some(notice),
+            ..Account::sample()
+        };
+        let html = render(&page);
+        assert!(has(&html, "p", &[("id", "notice"), ("role", "alert")]));
+        assert!(has(&html, "a", &[("href", &format!("#{field}"))]));
+        assert!(has(
+            &html,
+            "input",
+            &[("id", field), ("aria-invalid", "true"), ("autofocus", "")]
+        ));
+        assert_eq!(html.matches("aria-invalid").count(), 1);
+    }
+}
+
+#[test]
+fn password_managers_find_their_way_on_the_account_page() {
+    let html = render(&Account::sample());
+    for (name, autocomplete) in [
+        ("username", "username"),
+        ("current-password", "current-password"),
+        ("new-password", "new-password"),
+    ] {
+        assert!(has(
+            &html,
+            "input",
+            &[("name", name), ("autocomplete", autocomplete)]
+        ));
+    }
+    let without = Account {
+        min_length: None,
+        ..Account::sample()
+    };
+    assert!(!render(&without).contains("password"));
+}
+
+#[test]
+fn passwords_are_shown_by_a_button_that_a_script_brings_to_life() {
+    everywhere(|page, _, _, html| {
+        let buttons: Vec<_> = tags(html)
+            .into_iter()
+            .filter(|tag| tag.attribute("class") == Some("reveal"))
+            .collect();
+        assert_eq!(buttons.len(), html.matches("type=\"password\"").count(), "{page}");
+        for button in buttons {
+            assert_eq!(
+                button.attribute("type"),
+                Some("button"),
+                "{page}: it sends nothing"
+            );
+            assert!(button.attribute("hidden").is_some() && button.attribute("aria-label").is_some());
+        }
+    });
 }

@@ -142,6 +142,66 @@ texts! {
     pub token_raw: &'static str,
     /// Heading: the answer of the token endpoint.
     pub token_response: &'static str,
+    /// Button that shows what was typed as a password.
+    pub show_password: &'static str,
+    /// Heading of the account page.
+    pub account_title: &'static str,
+    /// Heading.
+    pub account_sessions: &'static str,
+    /// Beside the browser that shows the page.
+    pub account_this_browser: &'static str,
+    /// In the place of a browser's name.
+    pub account_unknown_device: &'static str,
+    /// Before the time of a sign-in.
+    pub account_signed_in: &'static str,
+    /// Before the time of the last use.
+    pub account_last_used: &'static str,
+    /// Button.
+    pub account_sign_out_others: &'static str,
+    /// Heading.
+    pub account_applications: &'static str,
+    /// What can be done with them.
+    pub account_applications_note: &'static str,
+    /// In the place of the list.
+    pub account_no_applications: &'static str,
+    /// Before a time.
+    pub account_since: &'static str,
+    /// Button.
+    pub account_disconnect: &'static str,
+    /// What a new password does.
+    pub account_password_note: &'static str,
+    /// Label.
+    pub account_current_password: &'static str,
+    /// Label.
+    pub account_new_password: &'static str,
+    /// Beside it; `{}` is a number.
+    pub account_password_rule: &'static str,
+    /// Button.
+    pub account_change_password: &'static str,
+    /// Heading.
+    pub account_language: &'static str,
+    /// Label.
+    pub account_language_label: &'static str,
+    /// The choice to leave it to the browser.
+    pub account_language_automatic: &'static str,
+    /// Button.
+    pub account_save: &'static str,
+    /// It was done.
+    pub account_password_changed: &'static str,
+    /// It was done.
+    pub account_signed_out: &'static str,
+    /// It was done.
+    pub account_disconnected: &'static str,
+    /// It was done.
+    pub account_language_chosen: &'static str,
+    /// The password was not changed.
+    pub problem_current_password: &'static str,
+    /// The password was not changed.
+    pub problem_too_short: &'static str,
+    /// The password was not changed.
+    pub problem_too_long: &'static str,
+    /// Nothing was done.
+    pub problem_expired_account: &'static str,
 }
 
 /// English.
@@ -200,6 +260,36 @@ pub static EN: Text<'static> = Text {
     token_payload: "Claims",
     token_raw: "As it was sent",
     token_response: "Token response",
+    show_password: "Show password",
+    account_title: "Your account",
+    account_sessions: "Where you are signed in",
+    account_this_browser: "This browser",
+    account_unknown_device: "Unknown browser",
+    account_signed_in: "Signed in",
+    account_last_used: "Last used",
+    account_sign_out_others: "Sign out everywhere else",
+    account_applications: "Connected applications",
+    account_applications_note: "They may do what is listed here until you disconnect them.",
+    account_no_applications: "No application can act for you at the moment.",
+    account_since: "Connected since",
+    account_disconnect: "Disconnect",
+    account_password_note: "A new password signs you out everywhere else, and connected applications have to ask you again.",
+    account_current_password: "Current password",
+    account_new_password: "New password",
+    account_password_rule: "Use {} or more characters.",
+    account_change_password: "Change password",
+    account_language: "Language",
+    account_language_label: "Language of these pages",
+    account_language_automatic: "As this browser prefers",
+    account_save: "Save",
+    account_password_changed: "Your password has been changed. You are signed out everywhere else.",
+    account_signed_out: "Signed out there.",
+    account_disconnected: "The application has no access any more.",
+    account_language_chosen: "The language has been changed.",
+    problem_current_password: "That is not your current password. Check it and try again.",
+    problem_too_short: "The new password is too short. Choose a longer one.",
+    problem_too_long: "The new password is too long. Choose a shorter one.",
+    problem_expired_account: "This page was open for too long. Nothing was changed; try again.",
 };
 
 /// German.
@@ -258,6 +348,36 @@ pub static DE: Text<'static> = Text {
     token_payload: "Claims",
     token_raw: "Wie gesendet",
     token_response: "Token-Antwort",
+    show_password: "Passwort anzeigen",
+    account_title: "Ihr Konto",
+    account_sessions: "Wo Sie angemeldet sind",
+    account_this_browser: "Dieser Browser",
+    account_unknown_device: "Unbekannter Browser",
+    account_signed_in: "Angemeldet",
+    account_last_used: "Zuletzt benutzt",
+    account_sign_out_others: "Überall sonst abmelden",
+    account_applications: "Verbundene Anwendungen",
+    account_applications_note: "Sie dürfen tun, was hier steht, bis Sie sie trennen.",
+    account_no_applications: "Zurzeit kann keine Anwendung für Sie handeln.",
+    account_since: "Verbunden seit",
+    account_disconnect: "Trennen",
+    account_password_note: "Ein neues Passwort meldet Sie überall sonst ab, und verbundene Anwendungen müssen Sie erneut fragen.",
+    account_current_password: "Aktuelles Passwort",
+    account_new_password: "Neues Passwort",
+    account_password_rule: "Mindestlänge in Zeichen: {}.",
+    account_change_password: "Passwort ändern",
+    account_language: "Sprache",
+    account_language_label: "Sprache dieser Seiten",
+    account_language_automatic: "Wie im Browser eingestellt",
+    account_save: "Speichern",
+    account_password_changed: "Ihr Passwort wurde geändert. Überall sonst sind Sie abgemeldet.",
+    account_signed_out: "Dort sind Sie abgemeldet.",
+    account_disconnected: "Die Anwendung hat keinen Zugriff mehr.",
+    account_language_chosen: "Die Sprache wurde geändert.",
+    problem_current_password: "Das ist nicht Ihr aktuelles Passwort. Prüfen Sie es und versuchen Sie es noch einmal.",
+    problem_too_short: "Das neue Passwort ist zu kurz. Wählen Sie ein längeres.",
+    problem_too_long: "Das neue Passwort ist zu lang. Wählen Sie ein kürzeres.",
+    problem_expired_account: "Diese Seite war zu lange geöffnet. Es wurde nichts geändert; versuchen Sie es noch einmal.",
 };
 
 /// French.
@@ -316,6 +436,36 @@ pub static FR: Text<'static> = Text {
     token_payload: "Revendications",
     token_raw: "Tel qu’envoyé",
     token_response: "Réponse du point d’accès des jetons",
+    show_password: "Afficher le mot de passe",
+    account_title: "Votre compte",
+    account_sessions: "Où vous êtes connecté",
+    account_this_browser: "Ce navigateur",
+    account_unknown_device: "Navigateur inconnu",
+    account_signed_in: "Connecté le",
+    account_last_used: "Dernière utilisation",
+    account_sign_out_others: "Se déconnecter partout ailleurs",
+    account_applications: "Applications connectées",
+    account_applications_note: "Elles peuvent faire ce qui est indiqué ici jusqu’à ce que vous révoquiez l’accès.",
+    account_no_applications: "Aucune application ne peut agir en votre nom pour le moment.",
+    account_since: "Connectée depuis le",
+    account_disconnect: "Révoquer l’accès",
+    account_password_note: "Un nouveau mot de passe vous déconnecte partout ailleurs, et les applications connectées devront vous solliciter de nouveau.",
+    account_current_password: "Mot de passe actuel",
+    account_new_password: "Nouveau mot de passe",
+    account_password_rule: "Longueur minimale en caractères\u{a0}: {}.",
+    account_change_password: "Changer le mot de passe",
+    account_language: "Langue",
+    account_language_label: "Langue de ces pages",
+    account_language_automatic: "Selon le navigateur",
+    account_save: "Enregistrer",
+    account_password_changed: "Votre mot de passe a été changé. Vous êtes déconnecté partout ailleurs.",
+    account_signed_out: "La déconnexion a été effectuée.",
+    account_disconnected: "L’application n’a plus accès à votre compte.",
+    account_language_chosen: "La langue a été changée.",
+    problem_current_password: "Ce n’est pas votre mot de passe actuel. Vérifiez-le, puis réessayez.",
+    problem_too_short: "Le nouveau mot de passe est trop court. Choisissez-en un plus long.",
+    problem_too_long: "Le nouveau mot de passe est trop long. Choisissez-en un plus court.",
+    problem_expired_account: "Cette page est restée ouverte trop longtemps. Rien n’a été changé\u{a0}; réessayez.",
 };
 
 /// Spanish.
@@ -374,6 +524,36 @@ pub static ES: Text<'static> = Text {
     token_payload: "Atributos (claims)",
     token_raw: "Tal como se envió",
     token_response: "Respuesta con los tokens",
+    show_password: "Mostrar la contraseña",
+    account_title: "Su cuenta",
+    account_sessions: "Dónde ha iniciado sesión",
+    account_this_browser: "Este navegador",
+    account_unknown_device: "Navegador desconocido",
+    account_signed_in: "Sesión iniciada",
+    account_last_used: "Último uso",
+    account_sign_out_others: "Cerrar las demás sesiones",
+    account_applications: "Aplicaciones conectadas",
+    account_applications_note: "Pueden hacer lo que aquí se indica hasta que las desconecte.",
+    account_no_applications: "Ninguna aplicación puede actuar en su nombre en este momento.",
+    account_since: "Conectada desde",
+    account_disconnect: "Desconectar",
+    account_password_note: "Una contraseña nueva cierra sus demás sesiones, y las aplicaciones conectadas tendrán que pedirle acceso de nuevo.",
+    account_current_password: "Contraseña actual",
+    account_new_password: "Contraseña nueva",
+    account_password_rule: "Longitud mínima en caracteres: {}.",
+    account_change_password: "Cambiar la contraseña",
+    account_language: "Idioma",
+    account_language_label: "Idioma de estas páginas",
+    account_language_automatic: "Según el navegador",
+    account_save: "Guardar",
+    account_password_changed: "Su contraseña se ha cambiado. Sus demás sesiones se han cerrado.",
+    account_signed_out: "La sesión se ha cerrado.",
+    account_disconnected: "La aplicación ya no tiene acceso.",
+    account_language_chosen: "El idioma se ha cambiado.",
+    problem_current_password: "Esa no es su contraseña actual. Compruébela e inténtelo de nuevo.",
+    problem_too_short: "La contraseña nueva es demasiado corta. Elija una más larga.",
+    problem_too_long: "La contraseña nueva es demasiado larga. Elija una más corta.",
+    problem_expired_account: "Esta página ha estado abierta demasiado tiempo. No se ha cambiado nada; inténtelo de nuevo.",
 };
 
 /// Japanese.
@@ -432,6 +612,36 @@ pub static JA: Text<'static> = Text {
     token_payload: "クレーム",
     token_raw: "送信されたままの形式",
     token_response: "トークンレスポンス",
+    show_password: "パスワードを表示",
+    account_title: "アカウント",
+    account_sessions: "サインイン中のブラウザー",
+    account_this_browser: "このブラウザー",
+    account_unknown_device: "不明なブラウザー",
+    account_signed_in: "サインイン",
+    account_last_used: "最終利用",
+    account_sign_out_others: "ほかのすべてのブラウザーからサインアウト",
+    account_applications: "連携中のアプリケーション",
+    account_applications_note: "連携を解除するまで、ここに示された操作ができます。",
+    account_no_applications: "現在、連携中のアプリケーションはありません。",
+    account_since: "連携開始",
+    account_disconnect: "連携を解除",
+    account_password_note: "パスワードを変更すると、ほかのすべてのブラウザーからサインアウトし、連携中のアプリケーションは再度の許可が必要になります。",
+    account_current_password: "現在のパスワード",
+    account_new_password: "新しいパスワード",
+    account_password_rule: "{}文字以上にしてください。",
+    account_change_password: "パスワードを変更",
+    account_language: "言語",
+    account_language_label: "これらのページの言語",
+    account_language_automatic: "ブラウザーの設定に従う",
+    account_save: "保存",
+    account_password_changed: "パスワードを変更しました。ほかのすべてのブラウザーからサインアウトしました。",
+    account_signed_out: "サインアウトしました。",
+    account_disconnected: "アプリケーションの連携を解除しました。",
+    account_language_chosen: "言語を変更しました。",
+    problem_current_password: "現在のパスワードが正しくありません。確認してもう一度お試しください。",
+    problem_too_short: "新しいパスワードが短すぎます。より長いものにしてください。",
+    problem_too_long: "新しいパスワードが長すぎます。より短いものにしてください。",
+    problem_expired_account: "このページは長時間開かれていました。何も変更されていません。もう一度お試しください。",
 };
 
 /// Arabic.
@@ -490,4 +700,34 @@ pub static AR: Text<'static> = Text {
     token_payload: "المطالبات",
     token_raw: "كما أُرسل",
     token_response: "استجابة الرموز المميزة",
+    show_password: "إظهار كلمة المرور",
+    account_title: "حسابك",
+    account_sessions: "أين سجّلت الدخول",
+    account_this_browser: "هذا المتصفح",
+    account_unknown_device: "متصفح غير معروف",
+    account_signed_in: "تسجيل الدخول",
+    account_last_used: "آخر استخدام",
+    account_sign_out_others: "تسجيل الخروج من كل مكان آخر",
+    account_applications: "التطبيقات المتصلة",
+    account_applications_note: "يمكنها فعل ما هو مذكور هنا إلى أن تفصلها.",
+    account_no_applications: "لا يوجد حاليًا أي تطبيق يمكنه التصرف نيابة عنك.",
+    account_since: "متصل منذ",
+    account_disconnect: "فصل",
+    account_password_note: "تؤدي كلمة المرور الجديدة إلى تسجيل خروجك من كل مكان آخر، وعلى التطبيقات المتصلة أن تطلب إذنك من جديد.",
+    account_current_password: "كلمة المرور الحالية",
+    account_new_password: "كلمة المرور الجديدة",
+    account_password_rule: "الحد الأدنى لعدد الأحرف: {}.",
+    account_change_password: "تغيير كلمة المرور",
+    account_language: "اللغة",
+    account_language_label: "لغة هذه الصفحات",
+    account_language_automatic: "حسب إعداد المتصفح",
+    account_save: "حفظ",
+    account_password_changed: "تم تغيير كلمة مرورك. تم تسجيل خروجك من كل مكان آخر.",
+    account_signed_out: "تم تسجيل الخروج هناك.",
+    account_disconnected: "لم يعد للتطبيق أي وصول.",
+    account_language_chosen: "تم تغيير اللغة.",
+    problem_current_password: "هذه ليست كلمة مرورك الحالية. تحقق منها وحاول مرة أخرى.",
+    problem_too_short: "كلمة المرور الجديدة قصيرة جدًا. اختر كلمة أطول.",
+    problem_too_long: "كلمة المرور الجديدة طويلة جدًا. اختر كلمة أقصر.",
+    problem_expired_account: "ظلت هذه الصفحة مفتوحة مدة طويلة. لم يتغير شيء، فحاول مرة أخرى.",
 };

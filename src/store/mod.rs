@@ -5,6 +5,7 @@
 //! A refusal by the protocol is a value inside `T` and is committed; only a [`StoreError`] rolls back.
 
 pub mod backend;
+pub mod backup;
 pub mod records;
 pub mod schema;
 pub mod table;

@@ -11,7 +11,9 @@ use crate::oauth::Client;
 use crate::oauth::authorize::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::refresh::RefreshFamily;
+use crate::store::backend::TableId;
 use crate::store::records::{ApiKeyUse, SigningKeyRecord};
+use crate::store::schema::META;
 use crate::store::table::Table;
 
 /// Registered clients by `client_id`.
@@ -46,3 +48,27 @@ pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_ass
 pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");
 /// The user behind an upstream identity: (issuer, subject).
 pub const USERS_BY_IDENTITY: Table<(String, String), Uuid> = Table::new(16, "users_by_identity");
+
+/// Every table, the schema's own among them: what a backup holds. A test keeps it complete.
+pub fn all() -> impl Iterator<Item = TableId> {
+    [
+        META.id(),
+        CLIENTS.id(),
+        USERS.id(),
+        USERS_BY_LOGIN_NAME.id(),
+        SIGNING_KEYS.id(),
+        LOGIN_TRANSACTIONS.id(),
+        CODES.id(),
+        FAMILIES.id(),
+        FAMILIES_BY_OWNER.id(),
+        SESSIONS.id(),
+        SESSIONS_BY_USER.id(),
+        CONSENTS.id(),
+        REVOKED_TOKENS.id(),
+        API_KEY_USES.id(),
+        USED_ASSERTIONS.id(),
+        PROVIDERS.id(),
+        USERS_BY_IDENTITY.id(),
+    ]
+    .into_iter()
+}

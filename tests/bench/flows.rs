@@ -22,7 +22,7 @@ use idsvc::flow::redeem_code::redeem_code;
 use idsvc::flow::rotate_refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
 use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
-use idsvc::identity::{Factor, Session, User};
+use idsvc::identity::{Device, Factor, Session, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
 use idsvc::oauth::client_auth::{AuthenticatedClient, Credentials};
@@ -81,6 +81,7 @@ impl Bench {
             upstream_token: None,
             created_at: now,
             last_used_at: now,
+            device: Device::default(),
         };
         store
             .write_blocking("bench", move |tx| {

@@ -1,81 +1,18 @@
 // The pages in a real Chromium.
 
 import assert from 'node:assert/strict';
-import { mkdir } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { chromium } from 'playwright-core';
 import { ALICE, Server } from './harness.mjs';
+import { dismiss, fitsTheScreen, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
 import { Website } from './website.mjs';
 
-const artefacts = resolve(import.meta.dirname, '../artefacts');
-
 let server;
+let dev;
 let alice;
 let website;
-let browser;
-let contexts = [];
-let complaints = [];
-
-async function launch(...servers) {
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: [
-      '--headless=new',
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-      `--ignore-certificate-errors-spki-list=${servers.map(({ spki }) => spki).join(',')}`,
-    ],
-  });
-}
-
-/** A browser profile of its own, whose complaints are collected. */
-async function visitor(options = {}) {
-  const context = await browser.newContext({ locale: 'en-GB', ...options });
-  context.setDefaultTimeout(15_000);
-  contexts.push(context);
-  context.on('console', (message) => {
-    const text = message.text();
-    if (message.type() === 'error' && !/the server responded with a status of 4/.test(text)) complaints.push(text);
-  });
-  context.on('weberror', (error) => complaints.push(String(error.error())));
-  context.on('response', (response) => {
-    const kind = response.request().resourceType();
-    if (response.status() >= 400 && ['stylesheet', 'script', 'image', 'font'].includes(kind)) {
-      complaints.push(`${response.status()} ${response.url()}`);
-    }
-  });
-  return context.newPage();
-}
-
-async function keep(page, name) {
-  await page.screenshot({ path: resolve(artefacts, `${name}.png`), fullPage: true });
-}
-
-async function signIn(page, password = alice.password) {
-  await page.locator('input#username').fill(ALICE);
-  await page.locator('input#password').fill(password);
-  await page.locator('button[type=submit]').click();
-}
-
-/** What the website shows of the tokens it was given. */
-async function result(page) {
-  return JSON.parse(await page.locator('#result').filter({ hasText: '{' }).textContent());
-}
-
-async function fitsTheScreen(page) {
-  const [content, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
-  assert.ok(content <= screen, `${content} px on a screen of ${screen} px`);
-}
 
 before(async () => {
-  await mkdir(artefacts, { recursive: true });
-  server = await Server.start();
+  [server, dev] = await Promise.all([Server.start(), Server.start({ dev: true })]);
   alice = await server.addAlice();
   website = await Website.start();
   const clients = [
@@ -85,22 +22,17 @@ before(async () => {
   ];
   for (const [id, ...flags] of clients) await website.join(server, await server.addClient(id, website.redirectUri, ...flags));
   await server.addClient('spa', `${website.origin}/spa`, '--public');
-  browser = await launch(server);
+  await launch(server, dev);
 });
 
 after(async () => {
-  await browser?.close();
+  await quit();
   await website?.stop();
+  await dev?.stop();
   await server?.stop();
 });
 
-afterEach(async () => {
-  for (const context of contexts) await context.close();
-  const heard = complaints;
-  contexts = [];
-  complaints = [];
-  assert.deepEqual(heard, [], 'the browser complained about nothing');
-});
+afterEach(dismiss);
 
 describe('signing in', () => {
   it('shows what was wrong, keeps the name, and goes on with the right password', async () => {
@@ -136,7 +68,7 @@ describe('signing in', () => {
   it('is asked for once for two sites', async () => {
     const page = await visitor();
     await page.goto(website.start('web'));
-    await signIn(page);
+    await signIn(page, alice.password);
     const first = await result(page);
     await page.goto(website.start('second'));
     const second = await result(page);
@@ -148,7 +80,7 @@ describe('signing in', () => {
   it('posts the response to the client under the content security policy', async () => {
     const page = await visitor();
     await page.goto(website.start('web', { response_mode: 'form_post' }));
-    await signIn(page);
+    await signIn(page, alice.password);
     const { method, claims } = await result(page);
     assert.equal(method, 'POST');
     assert.equal(claims.sub, alice.uuid);
@@ -157,7 +89,7 @@ describe('signing in', () => {
   it('works with script turned off, in both response modes', async () => {
     const page = await visitor({ javaScriptEnabled: false });
     await page.goto(website.start('web'));
-    await signIn(page);
+    await signIn(page, alice.password);
     assert.equal((await result(page)).method, 'GET');
     await page.goto(website.start('web', { response_mode: 'form_post' }));
     await keep(page, 'form-post-without-script');
@@ -171,7 +103,7 @@ describe('signing in', () => {
       await page.goto(website.start('careful'));
       await fitsTheScreen(page);
       await keep(page, `login-phone-${colorScheme}`);
-      await signIn(page);
+      await signIn(page, alice.password);
       await page.locator('button[name=decision][value=allow]').waitFor();
       await fitsTheScreen(page);
       await keep(page, `consent-phone-${colorScheme}`);
@@ -182,7 +114,7 @@ describe('signing in', () => {
     const page = await visitor();
     const settings = JSON.stringify({ issuer: server.issuer, client_id: 'spa' });
     await page.goto(`${website.origin}/spa?${new URLSearchParams({ settings })}`);
-    await signIn(page);
+    await signIn(page, alice.password);
     assert.deepEqual(await result(page), { sub: alice.uuid, email: ALICE, refreshed: true });
   });
 
@@ -199,7 +131,7 @@ describe('consent', () => {
   it('is denied, then allowed, then remembered', async () => {
     const page = await visitor();
     await page.goto(website.start('careful'));
-    await signIn(page);
+    await signIn(page, alice.password);
     await page.locator('button[name=decision][value=deny]').waitFor();
     assert.match(await page.textContent('body'), /Careful site/);
     await keep(page, 'consent');
@@ -218,7 +150,7 @@ describe('signing out', () => {
   it('asks first when no client vouches for it, and then needs a new sign-in', async () => {
     const page = await visitor();
     await page.goto(website.start('web'));
-    await signIn(page);
+    await signIn(page, alice.password);
     await page.locator('#plain').click();
     await page.locator('button[name=decision][value=logout]').waitFor();
     await keep(page, 'logout-confirm');
@@ -232,7 +164,7 @@ describe('signing out', () => {
   it('leads back to the client that asked for it', async () => {
     const page = await visitor();
     await page.goto(website.start('second'));
-    await signIn(page);
+    await signIn(page, alice.password);
     await page.locator('#out').click();
     const confirm = page.locator('button[name=decision][value=logout]');
     await confirm.or(page.locator('#state')).first().waitFor();
@@ -243,29 +175,20 @@ describe('signing out', () => {
 
 describe('the development server', () => {
   it('signs its example user in and shows the tokens decoded', async () => {
-    const dev = await Server.start({ dev: true });
-    const own = browser;
-    try {
-      browser = await launch(dev);
-      const page = await visitor();
-      await page.goto(dev.issuer);
-      await keep(page, 'dev-home');
-      const [, username, password] = /(\S+@\S+)[^\n]*?password:? +(\S+)/i.exec(dev.log) ?? [];
-      assert.ok(password, `it prints how to sign in:\n${dev.log}`);
-      await page.locator('a.button').first().click();
-      await page.locator('input#username').fill(username);
-      await page.locator('input#password').fill(password);
-      await page.locator('button[type=submit]').click();
-      await page.getByText('at+jwt').first().waitFor();
-      const text = await page.textContent('body');
-      for (const shown of ['access_token', 'id_token', 'refresh_token', '"account_id"', dev.issuer]) {
-        assert.ok(text.includes(shown), shown);
-      }
-      await keep(page, 'dev-tokens');
-    } finally {
-      await browser.close();
-      browser = own;
-      await dev.stop();
+    const page = await visitor();
+    await page.goto(dev.issuer);
+    await keep(page, 'dev-home');
+    const [, username, password] = /(\S+@\S+)[^\n]*?password:? +(\S+)/i.exec(dev.log) ?? [];
+    assert.ok(password, `it prints how to sign in:\n${dev.log}`);
+    await page.locator('a.button').first().click();
+    await page.locator('input#username').fill(username);
+    await page.locator('input#password').fill(password);
+    await page.locator('button[type=submit]').click();
+    await page.getByText('at+jwt').first().waitFor();
+    const text = await page.textContent('body');
+    for (const shown of ['access_token', 'id_token', 'refresh_token', '"account_id"', dev.issuer]) {
+      assert.ok(text.includes(shown), shown);
     }
+    await keep(page, 'dev-tokens');
   });
 });

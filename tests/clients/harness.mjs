@@ -57,6 +57,12 @@ export async function freePort() {
   return port;
 }
 
+/** Base64 of the SHA-256 of the public key of a certificate, as browsers want it. */
+export function spkiOf(pem) {
+  const der = new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' });
+  return createHash('sha256').update(der).digest('base64');
+}
+
 /** The environment without settings that would reach the binary from outside the test. */
 function cleanEnvironment(extra) {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith('IDSVC_'));
@@ -167,10 +173,8 @@ export class Server {
     return this.#agent;
   }
 
-  /** Base64 of the SHA-256 of the certificate's public key, as browsers want it. */
   get spki() {
-    const der = new X509Certificate(this.ca).publicKey.export({ type: 'spki', format: 'der' });
-    return createHash('sha256').update(der).digest('base64');
+    return spkiOf(this.ca);
   }
 
   /** What the process has written so far. */

@@ -34,7 +34,8 @@ def free_port():
 class Server:
     """`idsvc serve` on a data directory and a port of its own."""
 
-    def __init__(self):
+    def __init__(self, flags=()):
+        self.flags = list(flags)
         self.directory = Path(tempfile.mkdtemp(prefix="idsvc-clients-"))
         self.data_dir = self.directory / "data"
         self.log_file = self.directory / "log"
@@ -58,7 +59,7 @@ class Server:
             with self.log_file.open("w") as log:
                 self.process = subprocess.Popen(
                     [BINARY, "serve", "--data-dir", self.data_dir, "--listen", f"127.0.0.1:{self.port}"]
-                    + ["--base-url", self.issuer, "--tls-mode", "self-signed"],
+                    + ["--base-url", self.issuer, "--tls-mode", "self-signed", *self.flags],
                     cwd=self.directory,
                     env=environment(),
                     stdin=subprocess.DEVNULL,
@@ -136,6 +137,23 @@ class Server:
                 self.process.kill()
                 self.process.wait()
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Upstream:
+    """An OpenID provider of somebody else (oidc-provider), at which one account is always signed in."""
+
+    def __init__(self, account, clients):
+        options = json.dumps({"autoLogin": account, "clients": clients})
+        self.process = subprocess.Popen(
+            ["node", Path(__file__).parent / "upstream.mjs", options], stdout=subprocess.PIPE, text=True
+        )
+        started = json.loads(self.process.stdout.readline())
+        self.issuer, self.ca_file, self.flags = started["issuer"], started["ca_file"], started["flags"]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=15)
+        self.process.stdout.close()
 
 
 class Forms(HTMLParser):

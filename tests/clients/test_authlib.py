@@ -1,6 +1,7 @@
 """The service as Authlib sees it."""
 
 import unittest
+from urllib.parse import urljoin
 
 from authlib.common.security import generate_token
 from authlib.integrations.requests_client import OAuth2Session
@@ -12,7 +13,7 @@ from authlib.oidc.discovery import OpenIDProviderMetadata, get_well_known_url
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
-from harness import STANDARD_SCOPES, Browser, Server
+from harness import STANDARD_SCOPES, Browser, Server, Upstream
 
 REDIRECT_URI = "https://app.example/cb"
 
@@ -170,6 +171,54 @@ class AuthlibTest(unittest.TestCase):
         _, first = self.sign_in(self.session(), browser)
         _, second = self.sign_in(self.session("none", self.public), browser)
         self.assertEqual(second["sid"], first["sid"])
+
+
+class ExchangeTest(unittest.TestCase):
+    """An ID token that Authlib got from somebody else's provider is exchanged by Authlib."""
+
+    THERE = {"client_id": "their-app", "client_secret": "s" * 40, "redirect_uris": [REDIRECT_URI]}
+    GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.upstream = Upstream("bert", [cls.THERE])
+        cls.addClassCleanup(cls.upstream.stop)
+        cls.server = Server(cls.upstream.flags).start()
+        cls.addClassCleanup(cls.server.stop)
+        trust = ("--exchange", "--audience", cls.THERE["client_id"], "--create-users")
+        cls.server.command("provider", "add", "partner", "--issuer", cls.upstream.issuer, *trust)
+        grants = ("--grant", "authorization_code", "--grant", "refresh_token", "--grant", "jwt-bearer")
+        cls.app = cls.server.add_client("app", REDIRECT_URI, "--provider", "partner", *grants)
+
+    def id_token(self):
+        """The code flow at the provider."""
+        session = OAuth2Session(
+            self.THERE["client_id"], self.THERE["client_secret"], scope="openid email", redirect_uri=REDIRECT_URI
+        )
+        session.verify, session.trust_env = self.upstream.ca_file, False
+        url = get_well_known_url(self.upstream.issuer, external=True)
+        metadata = session.request("GET", url, withhold_token=True).json()
+        url, state = session.create_authorization_url(metadata["authorization_endpoint"], nonce=generate_token(20))
+        while not url.startswith(REDIRECT_URI):
+            answer = session.request("GET", url, withhold_token=True, allow_redirects=False)
+            url = urljoin(url, answer.headers["Location"])
+        token = session.fetch_token(metadata["token_endpoint"], authorization_response=url, state=state)
+        return token["id_token"]
+
+    def test_a_providers_token_is_exchanged_and_refreshed(self):
+        session = OAuth2Session(self.app["client_id"], self.app["client_secret"])
+        session.verify, session.trust_env = str(self.server.ca_file), False
+        endpoint = f"{self.server.issuer}/oauth2/token"
+        token = session.fetch_token(endpoint, grant_type=self.GRANT, assertion=self.id_token())
+        self.assertEqual(token["amr"], [{"authority": "partner"}])
+        self.assertEqual(token["account_id"], "bert@upstream.example")
+        fresh = session.refresh_token(endpoint, token["refresh_token"])
+        self.assertEqual(fresh["uuid"], token["uuid"])
+        again = session.fetch_token(endpoint, grant_type=self.GRANT, assertion=self.id_token())
+        self.assertEqual(again["uuid"], token["uuid"])
+        with self.assertRaises(OAuthError) as caught:
+            session.fetch_token(endpoint, grant_type=self.GRANT, assertion=token["access_token"])
+        self.assertEqual(caught.exception.error, "invalid_grant")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod account;
+mod backup;
 mod cli;
 mod crash;
 mod federation;
 mod harness;
+mod import;
 mod limits;
 mod rsa_keygen;
 mod spec;

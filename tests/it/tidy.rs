@@ -107,6 +107,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustls::Server", &["net/"]),
     ("hyper::", &["net/", "http/"]),
     ("argon2::", &["identity/password"]),
+    ("bcrypt::", &["identity/password"]),
+    ("scrypt::", &["identity/password"]),
     ("http::StatusCode", &["http/", "net/"]),
     (
         "tokio::",
@@ -273,6 +275,12 @@ fn no_two_tables_share_a_number_or_a_name() {
     let names: BTreeSet<_> = named.iter().map(|(_, name)| name).collect();
     assert_eq!((numbers.len(), names.len()), (named.len(), named.len()));
     assert!(!numbers.contains(&"0"), "number 0 is the schema's own");
+    let backed_up = idsvc::store::tables::all().count();
+    assert_eq!(
+        backed_up,
+        named.len() + 1,
+        "a backup holds every table and the schema"
+    );
 }
 
 #[test]

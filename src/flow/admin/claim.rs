@@ -111,6 +111,32 @@ pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Sets one claim to a JSON value, as files have it: a text stays a text.
+pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), String> {
+    let is_own = is_text(name) || matches!(name, "email" | "phone_number") || RESERVED.contains(&name);
+    match value {
+        Value::Null => Err(format!("claim {name} is null: leave it out")),
+        Value::String(text) if is_own => set(user, name, text),
+        Value::Bool(_) if matches!(name, "email_verified" | "phone_number_verified") => {
+            set(user, name, &value.to_string())
+        }
+        Value::Object(_) if name == "address" => set(user, name, &value.to_string()),
+        _ if is_own => Err(format!("claim {name} must be a text")),
+        _ if matches!(name, "email_verified" | "phone_number_verified") => {
+            Err(format!("claim {name} must be true or false"))
+        }
+        _ if name == "address" || name.starts_with("address.") => {
+            Err("claim address must be an object".to_owned())
+        }
+        _ => {
+            // The name and the length are held to the same rules; the value is then put in as it is.
+            set(user, name, &value.to_string())?;
+            user.claims.insert(name.to_owned(), value.clone());
+            Ok(())
+        }
+    }
+}
+
 fn instead_of(name: &str) -> String {
     match name {
         "user_type" => "use --user-type".to_owned(),

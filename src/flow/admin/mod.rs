@@ -3,8 +3,10 @@
 //! The same functions serve the command line, over the control socket or on the store itself. A refusal names
 //! everything that is wrong at once and says what to do.
 
+pub mod backup;
 pub mod claim;
 pub mod client;
+pub mod import;
 pub mod key;
 pub mod provider;
 pub mod session;
@@ -18,7 +20,7 @@ use zeroize::Zeroizing;
 
 use super::rotate_keys::RotateError;
 use super::{Core, OpenError};
-use crate::identity::password::{Busy, PasswordPolicy};
+use crate::identity::password::Busy;
 use crate::store::StoreError;
 
 /// What every command works on.
@@ -26,8 +28,6 @@ use crate::store::StoreError;
 pub struct Admin<'a> {
     /// The service's core.
     pub core: &'a Core,
-    /// The rules for new passwords.
-    pub password_policy: PasswordPolicy,
 }
 
 /// A command that was understood and not carried out; nothing was changed.
@@ -180,10 +180,7 @@ pub(crate) mod tests {
     }
 
     pub(super) fn admin(core: &Core) -> Admin<'_> {
-        Admin {
-            core,
-            password_policy: PasswordPolicy::default(),
-        }
+        Admin { core }
     }
 
     pub(super) fn refusal<T: fmt::Debug>(done: Done<T>) -> AdminRefusal {

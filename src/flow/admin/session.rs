@@ -1,5 +1,7 @@
 //! Browser sessions: list, revoke.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::flow::sessions;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 
 /// A session as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,10 @@ pub struct SessionView {
     pub created_at: Timestamp,
     /// When the session was last used, to within some minutes.
     pub last_used_at: Timestamp,
+    /// The browser and its system, as far as they are known.
+    pub device: Option<String>,
+    /// The address of the last sign-in.
+    pub address: Option<IpAddr>,
 }
 
 /// Which sessions end.
@@ -54,23 +60,18 @@ pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
             Ok(user) => user,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let mut views = Vec::new();
-        for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(snapshot, &user.uuid, usize::MAX)? {
-            if let Some(session) = SESSIONS
-                .get(snapshot, &id)?
-                .filter(|session| session.is_live(lifetimes, now))
-            {
-                views.push(SessionView {
-                    session: id,
-                    user: session.user,
-                    auth_time: session.auth_time,
-                    authority: session.factor.authority().to_owned(),
-                    created_at: session.created_at,
-                    last_used_at: session.last_used_at,
-                });
-            }
-        }
-        Ok(Ok(views))
+        let live = sessions::live_of(snapshot, user.uuid, lifetimes, now)?;
+        let views = live.into_iter().map(|(id, session)| SessionView {
+            session: id,
+            user: session.user,
+            auth_time: session.auth_time,
+            authority: session.factor.authority().to_owned(),
+            created_at: session.created_at,
+            last_used_at: session.last_used_at,
+            device: session.device.name(),
+            address: session.device.address,
+        });
+        Ok(Ok(views.collect()))
     })??;
     Ok(views)
 }
@@ -133,12 +134,13 @@ mod tests {
     use super::*;
     use crate::flow::admin::tests::{admin, core, refusal};
     use crate::flow::admin::user::{self, AddUser, NewPassword, UserFields};
-    use crate::identity::{Factor, Session};
+    use crate::identity::{Device, Factor, Session};
     use crate::oauth::Scope;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::refresh::{Entropy, RefreshFamily};
     use crate::secret::Digest;
+    use crate::store::tables::SESSIONS_BY_USER;
 
     #[tokio::test]
     async fn sessions_of_a_user_are_listed_and_end_together() {
@@ -161,6 +163,7 @@ mod tests {
                         upstream_token: None,
                         created_at: now,
                         last_used_at: now,
+                        device: Device::default(),
                     };
                     SESSIONS.put(tx, &id, &session)?;
                     SESSIONS_BY_USER.put(tx, &(alice, id), &())?;

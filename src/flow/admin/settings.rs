@@ -7,7 +7,8 @@ use crate::audit::{self, Event};
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::{Store, StoreError};
 
-const ISSUER: &str = "issuer";
+/// Under which name the issuer is kept.
+pub(super) const ISSUER: &str = "issuer";
 const DEVELOPMENT: &str = "development";
 const MASTER_KEY: &str = "master_key_fingerprint";
 

@@ -17,8 +17,7 @@ use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{
-    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
-    USERS_BY_LOGIN_NAME,
+    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
 };
 
 /// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696.
@@ -217,7 +216,7 @@ async fn hash(
         NewPassword::None => (None, false),
     };
     if let (Some(password), false) = (&password, is_shown)
-        && let Err(problem) = admin.password_policy.check(password.reveal())
+        && let Err(problem) = admin.core.policy.password.check(password.reveal())
     {
         faults.push(problem.to_string());
     }
@@ -271,7 +270,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
 }
 
 /// Writes the user and the names to sign in with, unless one of them is another user's.
-fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
+pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
     for name in user.login_names() {
         if USERS_BY_LOGIN_NAME
             .get(&*tx, name.as_str())?
@@ -373,17 +372,9 @@ async fn change(
 
 /// Ends every session and every refresh family of a user; says how many sessions there were.
 pub(super) fn end_everything(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<usize, StoreError> {
-    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
-    for ((_, id), ()) in &ids {
-        match SESSIONS.get(&*tx, id)? {
-            Some(session) => sessions::end(tx, *id, &session, now)?,
-            None => {
-                SESSIONS_BY_USER.remove(tx, &(user, *id))?;
-            }
-        }
-    }
+    let ended = sessions::end_all(tx, user, None, now)?;
     sessions::end_families(tx, user, now)?;
-    Ok(ids.len())
+    Ok(ended.len())
 }
 
 /// Changes a user.
@@ -495,11 +486,12 @@ pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
             };
             end_everything(tx, user.uuid, now)?;
             for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-                if let Some(session) = FAMILIES.get(&*tx, &family)?.and_then(|record| record.binding()) {
-                    FAMILIES_BY_OWNER.remove(tx, &(session, family))?;
+                match FAMILIES.get(&*tx, &family)? {
+                    Some(record) => sessions::forget_family(tx, family, &record)?,
+                    None => {
+                        FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
+                    }
                 }
-                FAMILIES.remove(tx, &family)?;
-                FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
             }
             for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
                 CONSENTS.remove(tx, &key)?;

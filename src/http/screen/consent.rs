@@ -12,7 +12,7 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::Answer;
 use crate::oauth::authorize::Step;
-use crate::page::{Consent, Heading, ScopeLine};
+use crate::page::{Consent, Heading};
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
@@ -61,10 +61,6 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
         .session
         .as_ref()
         .map(|live| live.user.display_name().to_owned());
-    let words = |name: &str| {
-        let client = underway.client.scope_texts.get(name).cloned();
-        client.or_else(|| call.scope_words(name)).unwrap_or_default()
-    };
     let page = Consent {
         action: call.app.path(&Route::Consent),
         transaction: underway.id.to_string(),
@@ -73,10 +69,7 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
         user: user.unwrap_or_default(),
         scopes: scope
             .iter()
-            .map(|name| ScopeLine {
-                name: name.to_owned(),
-                description: words(name),
-            })
+            .map(|name| call.scope_line(Some(&underway.client), name))
             .collect(),
     };
     call.page(StatusCode::OK, &page, request.ui_locales.as_deref())

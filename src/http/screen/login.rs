@@ -152,7 +152,11 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         csrf: csrf::token(cookie, &form(underway.id)),
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
-        client_name: underway.client.display_name().to_owned(),
+        client_name: if request.is_for_own_page() {
+            call.with_look(None, |_, locale| locale.text().account_title.to_owned())
+        } else {
+            underway.client.display_name().to_owned()
+        },
         takes_password: underway.client.password_sign_in,
         providers: choices(call, underway),
         continue_as: underway

@@ -51,13 +51,16 @@ pub async fn confirm(call: &Call) -> Answer {
         return call.page(StatusCode::OK, &page, None);
     }
     match confirm_sign_out(core, &browser, call.now).await {
-        Ok(()) => {
-            let mut answer = response::redirect_303(&address(call, &Route::LoggedOut));
-            answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
-            answer
-        }
+        Ok(()) => done(call),
         Err(failure) => error::failed_page(call, &failure),
     }
+}
+
+/// To the page that says so; the browser forgets the session.
+pub fn done(call: &Call) -> Answer {
+    let mut answer = response::redirect_303(&address(call, &Route::LoggedOut));
+    answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
+    answer
 }
 
 /// Says that the user is signed out.

@@ -1,5 +1,6 @@
 //! Screens for people: pages with distinct paths and plain forms.
 
+pub mod account;
 pub mod asset;
 pub mod consent;
 pub mod csrf;

@@ -18,6 +18,7 @@ pub fn go(call: &Call, onward: Onward) -> Answer {
         Next::Respond(response) => deliver(call, response),
         Next::SignIn(id) => response::redirect_303(&address(call, &Route::Login, id)),
         Next::AskConsent(id) => response::redirect_303(&address(call, &Route::Consent, id)),
+        Next::Account => response::redirect_303(&call.app.path(&Route::Account)),
     };
     let cookies = [
         onward

@@ -27,7 +27,7 @@ pub enum PasswordProblem {
 }
 
 impl PasswordPolicy {
-    /// Checks a password that is about to be set. One that is only verified is not held to the policy.
+    /// Checks a password that is about to be set. One that is typed to sign in is held to `max_bytes` alone.
     pub fn check(&self, password: &str) -> Result<(), PasswordProblem> {
         if password.len() > self.max_bytes {
             return Err(PasswordProblem::TooLong {

@@ -108,6 +108,7 @@ impl Row {
             session: None,
             auth_time: Some(now),
             factor: Factor::Password,
+            upstream_token: None,
             scope: "services:all offline_access".parse().unwrap(),
             claims: ClaimsRequest::default(),
         };
@@ -134,8 +135,10 @@ fn begin_session(store: &Store, user: Uuid, random: &Random, now: Timestamp) -> 
         user,
         auth_time: now,
         factor: Factor::Password,
+        upstream_token: None,
         created_at: now,
         last_used_at: now,
+        device: idsvc::identity::Device::default(),
     };
     let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
         SESSIONS_BY_USER.put(tx, &(user, id), &())?;

@@ -8,7 +8,7 @@ use idsvc::clock::{Clock, Timestamp};
 use idsvc::flow::admin::Admin;
 use idsvc::flow::admin::provider::{self, AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::flow::{Core, rotate_keys};
-use idsvc::identity::password::{PasswordParams, PasswordPolicy, PasswordPool, PoolSize};
+use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::SigningKey;
@@ -309,10 +309,7 @@ impl Server {
 
     /// An administrator at work.
     pub(crate) fn admin(&self) -> Admin<'_> {
-        Admin {
-            core: &self.app.core,
-            password_policy: PasswordPolicy::default(),
-        }
+        Admin { core: &self.app.core }
     }
 
     /// Adds a user with a password and every claim of `profile`, `address` and `phone`.

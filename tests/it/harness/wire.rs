@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::reply::Reply;
@@ -114,6 +115,13 @@ impl Call {
     pub(crate) fn body(mut self, content_type: &str, body: impl Into<Bytes>) -> Self {
         self.body = Some((content_type.to_owned(), body.into()));
         self
+    }
+
+    /// The form fields as one JSON object.
+    pub(crate) fn as_json(&self) -> String {
+        let members = self.fields.iter();
+        let members = members.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+        Value::Object(members.collect()).to_string()
     }
 
     /// Authenticates with the Basic scheme, both halves form-encoded first (RFC 6749 section 2.3.1).

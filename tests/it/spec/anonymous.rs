@@ -4,7 +4,6 @@ use idsvc::flow::admin::Admin;
 use idsvc::flow::admin::user::list;
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::User;
-use idsvc::identity::password::PasswordPolicy;
 use idsvc::oauth::client::{AuthMethod, Client, ConsentRequirement, GrantType, StoredApiKey};
 use idsvc::oauth::policy::Policy;
 use idsvc::random::Random;
@@ -92,7 +91,6 @@ async fn a_device_gets_a_user_of_its_own() {
     assert_ne!(uuid_of(&ask(&acme).await.tokens()), uuid);
     let admin = Admin {
         core: &server.app.core,
-        password_policy: PasswordPolicy::default(),
     };
     let listed = list(admin, 10).unwrap();
     assert!(

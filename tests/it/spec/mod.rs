@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod form_post;
+mod grants;
 mod openid_core;
 mod openid_core_consent;
 mod openid_core_sign_in;

@@ -50,7 +50,11 @@ async fn the_sign_in_page_is_a_plain_form() {
     ] {
         assert_eq!(page.text().matches(part).count(), 1, "{part}");
     }
-    assert!(!page.text().contains("<script"));
+    assert_eq!(page.text().matches("<script").count(), 1);
+    assert!(
+        page.text().contains("<script src=\"/assets/reveal."),
+        "it shows passwords"
+    );
 }
 
 /// Sections 16.2 and 16.20, RFC 6749 section 10.13: no frame, no cache, no address in the referrer, nothing
@@ -453,4 +457,35 @@ async fn a_hash_of_another_cost_is_replaced_when_its_user_signs_in() {
     acme.code(&erin.browser()).await;
     assert!(stored().needs_rehash(dearer) && !stored().needs_rehash(server.app.core.passwords.params()));
     acme.code(&erin.browser()).await;
+}
+
+/// More bytes than the operator allows are nobody's password, not even where a record made elsewhere holds such a
+/// one; the page is that of any wrong password.
+#[tokio::test]
+async fn a_password_beyond_the_longest_is_wrong() {
+    let (server, acme, alice) = scene().await;
+    let longest = server.app.core.policy.password.max_bytes;
+    let hash = async |password: String| {
+        let pool = &server.app.core.passwords;
+        pool.hash(Zeroizing::new(password), [7; 16]).await.unwrap()
+    };
+    let (fitting, beyond) = ("p".repeat(longest), "p".repeat(longest + 1));
+    let (fits, exceeds) = (hash(fitting.clone()).await, hash(beyond.clone()).await);
+    let dora = server
+        .user_with("dora", |user| user.password = Some(exceeds))
+        .await;
+    server
+        .change_user(&alice, |user| user.password = Some(fits))
+        .await;
+    let page = alice.browser().authorize(&acme.request()).await;
+    let refused = page.type_in("dora@example.com", &beyond).await;
+    assert_eq!((refused.status, refused.page()), (200, "/login"));
+    let wrong = refused.clone().type_in("dora@example.com", "wrong").await;
+    assert_eq!(shown(&refused), shown(&wrong));
+    assert!(!is_signed_in(&dora.browser(), &acme).await);
+    wrong
+        .type_in("alice@example.com", &fitting)
+        .await
+        .callback()
+        .code();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
-use idsvc::store::tables::CONSENTS;
+use idsvc::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 use tokio::task::JoinSet;
 
 use crate::harness::{RelyingParty, START, Server, Tokens, scene};
@@ -392,4 +392,43 @@ async fn many_refreshes_at_once_leave_one_token() {
     for token in dead.chain([first.refresh_token(), next.refresh_token()]) {
         assert_eq!(acme.refresh(token).await.refusal(), REVOKED);
     }
+}
+
+/// A client that signs its user in over and over keeps fifty grants of that user. The one in use stays, of this
+/// client and of another; the one left unused the longest goes, and its access token with it.
+#[tokio::test]
+async fn a_client_has_at_most_fifty_grants_of_one_user() {
+    let (server, acme, alice) = scene().await;
+    let other = server.client("other").await;
+    let browser = alice.browser();
+    let elsewhere = other.tokens(&browser).await;
+    let used = acme.tokens(&browser).await;
+    let idle = acme.tokens(&browser).await;
+    for _ in 0..47 {
+        server.advance(1);
+        acme.tokens(&browser).await;
+    }
+    let used = acme.refresh(used.refresh_token()).await.tokens();
+    server.advance(1);
+    acme.tokens(&browser).await;
+    assert!(acme.is_welcome(&idle).await, "fifty are allowed");
+    acme.tokens(&browser).await;
+    assert!(!acme.is_welcome(&idle).await);
+    assert_eq!(
+        acme.refresh(idle.refresh_token()).await.refusal(),
+        "400 invalid_grant: refresh_token is unknown or has expired"
+    );
+    assert!(acme.is_welcome(&used).await && other.is_welcome(&elsewhere).await);
+    acme.refresh(used.refresh_token()).await.tokens();
+    let (families, owned) = server
+        .app
+        .core
+        .store
+        .read(|snapshot| Ok((FAMILIES.count(snapshot)?, FAMILIES_BY_OWNER.count(snapshot)?)))
+        .unwrap();
+    assert_eq!(
+        (families, owned),
+        (51, 102),
+        "and each is found by its user and session"
+    );
 }

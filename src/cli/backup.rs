@@ -1,0 +1,281 @@
+//! `idsvc backup` and `idsvc restore`.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::call::Call;
+use super::data_dir::{self, BACKUPS, DATABASE};
+use super::output::{Output, Stop, moment, yes_no};
+use super::place::Unfinished;
+use super::progress::Progress;
+use super::restore;
+use crate::clock::{Clock, Timestamp};
+use crate::control::Command;
+use crate::flow::admin::Disclosed;
+use crate::flow::admin::backup::BackUp;
+use crate::random::Random;
+use crate::seal::Sealer;
+use crate::store::backup::{BackupError, Header, Incoming};
+
+/// Where a backup goes and what is in it.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The file to write, - for standard output [default: a new one in backups/ of the data directory]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Put the master key into the backup: whoever reads the file can then sign tokens
+    #[arg(long)]
+    pub with_master_key: bool,
+    /// Replace the file if there is one
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// Where a backup comes from.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The backup, - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The master key that belongs to the backup [default: master.key in the data directory, or the one in the backup]
+    #[arg(long, value_name = "FILE")]
+    pub master_key: Option<PathBuf>,
+}
+
+/// Copies what is read, and counts it.
+struct Tee<'a> {
+    source: &'a mut dyn Read,
+    sink: &'a mut dyn Write,
+    bytes: u64,
+    unwritable: Option<io::Error>,
+}
+
+impl Read for Tee<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        if let Err(error) = self.sink.write_all(buffer.get(..count).unwrap_or_default()) {
+            let kind = error.kind();
+            self.unwritable = Some(error);
+            return Err(kind.into());
+        }
+        self.bytes = self
+            .bytes
+            .saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        Ok(count)
+    }
+}
+
+/// Reads a backup to its end, which proves it whole; every byte goes to `sink` too. Says how many there were.
+fn copy(
+    source: &mut dyn Read,
+    sink: &mut dyn Write,
+    sealer: &Sealer,
+    what: &'static str,
+) -> Result<(Header, u64), Stop> {
+    let mut tee = Tee {
+        source,
+        sink,
+        bytes: 0,
+        unwritable: None,
+    };
+    let mut progress = Progress::of(what);
+    let mut read = || {
+        let incoming = Incoming::open(&mut tee)?;
+        let header = incoming.header().clone();
+        let mut rows = incoming.rows(sealer.backup_key());
+        while rows.next_row()?.is_some() {
+            let (done, of) = rows.progress();
+            progress.show(done, of);
+        }
+        Ok(header)
+    };
+    let header = read();
+    drop(progress);
+    match (header, tee.unwritable.take()) {
+        (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(Stop::refused("nobody reads the backup any more: it is not whole"))
+        }
+        (_, Some(error)) => Err(Stop::refused(BackupError::Unwritable(error))),
+        (Err(BackupError::CutOff), None) => Err(Stop::Refused {
+            message: "the backup was broken off".to_owned(),
+            hint: Some("the log of the service says why".to_owned()),
+        }),
+        (Err(error), None) => Err(Stop::refused(error)),
+        (Ok(header), None) => {
+            tee.sink
+                .flush()
+                .map_err(|error| Stop::refused(BackupError::Unwritable(error)))?;
+            Ok((header, tee.bytes))
+        }
+    }
+}
+
+/// Runs `idsvc backup`.
+pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let is_piped = backup.file.as_deref() == Some(Path::new("-"));
+    if is_piped && output.json {
+        return Err(Stop::Misused(
+            "with - the backup itself goes to standard output: name a file to have a document there"
+                .to_owned(),
+        ));
+    }
+    if is_piped && io::stdout().is_terminal() {
+        return Err(Stop::Misused(
+            "a backup is no text for a terminal: name a file, or send standard output to one".to_owned(),
+        ));
+    }
+    let mut request = Command::BackUp(BackUp::default());
+    let session = call.session(&request, output)?;
+    let data_dir = session.settings().data_dir.clone();
+    let key = data_dir::master_key(&data_dir).map_err(Stop::refused)?;
+    let sealer = Sealer::new(&key);
+    if backup.with_master_key {
+        request = Command::BackUp(BackUp {
+            master_key: Some(Disclosed::new(data_dir::to_hex(&key).as_str())),
+        });
+    }
+    if is_piped {
+        let out = &mut *output.out;
+        let (header, bytes) = session.take_bytes(request, |source| copy(source, out, &sealer, "backup"))?;
+        output.say(&format!("the backup has {} rows, {bytes} bytes", header.rows));
+        output.hint(&advice(&header, &data_dir));
+        return Ok(());
+    }
+    let random = Random::system();
+    let (file, may_replace) = if let Some(file) = &backup.file {
+        (file.clone(), backup.replace)
+    } else {
+        let folder = data_dir::make_folder(&data_dir.join(BACKUPS)).map_err(Stop::refused)?;
+        (folder.join(name("idsvc", Clock::System.now())), false)
+    };
+    if !may_replace && file.exists() {
+        return Err(exists(&file));
+    }
+    let unfinished = Unfinished::beside(&file, &random);
+    let in_place = |error: io::Error| Stop::refused(format!("{} cannot be written: {error}", file.display()));
+    let mut sink = BufWriter::new(unfinished.create().map_err(in_place)?);
+    let (header, bytes) = session.take_bytes(request, |source| copy(source, &mut sink, &sealer, "backup"))?;
+    drop(sink);
+    let mut again = File::open(unfinished.path()).map_err(in_place)?;
+    copy(
+        &mut BufReader::new(&mut again),
+        &mut io::sink(),
+        &sealer,
+        "verify",
+    )?;
+    unfinished
+        .place(&file, may_replace)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(&file),
+            _ => in_place(error),
+        })?;
+    if output.json {
+        return output.document(&document(&header, &file.display().to_string(), bytes));
+    }
+    output.facts(&[
+        ("file", file.display().to_string()),
+        ("rows", header.rows.to_string()),
+        ("bytes", bytes.to_string()),
+        ("created_at", moment(header.created_at)),
+        ("issuer", header.issuer.clone().unwrap_or_default()),
+        ("verified", yes_no(true)),
+        ("holds_master_key", yes_no(header.master_key.is_some())),
+        ("master_key_fingerprint", header.master_key_fingerprint.clone()),
+    ])?;
+    output.hint(&advice(&header, &data_dir));
+    Ok(())
+}
+
+fn exists(file: &Path) -> Stop {
+    Stop::refused(format!(
+        "there is a file {} already: name another, or add --replace",
+        file.display()
+    ))
+}
+
+fn document(header: &Header, file: &str, bytes: u64) -> serde_json::Value {
+    json!({
+        "file": file,
+        "rows": header.rows,
+        "bytes": bytes,
+        "created_at": header.created_at,
+        "schema": header.schema,
+        "issuer": header.issuer,
+        "verified": true,
+        "holds_master_key": header.master_key.is_some(),
+        "master_key_fingerprint": header.master_key_fingerprint,
+    })
+}
+
+fn advice(header: &Header, data_dir: &Path) -> String {
+    if header.master_key.is_some() {
+        "\nThe master key is in the backup: whoever reads the file can sign tokens. Keep it as you keep a password."
+            .to_owned()
+    } else {
+        format!(
+            "\nThe master key is not in the backup, and a restore needs it: keep a copy of {} in another place.",
+            data_dir.join(data_dir::MASTER_KEY).display()
+        )
+    }
+}
+
+/// The name of a backup of that moment: `idsvc-20260102T030405Z.backup`.
+pub(super) fn name(stem: &str, now: Timestamp) -> String {
+    let plain: String = moment(now).chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    format!("{stem}-{plain}.backup")
+}
+
+/// Runs `idsvc restore`.
+pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let data_dir = call.settings(output)?.data_dir;
+    let stdin = io::stdin();
+    let mut file;
+    let mut locked;
+    let (source, length): (&mut dyn Read, _) = if request.file.as_os_str() == "-" {
+        locked = stdin.lock();
+        (&mut locked, None)
+    } else {
+        let unreadable = |error| Stop::refused(format!("{} cannot be read: {error}", request.file.display()));
+        file = BufReader::new(File::open(&request.file).map_err(unreadable)?);
+        (
+            &mut file,
+            fs::metadata(&request.file).ok().map(|found| found.len()),
+        )
+    };
+    let mut progress = Progress::of("restore");
+    let restored = restore::restore(
+        &data_dir,
+        source,
+        request.master_key.as_deref(),
+        &Random::system(),
+        &mut |done, of| progress.show(done, of),
+    );
+    drop(progress);
+    let header = restored.map_err(Stop::refused)?;
+    if output.json {
+        return output.document(&json!({
+            "data_dir": data_dir,
+            "rows": header.rows,
+            "bytes": length,
+            "created_at": header.created_at,
+            "issuer": header.issuer,
+            "master_key_fingerprint": header.master_key_fingerprint,
+        }));
+    }
+    output.facts(&[
+        ("data_dir", data_dir.display().to_string()),
+        ("database", data_dir.join(DATABASE).display().to_string()),
+        ("rows", header.rows.to_string()),
+        ("created_at", moment(header.created_at)),
+        ("issuer", header.issuer.clone().unwrap_or_default()),
+    ])?;
+    output.hint(&format!(
+        "\nStart the service. What happened after {} is forgotten: whoever refreshed since then signs in again.",
+        moment(header.created_at)
+    ));
+    Ok(())
+}

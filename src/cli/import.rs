@@ -1,0 +1,346 @@
+//! `idsvc user import`
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::{Call, Session, unexpected};
+use super::output::{Output, Stop};
+use super::progress::Progress;
+use crate::control::{Command, Reply};
+use crate::flow::admin::import::{self, BadLine, ImportUsers, Imported};
+use crate::identity::LoginName;
+
+/// Which users come.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// JSON lines, one user each, - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What happens to users who are there already and differ
+    #[arg(long, value_enum, default_value_t = Existing::Refuse)]
+    pub existing: Existing,
+    /// Import the good lines though others are bad
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Look at every line and import nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What happens to users who are there already.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Existing {
+    /// Their lines are bad.
+    Refuse,
+    /// They stay as they are.
+    Skip,
+    /// They become what the line says.
+    Update,
+}
+
+/// The longest line.
+const LINE_LIMIT: u64 = 64 * 1024;
+/// How many lines, and about how many bytes, go into one transaction.
+const CHUNK_LINES: usize = 500;
+const CHUNK_BYTES: usize = 256 * 1024;
+/// The most that standard input may hold: it is read twice.
+const INPUT_LIMIT: u64 = 2 << 30;
+/// How many bad lines are shown to people.
+const SHOWN: usize = 20;
+
+/// Something that can be read twice.
+trait Twice: Read + Seek {}
+impl<T: Read + Seek> Twice for T {}
+
+/// Some lines, or what is wrong with one that cannot be a user.
+#[derive(Default)]
+struct Chunk {
+    lines: Vec<(u64, String)>,
+    bytes: usize,
+    bad: Vec<BadLine>,
+}
+
+impl Chunk {
+    fn is_full(&self) -> bool {
+        self.lines.len() >= CHUNK_LINES || self.bytes >= CHUNK_BYTES
+    }
+}
+
+/// The lines of the input.
+struct Lines<'a> {
+    source: BufReader<&'a mut dyn Twice>,
+    number: u64,
+}
+
+impl Lines<'_> {
+    fn of(source: &mut dyn Twice) -> Result<Lines<'_>, Stop> {
+        source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+        Ok(Lines {
+            source: BufReader::new(source),
+            number: 0,
+        })
+    }
+
+    /// The next line, as far as the limit; none at the end. The rest of a longer one is passed over.
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>, Stop> {
+        line.clear();
+        let mut limited = (&mut self.source).take(LINE_LIMIT + 1);
+        if limited.read_until(b'\n', line).map_err(unreadable)? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if u64::try_from(line.len()).is_ok_and(|length| length > LINE_LIMIT) {
+            self.pass_over()?;
+        }
+        Ok(Some(self.number))
+    }
+
+    fn pass_over(&mut self) -> Result<(), Stop> {
+        loop {
+            let buffer = self.source.fill_buf().map_err(unreadable)?;
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let (count, is_over) = match end {
+                Some(end) => (end + 1, true),
+                None => (buffer.len(), buffer.is_empty()),
+            };
+            self.source.consume(count);
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next lines that fit into one transaction; none at the end. Blank lines are no users.
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, Stop> {
+        let mut chunk = Chunk::default();
+        let mut line = Vec::new();
+        while !chunk.is_full() {
+            let Some(number) = self.next_line(&mut line)? else {
+                let is_over = chunk.lines.is_empty() && chunk.bad.is_empty();
+                return Ok((!is_over).then_some(chunk));
+            };
+            let reason = if u64::try_from(line.len()).is_ok_and(|length| length > LINE_LIMIT) {
+                format!("it is longer than {LINE_LIMIT} bytes")
+            } else {
+                match std::str::from_utf8(&line) {
+                    Ok(text) if text.trim().is_empty() => continue,
+                    Ok(text) => {
+                        chunk.bytes += text.len();
+                        chunk.lines.push((number, text.trim().to_owned()));
+                        continue;
+                    }
+                    Err(_) => "it is not UTF-8".to_owned(),
+                }
+            };
+            chunk.bad.push(BadLine { line: number, reason });
+        }
+        Ok(Some(chunk))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn unreadable(error: std::io::Error) -> Stop {
+    Stop::refused(format!("the input cannot be read: {error}"))
+}
+
+fn open(file: &Path) -> Result<Box<dyn Twice>, Stop> {
+    if file.as_os_str() != "-" {
+        let opened = File::open(file)
+            .map_err(|error| Stop::refused(format!("{} cannot be read: {error}", file.display())))?;
+        return Ok(Box::new(opened));
+    }
+    let mut text = Vec::new();
+    let mut limited = std::io::stdin().lock().take(INPUT_LIMIT);
+    limited.read_to_end(&mut text).map_err(unreadable)?;
+    Ok(Box::new(Cursor::new(text)))
+}
+
+fn count(source: &mut dyn Twice) -> Result<u64, Stop> {
+    let mut lines = Lines::of(source)?;
+    let mut line = Vec::new();
+    while lines.next_line(&mut line)?.is_some() {}
+    Ok(lines.number)
+}
+
+/// What tells users apart, as far as a line says it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Names {
+    uuid: Option<String>,
+    account_id: Option<String>,
+    email: Option<String>,
+}
+
+/// Remembers who was in which line, so that two lines in different transactions do not mean the same user.
+#[derive(Default)]
+struct Seen(HashMap<LoginName, u64>);
+
+impl Seen {
+    /// Takes the lines out of a chunk that mean a user of an earlier chunk.
+    fn sift(&mut self, chunk: &mut Chunk) {
+        let (seen, bad) = (&mut self.0, &mut chunk.bad);
+        let mut new = Vec::new();
+        chunk.lines.retain(|(number, text)| {
+            let names: Names = serde_json::from_str(text).unwrap_or_default();
+            let names = [names.uuid, names.account_id, names.email];
+            let names: Vec<_> = names
+                .into_iter()
+                .flatten()
+                .map(|name| LoginName::new(&name))
+                .collect();
+            if let Some(first) = names.iter().find_map(|name| seen.get(name)) {
+                bad.push(BadLine {
+                    line: *number,
+                    reason: format!("the same user as in line {first}"),
+                });
+                return false;
+            }
+            new.extend(names.into_iter().map(|name| (name, *number)));
+            true
+        });
+        for (name, number) in new {
+            seen.entry(name).or_insert(number);
+        }
+    }
+}
+
+fn add(total: &mut Imported, mut part: Imported, chunk: Chunk) {
+    total.added += part.added;
+    total.updated += part.updated;
+    total.unchanged += part.unchanged;
+    part.bad.extend(chunk.bad);
+    part.bad.sort_by_key(|bad| bad.line);
+    total.bad.append(&mut part.bad);
+}
+
+/// One pass over all lines.
+fn pass(
+    request: &Import,
+    write: bool,
+    session: &Session,
+    source: &mut dyn Twice,
+    lines: u64,
+) -> Result<Imported, (Imported, Stop)> {
+    let mut total = Imported::default();
+    let mut progress = Progress::of(if write { "import" } else { "check" });
+    let mut seen = Seen::default();
+    let existing = match request.existing {
+        Existing::Refuse => import::Existing::Refuse,
+        Existing::Skip => import::Existing::Skip,
+        Existing::Update => import::Existing::Update,
+    };
+    let mut work = || -> Result<(), Stop> {
+        let mut input = Lines::of(source)?;
+        while let Some(mut chunk) = input.next_chunk()? {
+            seen.sift(&mut chunk);
+            let command = Command::UserImport(ImportUsers {
+                lines: std::mem::take(&mut chunk.lines),
+                existing,
+                skip_bad: request.skip_bad,
+                write,
+            });
+            let Reply::Imported(part) = session.ask(command)? else {
+                return Err(unexpected());
+            };
+            let is_refused = write && !request.skip_bad && !(part.bad.is_empty() && chunk.bad.is_empty());
+            if is_refused {
+                return Err(Stop::refused("the input or the users changed during the import"));
+            }
+            add(&mut total, part, chunk);
+            progress.show(input.number, lines);
+        }
+        Ok(())
+    };
+    let worked = work();
+    match worked {
+        Ok(()) => Ok(total),
+        Err(stop) => Err((total, stop)),
+    }
+}
+
+/// Runs the import: every line is looked at before the first user is written.
+pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let mut source = open(&request.file)?;
+    let source = source.as_mut();
+    let first = Command::UserImport(ImportUsers {
+        lines: Vec::new(),
+        existing: import::Existing::Refuse,
+        skip_bad: false,
+        write: true,
+    });
+    let session = call.session(&first, output)?;
+    let lines = count(source)?;
+    let checked = pass(request, false, &session, source, lines).map_err(|(_, stop)| stop)?;
+    if !checked.bad.is_empty() && !request.skip_bad {
+        if output.json {
+            output.document(&document(&checked, false))?;
+        }
+        let mut message: Vec<String> = checked.bad.iter().take(SHOWN).map(sentence).collect();
+        if checked.bad.len() > SHOWN {
+            message.push(format!("and {} more bad lines", checked.bad.len() - SHOWN));
+        }
+        return Err(Stop::Refused {
+            message: message.join("\n"),
+            hint: Some(
+                "nothing was imported: mend these lines, or add --skip-bad to import the others".to_owned(),
+            ),
+        });
+    }
+    let done = if request.dry_run {
+        checked
+    } else {
+        pass(request, true, &session, source, lines).map_err(|(so_far, stop)| broken_off(&so_far, &stop))?
+    };
+    if output.json {
+        return output.document(&document(&done, !request.dry_run));
+    }
+    for bad in done.bad.iter().take(SHOWN) {
+        output.say(&sentence(bad));
+    }
+    if done.bad.len() > SHOWN {
+        output.say(&format!("and {} more bad lines", done.bad.len() - SHOWN));
+    }
+    output.facts(&[
+        ("added", done.added.to_string()),
+        ("updated", done.updated.to_string()),
+        ("unchanged", done.unchanged.to_string()),
+        ("bad", done.bad.len().to_string()),
+    ])?;
+    if request.dry_run {
+        output.hint("Nothing was imported: this was a dry run.");
+    } else if done.added > 0 {
+        output.hint("They sign in with the passwords they have; each is hashed anew at the first sign-in.");
+    }
+    Ok(())
+}
+
+fn sentence(bad: &BadLine) -> String {
+    format!("line {}: {}", bad.line, bad.reason)
+}
+
+fn broken_off(so_far: &Imported, stop: &Stop) -> Stop {
+    let written = so_far.added + so_far.updated;
+    let message = format!("{stop}\nbroken off after {written} users had been imported");
+    Stop::Refused {
+        message,
+        hint: Some("run the same command again: it goes on where this ended".to_owned()),
+    }
+}
+
+fn document(done: &Imported, is_imported: bool) -> serde_json::Value {
+    json!({
+        "imported": is_imported,
+        "added": done.added,
+        "updated": done.updated,
+        "unchanged": done.unchanged,
+        "bad": done.bad,
+    })
+}

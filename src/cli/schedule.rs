@@ -1,0 +1,257 @@
+//! Backups that nobody has to think of: made at intervals inside the running service, the oldest removed.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backup::name;
+use super::data_dir::{BACKUPS, DATABASE, DataDirError, make_folder};
+use super::disk::free_bytes;
+use super::place::Unfinished;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::config::Backups;
+use crate::flow::Core;
+use crate::flow::admin::backup::{self, BackUp};
+use crate::store::backup::{BackupError, Incoming};
+
+const STEM: &str = "scheduled";
+/// How often is looked whether a backup is due.
+const TICK: Duration = Duration::from_mins(1);
+/// How long a failed attempt is not repeated, at most.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// Why there is no backup where one was due.
+#[derive(Debug, thiserror::Error)]
+enum Missed {
+    #[error(
+        "{free} bytes are free where the data directory is, and twice the size of the database ({needed} bytes) must be"
+    )]
+    NoRoom { free: u64, needed: u64 },
+    #[error(transparent)]
+    Folder(#[from] DataDirError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    #[error("{} cannot be written: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// Makes a backup whenever one is due, for as long as the service runs.
+pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Backups) {
+    loop {
+        let (worker, folder) = (Arc::clone(&app), data_dir.clone());
+        let round =
+            tokio::task::spawn_blocking(move || round(&worker.core, &folder, interval, plan.keep)).await;
+        let pause = match round {
+            Ok(Ok(None)) => TICK,
+            Ok(Ok(Some(file))) => {
+                tracing::info!(file = %file.display(), "made a scheduled backup");
+                TICK
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "no scheduled backup");
+                interval.min(LONGEST_PAUSE)
+            }
+            Err(error) => {
+                tracing::error!(%error, "no scheduled backup");
+                LONGEST_PAUSE
+            }
+        };
+        tokio::time::sleep(pause.max(Duration::from_secs(1))).await;
+    }
+}
+
+/// Makes a backup if one is due, and says which.
+fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Result<Option<PathBuf>, Missed> {
+    let now = core.clock.now();
+    let folder = make_folder(&data_dir.join(BACKUPS))?;
+    let existing = scheduled(&folder)?;
+    let is_due = existing
+        .iter()
+        .filter(|(at, _)| *at <= now)
+        .max()
+        .is_none_or(|(at, _)| now.since(*at) >= interval);
+    if !is_due {
+        return Ok(None);
+    }
+    let database = data_dir.join(DATABASE);
+    let size = fs::metadata(&database).map_or(0, |found| found.len());
+    let (needed, free) = (size.saturating_mul(2), free_bytes(&folder).unwrap_or(u64::MAX));
+    if free < needed {
+        return Err(Missed::NoRoom { free, needed });
+    }
+    let file = folder.join(name(STEM, now));
+    write(core, &file)?;
+    prune(&folder, &file, keep)?;
+    Ok(Some(file))
+}
+
+fn write(core: &Core, file: &Path) -> Result<(), Missed> {
+    let failed = |source| Missed::Io {
+        path: file.to_owned(),
+        source,
+    };
+    let unfinished = Unfinished::beside(file, &core.random);
+    let mut sink = BufWriter::new(unfinished.create().map_err(failed)?);
+    backup::write(core, BackUp::default(), &mut sink)?;
+    sink.flush().map_err(failed)?;
+    drop(sink);
+    let again = BufReader::new(File::open(unfinished.path()).map_err(failed)?);
+    let mut rows = Incoming::open(again)?.rows(core.sealer.backup_key());
+    while rows.next_row()?.is_some() {}
+    unfinished.place(file, true).map_err(failed)
+}
+
+/// Removes the oldest, and what a killed process left unfinished. The newest one stays in any case.
+fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), Missed> {
+    let mut existing = scheduled(folder)?;
+    existing.sort_by(|one, other| other.cmp(one));
+    existing.retain(|(_, file)| file != newest);
+    for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
+        fs::remove_file(&file).map_err(|source| Missed::Io { path: file, source })?;
+    }
+    for entry in entries(folder)? {
+        let name = entry
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if name.starts_with(&format!("{STEM}-")) && name.ends_with(".partial") {
+            // No process but this one makes such files here.
+            let _ = fs::remove_file(entry);
+        }
+    }
+    Ok(())
+}
+
+/// The scheduled backups in a folder, with the moment that their names tell.
+fn scheduled(folder: &Path) -> Result<Vec<(Timestamp, PathBuf)>, Missed> {
+    let dated = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let text = name
+            .strip_prefix(STEM)?
+            .strip_prefix('-')?
+            .strip_suffix(".backup")?;
+        Some((moment_of(text)?, path))
+    };
+    Ok(entries(folder)?.into_iter().filter_map(dated).collect())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Missed> {
+    let failed = |source| Missed::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        paths.push(entry.map_err(failed)?.path());
+    }
+    Ok(paths)
+}
+
+/// The newest scheduled backup of a data directory.
+pub fn newest(data_dir: &Path) -> Option<(Timestamp, PathBuf)> {
+    scheduled(&data_dir.join(BACKUPS)).ok()?.into_iter().max()
+}
+
+/// Reads `20260102T030405Z`.
+fn moment_of(text: &str) -> Option<Timestamp> {
+    if text.len() != 16 || !text.is_ascii() {
+        return None;
+    }
+    let (day, time) = text.split_once('T')?;
+    let dashed = format!(
+        "{}-{}-{}T{}:{}:{}",
+        day.get(..4)?,
+        day.get(4..6)?,
+        day.get(6..)?,
+        time.get(..2)?,
+        time.get(2..4)?,
+        time.get(4..)?
+    );
+    let parsed = time::OffsetDateTime::parse(&dashed, &time::format_description::well_known::Rfc3339).ok()?;
+    u64::try_from(parsed.unix_timestamp())
+        .ok()
+        .map(Timestamp::from_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::admin::tests::core;
+    use crate::random::Random;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn scratch() -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4())))
+    }
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[test]
+    fn a_backup_is_made_when_one_is_due_and_the_oldest_go() {
+        let (data, core) = (scratch(), core());
+        let mut made = Vec::new();
+        for _ in 0..5 {
+            made.push(round(&core, &data.0, HOUR, 3).unwrap().unwrap());
+            assert_eq!(round(&core, &data.0, HOUR, 3).unwrap(), None);
+            core.clock.advance(HOUR);
+        }
+        let mut kept: Vec<_> = scheduled(&data.0.join(BACKUPS))
+            .unwrap()
+            .into_iter()
+            .map(|(_, file)| file)
+            .collect();
+        kept.sort();
+        assert_eq!(kept, made[2..]);
+        assert_eq!(newest(&data.0).unwrap().1, made[4]);
+    }
+
+    #[test]
+    fn a_backup_from_the_future_does_not_keep_others_from_being_made() {
+        let (data, core) = (scratch(), core());
+        let folder = make_folder(&data.0.join(BACKUPS)).unwrap();
+        let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 1000));
+        fs::write(&ahead, "x").unwrap();
+        let made = round(&core, &data.0, HOUR, 1).unwrap().unwrap();
+        assert!(made.exists() && !ahead.exists());
+        assert_eq!(round(&core, &data.0, HOUR, 1).unwrap(), None);
+    }
+
+    #[test]
+    fn what_the_operator_put_there_stays_and_what_was_cut_off_goes() {
+        let (data, core) = (scratch(), core());
+        let folder = make_folder(&data.0.join(BACKUPS)).unwrap();
+        for file in [
+            "idsvc-20260102T030405Z.backup",
+            "scheduled-notes.backup",
+            "mine.partial",
+        ] {
+            fs::write(folder.join(file), "x").unwrap();
+        }
+        let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
+        fs::write(&cut, "x").unwrap();
+        round(&core, &data.0, HOUR, 1).unwrap();
+        assert!(!cut.exists());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn names_tell_the_moment() {
+        let moment = Timestamp::from_seconds(1_767_323_045);
+        let name = name(STEM, moment);
+        assert_eq!(name, "scheduled-20260102T030405Z.backup");
+        assert_eq!(moment_of("20260102T030405Z"), Some(moment));
+        for odd in ["", "20260102T0304", "2026é102T03040Z", "99999999T999999Z"] {
+            assert_eq!(moment_of(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A person comes to the account page who has to sign in first.
+
+use crate::clock::Timestamp;
+use crate::flow::authorization::{Browser, Next, Onward};
+use crate::flow::begin_authorization::open;
+use crate::flow::{Core, Failure, sign_out};
+use crate::oauth::own_page;
+use crate::store::tables::LOGIN_TRANSACTIONS;
+
+/// Begins a sign-in that ends on the account page. Where somebody is signed in already, it is to be proved anew.
+pub(super) async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Onward, Failure> {
+    let live = sign_out::find(core, browser, now)?;
+    let again = live.as_ref().map(|live| live.user.account_id.as_str());
+    let request = own_page::request(&core.policy.issuer, again);
+    let (transaction, binding) = open(core, request, browser, now);
+    let id = core.random.uuid_v7(core.clock.unix_millis());
+    core.store
+        .write("begin_account_sign_in", move |tx| {
+            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)
+        })
+        .await?;
+    Ok(Onward {
+        next: Next::SignIn(id),
+        binding,
+        session: None,
+    })
+}

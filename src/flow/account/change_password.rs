@@ -1,0 +1,100 @@
+//! A person chooses another password.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::{Outcome, begin};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::authorization::Browser;
+use crate::flow::check_password::check_password;
+use crate::flow::sessions::{self, DrawnSession};
+use crate::flow::start_session::Entrance;
+use crate::flow::{Core, Failure, sign_out};
+use crate::identity::password::PasswordProblem;
+use crate::secret::{Secret, SessionCookie};
+use crate::store::tables::USERS;
+
+/// What a person types to change the password.
+pub struct NewPassword {
+    /// The present one.
+    pub current: Zeroizing<String>,
+    /// The one to come.
+    pub chosen: Zeroizing<String>,
+    /// The address it came from, for the audit.
+    pub from: IpAddr,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Change {
+    /// The password is another one; so is this browser's cookie.
+    Made(Secret<SessionCookie>),
+    /// The present password is not what was typed; nothing changed.
+    WrongPassword,
+    /// The new one is not fit; nothing changed.
+    Unfit(PasswordProblem),
+}
+
+/// Checks the present password on the pool, then sets the new one and ends everything that was granted before, in
+/// one transaction. Only the session of this browser stays, with a new cookie: whoever had the old password
+/// or a copied cookie is out.
+///
+/// The present password is asked for however fresh the session is, and proves at the same time who the user is.
+pub async fn change_password(
+    core: &Core,
+    browser: &Browser,
+    typed: NewPassword,
+    now: Timestamp,
+) -> Result<Outcome<Change>, Failure> {
+    let Some(live) = sign_out::find(core, browser, now)? else {
+        return begin::sign_in(core, browser, now).await.map(Outcome::SignIn);
+    };
+    if let Err(problem) = core.policy.password.check(&typed.chosen) {
+        return Ok(Outcome::Done(Change::Unfit(problem)));
+    }
+    let user = live.user.uuid;
+    let checked = live.user.password;
+    let verdict = check_password(core, checked.clone(), typed.current).await?;
+    if !verdict.matches {
+        let from = typed.from;
+        audit::record(&Event::PasswordChangeFailed { user, from });
+        return Ok(Outcome::Done(Change::WrongPassword));
+    }
+    let hash = core.passwords.hash(typed.chosen, core.random.bytes()).await?;
+    let drawn = DrawnSession::draw(core, browser);
+    let slots = drawn.slots();
+    let policy = Arc::clone(&core.policy);
+    let here = browser.clone();
+    let renewed = core
+        .store
+        .write("change_password", move |tx| {
+            let lifetimes = policy.lifetimes.session;
+            let Some(live) = sessions::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
+                return Ok(None);
+            };
+            let mut user = live.user.clone();
+            if user.password != checked {
+                return Ok(None);
+            }
+            user.password = Some(hash.clone());
+            user.updated_at = now;
+            USERS.put(tx, &user.uuid, &user)?;
+            let ended = sessions::end_all(tx, user.uuid, Some(live.id), now)?;
+            sessions::end_families(tx, user.uuid, now)?;
+            let entrance = (Entrance::by_password(now), here.device.clone());
+            let (id, _) = sessions::start(tx, Some(&live), slots, user.uuid, entrance, now)?;
+            Ok(Some((id, ended)))
+        })
+        .await?;
+    let Some((session, ended)) = renewed else {
+        return begin::sign_in(core, browser, now).await.map(Outcome::SignIn);
+    };
+    audit::record(&Event::PasswordChanged { user, session });
+    for session in ended {
+        audit::record(&Event::SignedOut { user, session });
+    }
+    Ok(Outcome::Done(Change::Made(drawn.cookie(session))))
+}

@@ -1,0 +1,45 @@
+//! A person takes an application's access back.
+
+use super::{Outcome, act};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::authorization::Browser;
+use crate::flow::sessions;
+use crate::flow::{Core, Failure};
+use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
+
+/// Forgets the consent that was given to a client and ends its refresh families, in one transaction.
+///
+/// The user is asked for consent the next time. A client that the operator vouches for is not asked about, and gets
+/// new tokens when the user goes there again.
+pub async fn disconnect(
+    core: &Core,
+    browser: &Browser,
+    client_id: String,
+    now: Timestamp,
+) -> Result<Outcome<()>, Failure> {
+    let asked = client_id.clone();
+    let outcome = act(core, browser, "disconnect_application", now, move |tx, live| {
+        let user = live.user.uuid;
+        let mut is_any = CONSENTS.remove(tx, &(user, asked.clone()))?;
+        for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+            let family = FAMILIES.get(&*tx, &id)?;
+            if family.is_some_and(|family| family.authorization.client_id == asked && family.is_live(now)) {
+                sessions::end_family(tx, id, now)?;
+                is_any = true;
+            }
+        }
+        Ok((user, is_any))
+    })
+    .await?;
+    Ok(match outcome {
+        Outcome::SignIn(onward) => Outcome::SignIn(onward),
+        Outcome::Done((user, is_any)) => {
+            if is_any {
+                let client_id = &client_id;
+                audit::record(&Event::ApplicationDisconnected { user, client_id });
+            }
+            Outcome::Done(())
+        }
+    })
+}

@@ -1,0 +1,55 @@
+//! A person signs other browsers out.
+
+use uuid::Uuid;
+
+use super::{Outcome, act};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::authorization::Browser;
+use crate::flow::sessions;
+use crate::flow::{Core, Failure};
+use crate::store::tables::SESSIONS;
+
+/// Which sessions end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// This one.
+    One(Uuid),
+    /// All but the one in this browser.
+    Others,
+}
+
+/// Ends sessions of whoever is signed in, with the refresh families bound to them.
+///
+/// The id of somebody else's session, or of none, ends nothing and is answered alike.
+pub async fn end_sessions(
+    core: &Core,
+    browser: &Browser,
+    which: Which,
+    now: Timestamp,
+) -> Result<Outcome<()>, Failure> {
+    let outcome = act(core, browser, "end_own_sessions", now, move |tx, live| {
+        let user = live.user.uuid;
+        let ended = match which {
+            Which::Others => sessions::end_all(tx, user, Some(live.id), now)?,
+            Which::One(id) => match SESSIONS.get(&*tx, &id)? {
+                Some(session) if session.user == user => {
+                    sessions::end(tx, id, &session, now)?;
+                    vec![id]
+                }
+                Some(_) | None => Vec::new(),
+            },
+        };
+        Ok((user, ended))
+    })
+    .await?;
+    Ok(match outcome {
+        Outcome::SignIn(onward) => Outcome::SignIn(onward),
+        Outcome::Done((user, ended)) => {
+            for session in ended {
+                audit::record(&Event::SignedOut { user, session });
+            }
+            Outcome::Done(())
+        }
+    })
+}

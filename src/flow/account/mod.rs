@@ -1,0 +1,55 @@
+//! What a signed-in person does on the account page: one verb per file, one transaction each.
+//!
+//! Whoever has only found a browser left open must not take the account over, nor lock its owner out. So what ends
+//! something asks for a sign-in of the last minutes, and a new password for the present one.
+
+mod begin;
+pub mod change_password;
+pub mod disconnect;
+pub mod end_sessions;
+pub mod view;
+
+use super::authorization::{Browser, Onward};
+use super::sessions::{self, LiveSession};
+use super::{Core, Failure};
+use crate::clock::Timestamp;
+use crate::store::StoreError;
+use crate::store::backend::Tx;
+
+/// What comes of a request to the account page.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// It was done.
+    Done(T),
+    /// Nothing was done: the user has to sign in first, or once more, and comes back.
+    SignIn(Onward),
+}
+
+/// Carries out a deed in the name of whoever signed in in this browser during the last minutes, in one
+/// transaction.
+async fn act<T, F>(
+    core: &Core,
+    browser: &Browser,
+    name: &'static str,
+    now: Timestamp,
+    deed: F,
+) -> Result<Outcome<T>, Failure>
+where
+    T: Send + 'static,
+    F: Fn(&mut dyn Tx, LiveSession) -> Result<T, StoreError> + Send + 'static,
+{
+    let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
+    let done = core
+        .store
+        .write(name, move |tx| {
+            match sessions::find(&*tx, presented.as_ref(), lifetimes, now)? {
+                Some(live) if live.session.is_fresh(now) => deed(tx, live).map(Some),
+                Some(_) | None => Ok(None),
+            }
+        })
+        .await?;
+    match done {
+        Some(done) => Ok(Outcome::Done(done)),
+        None => begin::sign_in(core, browser, now).await.map(Outcome::SignIn),
+    }
+}

@@ -1,0 +1,106 @@
+//! A person looks at their account.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{Outcome, begin};
+use crate::clock::Timestamp;
+use crate::flow::authorization::Browser;
+use crate::flow::catalog::Catalog;
+use crate::flow::sessions::{self, LiveSession};
+use crate::flow::{Core, Failure};
+use crate::identity::Session;
+use crate::oauth::Scope;
+use crate::store::StoreError;
+use crate::store::backend::Snapshot;
+use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
+
+/// What the account page shows.
+#[derive(Debug)]
+pub struct Account {
+    /// Who is signed in, and in which session.
+    pub live: LiveSession,
+    /// The user's live sessions, this one first, then the one used last.
+    pub sessions: Vec<(Uuid, Session)>,
+    /// The applications that may act for the user, by name.
+    pub applications: Vec<Application>,
+}
+
+/// An application that has a live grant of the user, or their consent for the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// The client.
+    pub client_id: String,
+    /// Its name.
+    pub name: String,
+    /// Since when, as far as it is remembered.
+    pub since: Timestamp,
+    /// What it may do.
+    pub scope: Scope,
+}
+
+/// Reads what the page shows, in one snapshot; writes nothing unless a sign-in has to begin.
+pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
+    let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
+    let account = core.store.read(|snapshot| {
+        let Some(live) = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
+            return Ok(None);
+        };
+        let mut sessions = sessions::live_of(snapshot, live.user.uuid, lifetimes, now)?;
+        sessions.sort_by_key(|(id, session)| (*id != live.id, std::cmp::Reverse(session.last_used_at)));
+        let applications = applications(snapshot, &catalog, live.user.uuid, now)?;
+        Ok(Some(Box::new(Account {
+            live,
+            sessions,
+            applications,
+        })))
+    })?;
+    match account {
+        Some(account) => Ok(Outcome::Done(account)),
+        None => begin::sign_in(core, browser, now).await.map(Outcome::SignIn),
+    }
+}
+
+/// Live refresh families and remembered consents, told by client. One that is not registered any more can do
+/// nothing and is left out.
+fn applications(
+    snapshot: &dyn Snapshot,
+    catalog: &Catalog,
+    user: Uuid,
+    now: Timestamp,
+) -> Result<Vec<Application>, StoreError> {
+    let mut found: BTreeMap<String, (Timestamp, Scope)> = BTreeMap::new();
+    let mut add = |client_id: String, since: Timestamp, scope: Scope| {
+        let (known_since, known) = found.remove(&client_id).unwrap_or((since, Scope::empty()));
+        found.insert(client_id, (known_since.min(since), known.union(&scope)));
+    };
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(snapshot, &user, usize::MAX)? {
+        if let Some(family) = FAMILIES.get(snapshot, &id)?.filter(|family| family.is_live(now)) {
+            let granted = family.authorization;
+            let scope = granted.scope.filter(|value| value != Scope::AUTHENTICATED);
+            add(granted.client_id, family.created_at, scope);
+        }
+    }
+    for ((_, client_id), consent) in CONSENTS.scan_prefix(snapshot, &user, usize::MAX)? {
+        add(
+            client_id,
+            consent.given_at,
+            consent.scope.parse().unwrap_or_default(),
+        );
+    }
+    let mut applications: Vec<_> = found
+        .into_iter()
+        .filter_map(|(client_id, (since, scope))| {
+            let name = catalog.client(&client_id)?.display_name().to_owned();
+            Some(Application {
+                client_id,
+                name,
+                since,
+                scope,
+            })
+        })
+        .collect();
+    applications.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(applications)
+}

@@ -1,0 +1,47 @@
+//! A backup of the running store, from one snapshot.
+
+use std::io::Write;
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{Disclosed, settings};
+use crate::audit::{self, Event};
+use crate::flow::Core;
+use crate::store::backup::{self, BackupError, Header};
+use crate::store::schema::{meta_get, stored};
+
+/// What a backup is to hold beside the rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackUp {
+    /// The master key, in hexadecimal digits, if it is to be in the backup.
+    pub master_key: Option<Disclosed>,
+}
+
+/// Writes a backup. Writes go on meanwhile; the snapshot does not see them. Blocks.
+pub fn write(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
+    let mut written = Err(BackupError::CutOff);
+    let now = core.clock.now();
+    let master_key = request
+        .master_key
+        .map(|key| Zeroizing::new(key.reveal().to_owned()));
+    core.store.read(|snapshot| {
+        let header = Header {
+            schema: stored(snapshot)?.unwrap_or_default(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            created_at: now,
+            issuer: meta_get(snapshot, settings::ISSUER)?,
+            master_key_fingerprint: core.sealer.fingerprint(),
+            rows: 0,
+            master_key,
+        };
+        written = backup::write(snapshot, header, core.sealer.backup_key(), sink);
+        Ok(())
+    })?;
+    let header = written?;
+    audit::record(&Event::Administered {
+        command: "backup",
+        subject: &header.master_key_fingerprint,
+    });
+    Ok(header)
+}

@@ -1,0 +1,252 @@
+//! `GET` and `POST /account`: the page on which people see to their own account.
+
+use ::http::header::SET_COOKIE;
+use ::http::{Method, StatusCode};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{csrf, onward};
+use crate::flow::account::change_password::{Change, NewPassword, change_password};
+use crate::flow::account::disconnect::disconnect;
+use crate::flow::account::end_sessions::{Which, end_sessions};
+use crate::flow::account::view::{self, Application};
+use crate::flow::account::{Outcome, view::view};
+use crate::flow::{Failure, sign_out};
+use crate::http::call::Call;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::{self, Answer};
+use crate::identity::Session;
+use crate::identity::password::PasswordProblem;
+use crate::oauth::redirect_uri::with_query;
+use crate::page::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
+use crate::route::Route;
+
+const FORM: &str = "account";
+
+/// The most sessions that are listed; the button that ends all others ends those beyond, too.
+const MOST_LISTED: usize = 50;
+
+/// How long a browser remembers the language, in days.
+const LANGUAGE_DAYS: u64 = 365;
+
+/// What a form asks for.
+enum Deed {
+    Password(NewPassword),
+    EndSession(Uuid),
+    EndOthers,
+    Disconnect(String),
+    Language(Option<String>),
+}
+
+/// Shows the page, or does what a form of it asks for and shows it again.
+pub async fn respond(call: &Call) -> Answer {
+    if call.method() != Method::POST {
+        let notice = call.query().ok().and_then(|query| notice_of(call, &query));
+        return show(call, notice).await;
+    }
+    let form = match call.page_parameters() {
+        Ok(form) => form,
+        Err(page) => return *page,
+    };
+    let cookie = call.cookie(Cookie::Session).unwrap_or_default();
+    let is_ours = call.is_from_own_page() && csrf::is_valid(form.get("csrf"), cookie, FORM);
+    match Deed::read(call, &form).filter(|_| is_ours) {
+        Some(deed) => deed.carry_out(call).await,
+        None => show(call, Some(AccountNotice::Expired)).await,
+    }
+}
+
+impl Deed {
+    fn read(call: &Call, form: &Parameters) -> Option<Self> {
+        match form.get("decision")? {
+            "password" => {
+                let typed = |name| Zeroizing::new(form.get(name).unwrap_or_default().to_owned());
+                Some(Self::Password(NewPassword {
+                    current: typed("current-password"),
+                    chosen: typed("new-password"),
+                    from: call.client_address(),
+                }))
+            }
+            "sessions" => match form.get("session")? {
+                "others" => Some(Self::EndOthers),
+                id => id.parse().ok().map(Self::EndSession),
+            },
+            "applications" => form.get("client").map(|id| Self::Disconnect(id.to_owned())),
+            "language" => match form.get("language")? {
+                Account::AUTOMATIC => Some(Self::Language(None)),
+                tag => call.with_look(None, |theme, _| {
+                    let known = theme.locales().iter().find(|locale| locale.tag() == tag)?;
+                    Some(Self::Language(Some(known.tag().to_owned())))
+                }),
+            },
+            _ => None,
+        }
+    }
+
+    async fn carry_out(self, call: &Call) -> Answer {
+        let (core, browser, now) = (&call.app.core, call.browser(), call.now);
+        let is_here = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
+        let outcome = match self {
+            Self::Password(typed) => {
+                return changed(call, change_password(core, &browser, typed, now).await).await;
+            }
+            Self::Language(language) => return speak(call, language),
+            Self::EndSession(id) if is_here(id) => {
+                return match sign_out::confirm_sign_out(core, &browser, now).await {
+                    Ok(()) => super::logout::done(call),
+                    Err(failure) => error::failed_page(call, &failure),
+                };
+            }
+            Self::EndSession(id) => end_sessions(core, &browser, Which::One(id), now)
+                .await
+                .map(|outcome| (outcome, AccountNotice::SignedOut)),
+            Self::EndOthers => end_sessions(core, &browser, Which::Others, now)
+                .await
+                .map(|outcome| (outcome, AccountNotice::SignedOut)),
+            Self::Disconnect(client_id) => disconnect(core, &browser, client_id, now)
+                .await
+                .map(|outcome| (outcome, AccountNotice::Disconnected)),
+        };
+        match outcome {
+            Ok((Outcome::Done(()), notice)) => {
+                back(call, notice, call.cookie(Cookie::Session).unwrap_or_default())
+            }
+            Ok((Outcome::SignIn(next), _)) => onward::go(call, next),
+            Err(failure) => error::failed_page(call, &failure),
+        }
+    }
+}
+
+async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>) -> Answer {
+    let notice = match outcome {
+        Ok(Outcome::Done(Change::Made(secret))) => {
+            let mut answer = back(call, AccountNotice::PasswordChanged, secret.reveal());
+            if let Some(cookie) = Cookie::Session.set(secret.reveal(), None) {
+                answer.headers_mut().append(SET_COOKIE, cookie);
+            }
+            return answer;
+        }
+        Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
+        Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooShort { .. }))) => AccountNotice::TooShort,
+        Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooLong { .. }))) => AccountNotice::TooLong,
+        Ok(Outcome::SignIn(next)) => return onward::go(call, next),
+        Err(Failure::Busy) => AccountNotice::Busy,
+        Err(failure) => return error::failed_page(call, &failure),
+    };
+    show(call, Some(notice)).await
+}
+
+/// Remembers the language in this browser, not with the user: the page that asks who somebody is has to be in
+/// it too. What applications are told (`locale`) stays the operator's word.
+fn speak(call: &Call, language: Option<String>) -> Answer {
+    let session = call.cookie(Cookie::Session).unwrap_or_default();
+    let mut answer = back(call, AccountNotice::LanguageChosen, session);
+    let age = std::time::Duration::from_hours(LANGUAGE_DAYS * 24);
+    let cookie = match language {
+        Some(tag) => Cookie::Language.set(&tag, Some(age)),
+        None => Some(Cookie::Language.removal()),
+    };
+    if let Some(cookie) = cookie {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+    answer
+}
+
+/// To the page itself, so that loading it again does nothing again. The notice carries a proof that it comes from
+/// here: a link from elsewhere must not tell people that their password was changed.
+fn back(call: &Call, notice: AccountNotice, session: &str) -> Answer {
+    let name = notice.name().unwrap_or_default();
+    let proof = csrf::token(session, &proof_of(name));
+    let path = call.app.path(&Route::Account);
+    response::redirect_303(&with_query(&path, &[("done", name), ("proof", &proof)]))
+}
+
+fn notice_of(call: &Call, query: &Parameters) -> Option<AccountNotice> {
+    let session = call.cookie(Cookie::Session)?;
+    let name = query.get("done")?;
+    let notice = AccountNotice::ALL
+        .into_iter()
+        .find(|notice| notice.name() == Some(name))?;
+    csrf::is_valid(query.get("proof"), session, &proof_of(name)).then_some(notice)
+}
+
+fn proof_of(notice: &str) -> String {
+    format!("{FORM}:done:{notice}")
+}
+
+async fn show(call: &Call, notice: Option<AccountNotice>) -> Answer {
+    match view(&call.app.core, &call.browser(), call.now).await {
+        Ok(Outcome::Done(account)) => draw(call, *account, notice),
+        Ok(Outcome::SignIn(next)) => onward::go(call, next),
+        Err(failure) => error::failed_page(call, &failure),
+    }
+}
+
+fn draw(call: &Call, account: view::Account, notice: Option<AccountNotice>) -> Answer {
+    let view::Account {
+        live,
+        sessions,
+        applications,
+    } = account;
+    let has_password = live.user.password.is_some();
+    let page = Account {
+        action: call.app.path(&Route::Account),
+        csrf: csrf::token(call.cookie(Cookie::Session).unwrap_or_default(), FORM),
+        user: live.user.display_name().to_owned(),
+        account_id: live.user.account_id.clone(),
+        notice,
+        min_length: has_password.then_some(call.app.core.policy.password.min_length),
+        sessions: sessions
+            .iter()
+            .take(MOST_LISTED)
+            .map(|(id, session)| session_line(*id, session, *id == live.id))
+            .collect(),
+        applications: applications
+            .into_iter()
+            .map(|application| application_line(call, application))
+            .collect(),
+        languages: call.with_look(None, |theme, _| {
+            let name = |locale: &Locale| (locale.tag().to_owned(), locale.name().to_owned());
+            theme.locales().iter().map(name).collect()
+        }),
+        language: call.cookie(Cookie::Language).map(ToOwned::to_owned),
+    };
+    let status = match notice {
+        Some(AccountNotice::Busy) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(AccountNotice::Expired) => StatusCode::BAD_REQUEST,
+        Some(_) | None => StatusCode::OK,
+    };
+    let mut answer = call.page(status, &page, None);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        error::ask_to_retry(&mut answer);
+    }
+    answer
+}
+
+fn session_line(id: Uuid, session: &Session, is_current: bool) -> SessionLine {
+    SessionLine {
+        id: id.to_string(),
+        device: session.device.name(),
+        address: session.device.address.map(|address| address.to_string()),
+        signed_in_at: session.auth_time.rfc3339(),
+        last_used_at: session.last_used_at.rfc3339(),
+        is_current,
+    }
+}
+
+fn application_line(call: &Call, application: Application) -> ApplicationLine {
+    let catalog = call.app.core.catalog();
+    let client = catalog.client(&application.client_id).map(|client| &**client);
+    ApplicationLine {
+        scopes: application
+            .scope
+            .iter()
+            .map(|name| call.scope_line(client, name))
+            .collect(),
+        id: application.client_id,
+        name: application.name,
+        since: application.since.rfc3339(),
+    }
+}

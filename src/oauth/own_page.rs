@@ -1,0 +1,88 @@
+//! The account page as a client of its own service: something that a sign-in can be for.
+//!
+//! It has neither a grant nor a way to authenticate, and no request can name it: the characters of its identifier
+//! are not those of registered clients. A sign-in for it ends at the page, in the session, without a code.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::oauth::authorize::{AuthorizationRequest, ReplyAddress, ResponseMode};
+use crate::oauth::client::{AssertionAudience, Client, ConsentRequirement, PkceRequirement, RefreshPolicy};
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::openid::prompt::Prompt;
+use crate::oauth::redirect_uri::ReturnTo;
+use crate::oauth::scope::Scope;
+
+/// What the audit calls the page.
+pub const CLIENT_ID: &str = "(account)";
+
+/// The page as a client of this issuer.
+pub fn client(issuer: &str) -> Client {
+    let beginning = Timestamp::from_seconds(0);
+    Client {
+        client_id: CLIENT_ID.to_owned(),
+        client_uuid: Uuid::nil(),
+        name: None,
+        auth_methods: BTreeSet::new(),
+        secrets: Vec::new(),
+        api_keys: Vec::new(),
+        keys: Vec::new(),
+        jwks_uri: None,
+        assertion_audience: AssertionAudience::Strict,
+        secret_credentials: None,
+        redirect_uris: vec![issuer.to_owned()],
+        post_logout_redirect_uris: Vec::new(),
+        cors_origins: Vec::new(),
+        scope: Scope::empty(),
+        default_scope: Scope::empty(),
+        grant_types: BTreeSet::new(),
+        pkce: PkceRequirement::Required,
+        consent: ConsentRequirement::Skip,
+        providers: BTreeSet::new(),
+        password_sign_in: true,
+        audience: None,
+        id_token_signed_response_alg: None,
+        access_token_alg: None,
+        refresh_policy: RefreshPolicy::Rotate,
+        theme: None,
+        scope_texts: std::collections::BTreeMap::new(),
+        enabled: true,
+        created_at: beginning,
+        updated_at: beginning,
+    }
+}
+
+/// A sign-in for the page. With `again` it takes a new proof of who the user is, though a session stands: the
+/// name of its user is written into the form.
+pub fn request(issuer: &str, again: Option<&str>) -> AuthorizationRequest {
+    AuthorizationRequest {
+        client_id: CLIENT_ID.to_owned(),
+        reply: ReplyAddress {
+            return_to: ReturnTo::own(issuer),
+            response_mode: ResponseMode::Query,
+            state: None,
+        },
+        scope: Scope::empty(),
+        nonce: None,
+        code_challenge: None,
+        prompt: Prompt {
+            login: again.is_some(),
+            ..Prompt::default()
+        },
+        max_age: None,
+        login_hint: again.map(ToOwned::to_owned),
+        idp_hint: None,
+        subject: None,
+        claims: ClaimsRequest::default(),
+        ui_locales: None,
+    }
+}
+
+impl AuthorizationRequest {
+    /// Whether the sign-in is for the account page, not for a client.
+    pub fn is_for_own_page(&self) -> bool {
+        self.client_id == CLIENT_ID
+    }
+}

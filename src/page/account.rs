@@ -1,0 +1,401 @@
+//! The account page.
+
+use maud::{Markup, html};
+
+use super::asset::File;
+use super::form::{PasswordField, hidden, moment, sentence};
+use super::{Page, ScopeLine, Text};
+
+/// Shows people where they are signed in and what may act for them, and lets them end it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Where the forms are posted.
+    pub action: String,
+    /// Proves that the forms came from this page.
+    pub csrf: String,
+    /// Who is signed in, as the page addresses them.
+    pub user: String,
+    /// The name to sign in with, for password managers.
+    pub account_id: String,
+    /// What was just done, or why it was not.
+    pub notice: Option<AccountNotice>,
+    /// The fewest characters of a new password; none for somebody without a password.
+    pub min_length: Option<usize>,
+    /// Where the user is signed in, this browser first.
+    pub sessions: Vec<SessionLine>,
+    /// What may act for the user.
+    pub applications: Vec<ApplicationLine>,
+    /// The languages to choose from: tag and own name.
+    pub languages: Vec<(String, String)>,
+    /// The tag of the language that was chosen in this browser.
+    pub language: Option<String>,
+}
+
+/// One browser in which the user is signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionLine {
+    /// What the button sends.
+    pub id: String,
+    /// The browser and its system, as far as they are known.
+    pub device: Option<String>,
+    /// The address of the last sign-in.
+    pub address: Option<String>,
+    /// When the user signed in last, as RFC 3339 writes it.
+    pub signed_in_at: String,
+    /// When it was last used, as RFC 3339 writes it.
+    pub last_used_at: String,
+    /// Whether it is the browser that shows the page.
+    pub is_current: bool,
+}
+
+/// One application that may act for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationLine {
+    /// What the button sends.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Since when, as RFC 3339 writes it.
+    pub since: String,
+    /// What it may do.
+    pub scopes: Vec<ScopeLine>,
+}
+
+/// What the account page says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountNotice {
+    /// The password was changed.
+    PasswordChanged,
+    /// Sessions were ended.
+    SignedOut,
+    /// An application lost its access.
+    Disconnected,
+    /// The language was chosen.
+    LanguageChosen,
+    /// The present password was not the one that was typed.
+    WrongPassword,
+    /// The new password is too short.
+    TooShort,
+    /// The new password is too long.
+    TooLong,
+    /// Too much to do at this moment.
+    Busy,
+    /// The form was too old or came from elsewhere.
+    Expired,
+}
+
+impl AccountNotice {
+    /// Every notice, for tests and previews.
+    pub const ALL: [Self; 9] = [
+        Self::PasswordChanged,
+        Self::SignedOut,
+        Self::Disconnected,
+        Self::LanguageChosen,
+        Self::WrongPassword,
+        Self::TooShort,
+        Self::TooLong,
+        Self::Busy,
+        Self::Expired,
+    ];
+
+    /// The name of a good notice in the address of the page; none for a problem.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::PasswordChanged => Some("password"),
+            Self::SignedOut => Some("sessions"),
+            Self::Disconnected => Some("applications"),
+            Self::LanguageChosen => Some("language"),
+            Self::WrongPassword | Self::TooShort | Self::TooLong | Self::Busy | Self::Expired => None,
+        }
+    }
+
+    /// The field that has to be filled in again.
+    fn field(self) -> Option<&'static str> {
+        match self {
+            Self::WrongPassword => Some(CURRENT),
+            Self::TooShort | Self::TooLong => Some(CHOSEN),
+            Self::PasswordChanged
+            | Self::SignedOut
+            | Self::Disconnected
+            | Self::LanguageChosen
+            | Self::Busy
+            | Self::Expired => None,
+        }
+    }
+
+    fn text<'a>(self, text: &Text<'a>) -> &'a str {
+        match self {
+            Self::PasswordChanged => text.account_password_changed,
+            Self::SignedOut => text.account_signed_out,
+            Self::Disconnected => text.account_disconnected,
+            Self::LanguageChosen => text.account_language_chosen,
+            Self::WrongPassword => text.problem_current_password,
+            Self::TooShort => text.problem_too_short,
+            Self::TooLong => text.problem_too_long,
+            Self::Busy => text.problem_busy,
+            Self::Expired => text.problem_expired_account,
+        }
+    }
+}
+
+const CURRENT: &str = "current-password";
+const CHOSEN: &str = "new-password";
+
+impl Account {
+    /// The choice of no language in particular, among the tags.
+    pub const AUTOMATIC: &'static str = "auto";
+
+    /// The page of somebody with two browsers and two applications.
+    pub fn sample() -> Self {
+        let scope = |name: &str| ScopeLine {
+            name: name.to_owned(),
+            description: String::new(),
+        };
+        let session = |id: &str, device: Option<&str>, address: &str, is_current: bool| SessionLine {
+            id: id.to_owned(),
+            device: device.map(ToOwned::to_owned),
+            address: Some(address.to_owned()),
+            signed_in_at: "2026-11-20T08:15:00Z".to_owned(),
+            last_used_at: "2026-11-21T09:30:00Z".to_owned(),
+            is_current,
+        };
+        let application = |id: &str, name: &str, scopes: &[&str]| ApplicationLine {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            since: "2026-11-02T17:45:00Z".to_owned(),
+            scopes: scopes.iter().map(|name| scope(name)).collect(),
+        };
+        Self {
+            action: "/account".to_owned(),
+            csrf: "b1x0Jm5vYQ".to_owned(),
+            user: "Alice Example".to_owned(),
+            account_id: "alice@example.com".to_owned(),
+            notice: None,
+            min_length: Some(8),
+            sessions: vec![
+                session("0199f3a2-7c41", Some("Firefox (Linux)"), "198.51.100.7", true),
+                session("0199e1c0-10b8", Some("Safari (iOS)"), "2001:db8::17", false),
+                session("0199d011-7e02", None, "203.0.113.40", false),
+            ],
+            applications: vec![
+                application("web", "Acme Notes", &["openid", "email", "offline_access"]),
+                application("tv", "Acme Television", &["openid", "profile", "notes.read"]),
+            ],
+            languages: vec![
+                ("en".to_owned(), "English".to_owned()),
+                ("de".to_owned(), "Deutsch".to_owned()),
+                ("ar".to_owned(), "العربية".to_owned()),
+            ],
+            language: None,
+        }
+    }
+
+    /// The page in each of its states.
+    pub fn samples() -> Vec<Self> {
+        let bare = Self {
+            min_length: None,
+            sessions: Self::sample().sessions.into_iter().take(1).collect(),
+            applications: Vec::new(),
+            language: Some("de".to_owned()),
+            ..Self::sample()
+        };
+        let noticed = AccountNotice::ALL.map(|notice| Self {
+            notice: Some(notice),
+            ..Self::sample()
+        });
+        let mut samples = vec![Self::sample(), bare];
+        samples.extend(noticed);
+        samples
+    }
+
+    fn form(&self, decision: &str, inside: &Markup) -> Markup {
+        html! {
+            form.stack method="post" action=(self.action) {
+                (hidden("csrf", &self.csrf))
+                (hidden("decision", decision))
+                (inside)
+            }
+        }
+    }
+
+    fn password(&self, text: &Text<'_>, min_length: usize) -> Markup {
+        let problem = self.notice.and_then(|notice| Some((notice, notice.field()?)));
+        let invalid = |field: &str| problem.is_some_and(|(_, at)| at == field);
+        let current = PasswordField {
+            id: CURRENT,
+            name: CURRENT,
+            label: text.account_current_password,
+            autocomplete: "current-password",
+            enterkeyhint: "next",
+            hint: None,
+            described_by: invalid(CURRENT).then_some("notice"),
+            is_invalid: invalid(CURRENT),
+            has_focus: invalid(CURRENT),
+        };
+        let chosen = PasswordField {
+            id: CHOSEN,
+            name: CHOSEN,
+            label: text.account_new_password,
+            autocomplete: "new-password",
+            enterkeyhint: "done",
+            hint: Some(sentence(text.account_password_rule, &min_length.to_string())),
+            described_by: Some(if invalid(CHOSEN) {
+                "notice new-password-hint"
+            } else {
+                "new-password-hint"
+            }),
+            is_invalid: invalid(CHOSEN),
+            has_focus: invalid(CHOSEN),
+        };
+        let inside = html! {
+            input type="text" name="username" value=(self.account_id) autocomplete="username" hidden;
+            (current.draw(text))
+            (chosen.draw(text))
+            button.button type="submit" { (text.account_change_password) }
+        };
+        html! {
+            section aria-labelledby="password" {
+                h2 #password { (text.password) }
+                p.note { (text.account_password_note) }
+                @if let Some((notice, field)) = problem {
+                    p.problem #notice role="alert" { a href={ "#" (field) } { (notice.text(text)) } }
+                }
+                (self.form("password", &inside))
+            }
+        }
+    }
+
+    fn sessions(&self, text: &Text<'_>) -> Markup {
+        let others = self.sessions.iter().any(|session| !session.is_current);
+        let inside = html! {
+            ul.rows {
+                @for session in &self.sessions { (session.draw(text)) }
+            }
+            @if others {
+                button.button.button-quiet type="submit" name="session" value="others" { (text.account_sign_out_others) }
+            }
+        };
+        html! {
+            section aria-labelledby="sessions" {
+                h2 #sessions { (text.account_sessions) }
+                (self.form("sessions", &inside))
+            }
+        }
+    }
+
+    fn applications(&self, text: &Text<'_>) -> Markup {
+        let inside = html! {
+            ul.rows {
+                @for application in &self.applications { (application.draw(text)) }
+            }
+        };
+        html! {
+            section aria-labelledby="applications" {
+                h2 #applications { (text.account_applications) }
+                @if self.applications.is_empty() {
+                    p.note { (text.account_no_applications) }
+                } @else {
+                    p.note { (text.account_applications_note) }
+                    (self.form("applications", &inside))
+                }
+            }
+        }
+    }
+
+    fn language(&self, text: &Text<'_>) -> Markup {
+        let inside = html! {
+            div.field {
+                label for="language" { (text.account_language_label) }
+                select #language name="language" {
+                    option value=(Self::AUTOMATIC) selected[self.language.is_none()] { (text.account_language_automatic) }
+                    @for (tag, name) in &self.languages {
+                        option value=(tag) lang=(tag) selected[self.language.as_ref() == Some(tag)] { (name) }
+                    }
+                }
+            }
+            button.button.button-quiet type="submit" { (text.account_save) }
+        };
+        html! {
+            section aria-labelledby="languages" {
+                h2 #languages { (text.account_language) }
+                (self.form("language", &inside))
+            }
+        }
+    }
+}
+
+impl SessionLine {
+    fn draw(&self, text: &Text<'_>) -> Markup {
+        let name = self.device.as_deref().unwrap_or(text.account_unknown_device);
+        let label = format!(
+            "{}: {name}, {}",
+            text.sign_out,
+            self.address.as_deref().unwrap_or_default()
+        );
+        html! {
+            li {
+                div {
+                    p.row-name { bdi { (name) } @if self.is_current { " " span.badge { (text.account_this_browser) } } }
+                    p.note.meta {
+                        @if let Some(address) = &self.address { bdi { (address) } " " }
+                        span { (text.account_signed_in) " " (moment(&self.signed_in_at)) } " "
+                        span { (text.account_last_used) " " (moment(&self.last_used_at)) }
+                    }
+                }
+                button.button.button-quiet.button-small type="submit" name="session" value=(self.id) aria-label=(label) {
+                    (text.sign_out)
+                }
+            }
+        }
+    }
+}
+
+impl ApplicationLine {
+    fn draw(&self, text: &Text<'_>) -> Markup {
+        html! {
+            li {
+                div {
+                    p.row-name { bdi { (self.name) } }
+                    p.note { (text.account_since) " " (moment(&self.since)) }
+                    @if !self.scopes.is_empty() {
+                        ul.plain {
+                            @for scope in &self.scopes { li { bdi { (scope.text(text)) } } }
+                        }
+                    }
+                }
+                button.button.button-quiet.button-small type="submit" name="client" value=(self.id)
+                    aria-label={ (text.account_disconnect) ": " (self.name) } { (text.account_disconnect) }
+            }
+        }
+    }
+}
+
+impl Page for Account {
+    const NAME: &'static str = "account";
+
+    fn title(&self, text: &Text<'_>) -> String {
+        text.account_title.to_owned()
+    }
+
+    fn body(&self, text: &Text<'_>) -> Markup {
+        html! {
+            h1 { (text.account_title) }
+            p.lead { (sentence(text.logout_user, &self.user)) }
+            @if let Some(notice) = self.notice.filter(|notice| notice.field().is_none()) {
+                @if notice.name().is_some() {
+                    p.done #notice role="status" { (notice.text(text)) }
+                } @else {
+                    p.problem #notice role="alert" { (notice.text(text)) }
+                }
+            }
+            (self.sessions(text))
+            (self.applications(text))
+            @if let Some(min_length) = self.min_length { (self.password(text, min_length)) }
+            (self.language(text))
+        }
+    }
+
+    fn script(&self) -> Option<File> {
+        self.min_length.map(|_| File::Reveal)
+    }
+}

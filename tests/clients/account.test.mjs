@@ -1,0 +1,129 @@
+// The account page, used for real.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { ALICE, Server } from './harness.mjs';
+import { dismiss, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
+import { Website } from './website.mjs';
+
+let server;
+let alice;
+let website;
+
+before(async () => {
+  server = await Server.start();
+  alice = await server.addAlice();
+  website = await Website.start();
+  await website.join(server, await server.addClient('web', website.redirectUri, '--name', 'Website', '--consent', 'require'));
+  await launch(server);
+});
+
+after(async () => {
+  await quit();
+  await website?.stop();
+  await server?.stop();
+});
+
+afterEach(dismiss);
+
+/** A browser that is signed in at the account page. */
+async function atAccount(options) {
+  const page = await visitor(options);
+  await page.goto(`${server.issuer}/account`);
+  await signIn(page, alice.password);
+  await page.locator('main.page-account').waitFor();
+  return page;
+}
+
+async function isSignedIn(page) {
+  await page.goto(`${server.issuer}/account`);
+  return (await page.locator('main.page-account').count()) === 1;
+}
+
+describe('the account page', () => {
+  it('shows what is typed as a password when asked to, and hides it before it is sent', async () => {
+    const page = await atAccount();
+    const field = page.locator('#current-password');
+    await field.fill('visible');
+    const button = page.locator('button.reveal[aria-controls=current-password]');
+    await button.click();
+    assert.equal(await field.getAttribute('type'), 'text');
+    assert.equal(await button.getAttribute('aria-pressed'), 'true');
+    await button.press('Space');
+    assert.equal(await field.getAttribute('type'), 'password');
+    await button.click();
+    await page.locator('#new-password').fill('a password that is new');
+    const [request] = await Promise.all([
+      page.waitForRequest((request) => request.method() === 'POST'),
+      page.locator('#new-password').press('Enter'),
+    ]);
+    assert.match(request.postData(), /current-password=visible/);
+    const problem = page.locator('#notice[role=alert] a');
+    await problem.click();
+    await page.locator('#current-password:focus').waitFor();
+    assert.equal(await field.inputValue(), '');
+  });
+
+  it('signs another browser out', async () => {
+    const here = await atAccount();
+    const other = await atAccount({ userAgent: 'Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0 Firefox/145.0' });
+    await here.reload();
+    const row = here.locator('.rows li', { hasText: 'Firefox (Android)' });
+    await keep(here, 'account-two-browsers');
+    await row.getByRole('button').click();
+    await here.getByText('Signed out there').waitFor();
+    assert.equal(await row.count(), 0);
+    assert.equal(await isSignedIn(other), false);
+    assert.equal(await isSignedIn(here), true);
+  });
+
+  it('takes an application its access', async () => {
+    const page = await visitor();
+    await page.goto(website.start('web'));
+    await signIn(page, alice.password);
+    await page.locator('button[value=allow]').click();
+    const { token } = await result(page);
+    await page.goto(`${server.issuer}/account`);
+    const row = page.locator('.rows li', { hasText: 'Website' });
+    await row.getByRole('button').click();
+    await page.locator('#notice[role=status]').waitFor();
+    assert.equal(await row.count(), 0);
+    const answer = await server.fetch(`${server.issuer}/oauth2/userinfo`, {
+      headers: { authorization: `Bearer ${token.access_token}` },
+    });
+    assert.equal(answer.status, 401);
+    await page.goto(website.start('web'));
+    await page.locator('button[value=allow]').waitFor();
+  });
+
+  it('speaks another language from then on', async () => {
+    const page = await atAccount();
+    await page.locator('#language').selectOption('ar');
+    await page.locator('#language').press('Tab');
+    await page.keyboard.press('Enter');
+    await page.locator('html[lang=ar][dir=rtl]').waitFor();
+    await page.context().clearCookies({ name: '__Host-idsvc_session' });
+    await page.goto(website.start('web'));
+    assert.equal(await page.getAttribute('html', 'lang'), 'ar');
+  });
+
+  it('changes the password without script, and signs everybody else out', async () => {
+    const other = await atAccount();
+    const page = await atAccount({ javaScriptEnabled: false });
+    assert.equal(await page.locator('button.reveal').first().isVisible(), false);
+    const chosen = 'a password that is new';
+    await page.locator('#current-password').fill(alice.password);
+    await page.locator('#new-password').fill(chosen);
+    await page.locator('#new-password').press('Enter');
+    await page.getByText('Your password has been changed').waitFor();
+    await keep(page, 'account-password-changed');
+    assert.equal(await isSignedIn(other), false);
+    await signIn(other, alice.password);
+    await other.locator('#problem').waitFor();
+    assert.equal(await other.locator('input#username').inputValue(), ALICE);
+    await other.locator('input#password').fill(chosen);
+    await other.locator('input#password').press('Enter');
+    await other.locator('main.page-account').waitFor();
+    alice.password = chosen;
+  });
+});

@@ -1,0 +1,197 @@
+// Every page on every screen: three widths, by day and by night, from left to right and from right to left.
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { Server } from './harness.mjs';
+import { dismiss, fitsTheScreen, keep, launch, quit, signIn, visitor } from './visitor.mjs';
+import { Website } from './website.mjs';
+
+const WIDTHS = [320, 768, 1280];
+const SCHEMES = ['light', 'dark'];
+/** The least height and width of what is pressed, in CSS pixels. */
+const TARGET = 44;
+/** The most that a page may weigh with everything that it loads, in bytes. */
+const HEAVIEST = 20_000;
+
+const axe = await readFile(new URL(import.meta.resolve('axe-core/axe.min.js')), 'utf8');
+
+let server;
+let dev;
+let alice;
+let website;
+
+before(async () => {
+  [server, dev] = await Promise.all([Server.start(), Server.start({ dev: true })]);
+  alice = await server.addAlice();
+  website = await Website.start();
+  for (const [id, ...flags] of [
+    ['web', '--name', 'Acme Notes'],
+    ['careful', '--name', 'Acme Television', '--consent', 'require'],
+  ]) {
+    await website.join(server, await server.addClient(id, website.redirectUri, ...flags));
+  }
+  await launch(server, dev);
+});
+
+after(async () => {
+  await quit();
+  await website?.stop();
+  await dev?.stop();
+  await server?.stop();
+});
+
+afterEach(dismiss);
+
+/** What is wrong with the page for those who cannot see, point or read like everybody: nothing. */
+async function isAccessible(page, where) {
+  const violations = await page.evaluate(async () => {
+    const { violations } = await window.axe.run({ resultTypes: ['violations'] });
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+  });
+  assert.deepEqual(violations, [], where);
+}
+
+/** Whatever is pressed can be hit with a thumb. Links inside sentences are exempt (WCAG 2.2, 2.5.8). */
+async function hasLargeTargets(page, where) {
+  const small = await page.evaluate((least) => {
+    const targets = [...document.querySelectorAll('button, select, summary, a.button, input:not([type=hidden])')];
+    return targets
+      .filter((target) => target.checkVisibility())
+      .map((target) => [target.outerHTML.slice(0, 120), target.getBoundingClientRect()])
+      .filter(([, { width, height }]) => width < least || height < least)
+      .map(([html, { width, height }]) => `${html}: ${width} x ${height}`);
+  }, TARGET);
+  assert.deepEqual(small, [], where);
+}
+
+/** Looks at the page that is open on every screen. */
+async function survey(page, locale, name) {
+  await page.evaluate(axe);
+  assert.equal(await page.getAttribute('html', 'lang'), locale);
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 720 });
+    for (const colorScheme of SCHEMES) {
+      const where = `pages/${name}-${locale}-${width}-${colorScheme}`;
+      await page.emulateMedia({ colorScheme });
+      await keep(page, where);
+      await isAccessible(page, where);
+    }
+    await fitsTheScreen(page);
+    await hasLargeTargets(page, `${name} ${locale} ${width}`);
+  }
+}
+
+/** Counts what the pages load, and notes what comes from elsewhere. */
+function meter(page, origin) {
+  const seen = { bytes: 0, foreign: [] };
+  page.on('response', async (response) => {
+    if (!response.url().startsWith(`${origin}/`)) seen.foreign.push(response.url());
+    else if (response.status() === 200 && response.request().resourceType() !== 'image') seen.bytes += (await response.body()).length;
+  });
+  return seen;
+}
+
+for (const locale of ['en', 'ar']) {
+  describe(`the pages in ${locale}`, () => {
+    it('suit every screen and everybody, from sign-in to sign-out', async () => {
+      const page = await visitor({ locale });
+      await page.goto(website.start('careful', { prompt: 'consent' }));
+      await survey(page, locale, 'login');
+      await signIn(page, 'not the password');
+      await page.locator('#problem').waitFor();
+      await survey(page, locale, 'login-problem');
+      await page.locator('input#password').fill(alice.password);
+      await page.locator('button[type=submit]').click();
+      await page.locator('button[value=allow]').waitFor();
+      await survey(page, locale, 'consent');
+      await page.locator('button[value=allow]').click();
+      await page.locator('#result').waitFor();
+      await page.goto(website.start('web', { prompt: 'select_account' }));
+      await survey(page, locale, 'login-choice');
+      await page.goto(`${server.issuer}/account`);
+      await survey(page, locale, 'account');
+      await page.locator('#current-password').fill('not the password');
+      await page.locator('#new-password').fill('a password that is new');
+      await page.locator('#new-password').press('Enter');
+      await page.locator('#notice').waitFor();
+      await survey(page, locale, 'account-problem');
+      await page.goto(`${server.issuer}/oauth2/logout`);
+      await survey(page, locale, 'logout');
+      await page.locator('button[value=logout]').click();
+      await page.waitForURL(/logged-out/);
+      await survey(page, locale, 'logged-out');
+    });
+
+    it('suit every screen and everybody where something is wrong', async () => {
+      const page = await visitor({ locale });
+      await page.goto(`${server.issuer}/oauth2/authorize?client_id=nobody&response_type=code`);
+      await survey(page, locale, 'error');
+      await page.goto(`${server.issuer}/nowhere`);
+      await survey(page, locale, 'not-found');
+      await page.route('**/assets/submit.*', (route) => route.fulfill({ contentType: 'text/javascript', body: '' }));
+      await page.goto(website.start('web', { response_mode: 'form_post' }));
+      await signIn(page, alice.password);
+      await page.locator('main.page-form-post').waitFor();
+      await survey(page, locale, 'form-post');
+    });
+
+    it('suit every screen and everybody in development', async () => {
+      const page = await visitor({ locale });
+      await page.goto(dev.issuer);
+      await survey(page, locale, 'dev-home');
+      const [, username, password] = /(\S+@\S+)[^\n]*?password:? +(\S+)/i.exec(dev.log) ?? [];
+      await page.locator('a.button').first().click();
+      await page.locator('input#username').fill(username);
+      await page.locator('input#password').fill(password);
+      await page.locator('button[type=submit]').click();
+      await page.locator('main.page-tokens').waitFor();
+      await survey(page, locale, 'dev-tokens');
+    });
+  });
+}
+
+describe('a page', () => {
+  it('loads little, nothing from elsewhere, and never moves what is on it', async () => {
+    for (const path of ['/account', '/error', '/logged-out', '/oauth2/authorize?client_id=nobody']) {
+      const page = await visitor();
+      const seen = meter(page, server.issuer);
+      await page.goto(`${server.issuer}${path}`, { waitUntil: 'networkidle' });
+      assert.deepEqual(seen.foreign, []);
+      assert.ok(seen.bytes > 0 && seen.bytes < HEAVIEST, `${path}: ${seen.bytes} bytes`);
+      const shift = await page.evaluate(
+        () =>
+          new Promise((done) => {
+            let sum = 0;
+            const observer = new PerformanceObserver((list) => {
+              for (const { value } of list.getEntries()) sum += value;
+            });
+            observer.observe({ type: 'layout-shift', buffered: true });
+            requestAnimationFrame(() => requestAnimationFrame(() => done(sum)));
+          }),
+      );
+      assert.equal(shift, 0, path);
+    }
+  });
+
+  it('can be read and used when it is enlarged to 200 percent', async () => {
+    const page = await visitor({ viewport: { width: 640, height: 360 }, deviceScaleFactor: 2 });
+    await page.goto(website.start('careful', { prompt: 'consent' }));
+    await fitsTheScreen(page);
+    await keep(page, 'zoom-login');
+    await signIn(page, alice.password);
+    await page.locator('button[value=allow]').waitFor();
+    await fitsTheScreen(page);
+    await page.goto(`${server.issuer}/account`);
+    for (const width of [640, 320]) {
+      await page.setViewportSize({ width, height: 360 });
+      await page.evaluate(() => {
+        document.documentElement.style.fontSize = '200%';
+      });
+      await fitsTheScreen(page);
+      await keep(page, `zoom-account-text-${width}`);
+    }
+    await page.locator('button[value=others]').or(page.locator('#new-password')).first().scrollIntoViewIfNeeded();
+    await page.locator('#current-password').fill('x');
+  });
+});

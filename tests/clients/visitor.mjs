@@ -1,0 +1,90 @@
+// Visitors: profiles of one Chromium, whose complaints are collected.
+
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { chromium } from 'playwright-core';
+import { ALICE } from './harness.mjs';
+
+const artefacts = resolve(import.meta.dirname, '../artefacts');
+
+let browser;
+let contexts = [];
+let complaints = [];
+
+/** Starts the browser. It takes these servers' certificates for good. */
+export async function launch(...servers) {
+  await mkdir(artefacts, { recursive: true });
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: [
+      '--headless=new',
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      `--ignore-certificate-errors-spki-list=${servers.map(({ spki }) => spki).join(',')}`,
+    ],
+  });
+}
+
+/** Ends the browser. */
+export async function quit() {
+  await browser?.close();
+}
+
+/** A page in a browser profile of its own. */
+export async function visitor(options = {}) {
+  const context = await browser.newContext({ locale: 'en-GB', ...options });
+  context.setDefaultTimeout(15_000);
+  contexts.push(context);
+  context.on('console', (message) => {
+    const text = message.text();
+    if (message.type() === 'error' && !/the server responded with a status of 4/.test(text)) complaints.push(text);
+  });
+  context.on('weberror', (error) => complaints.push(String(error.error())));
+  context.on('response', (response) => {
+    const kind = response.request().resourceType();
+    if (response.status() >= 400 && ['stylesheet', 'script', 'image', 'font'].includes(kind)) {
+      complaints.push(`${response.status()} ${response.url()}`);
+    }
+  });
+  return context.newPage();
+}
+
+/** Closes all profiles. The browser complained about nothing while they were open. */
+export async function dismiss() {
+  for (const context of contexts) await context.close();
+  const heard = complaints;
+  contexts = [];
+  complaints = [];
+  assert.deepEqual(heard, [], 'the browser complained about nothing');
+}
+
+/** Keeps what the page looks like. */
+export async function keep(page, name) {
+  const path = resolve(artefacts, `${name}.png`);
+  await mkdir(dirname(path), { recursive: true });
+  await page.screenshot({ path, fullPage: true, animations: 'disabled' });
+}
+
+/** Types Alice's name and a password. */
+export async function signIn(page, password) {
+  await page.locator('input#username').fill(ALICE);
+  await page.locator('input#password').fill(password);
+  await page.locator('button[type=submit]').click();
+}
+
+/** What the website shows of the tokens it was given. */
+export async function result(page) {
+  return JSON.parse(await page.locator('#result').filter({ hasText: '{' }).textContent());
+}
+
+/** Nothing has to be scrolled sideways. */
+export async function fitsTheScreen(page) {
+  const [content, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
+  assert.ok(content <= screen, `${page.url()}: ${content} px on a screen of ${screen} px`);
+}

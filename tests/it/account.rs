@@ -1,0 +1,581 @@
+//! The account page: what a signed-in person may see and end, and what nobody else may.
+
+use std::collections::BTreeSet;
+
+use idsvc::identity::User;
+use idsvc::oauth::client::ConsentRequirement;
+use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
+
+use crate::harness::html::Form;
+use crate::harness::{Browser, ISSUER, Person, RelyingParty, Screen, Server, scene};
+
+const SESSION: &str = "__Host-idsvc_session";
+const LANGUAGE: &str = "__Host-idsvc_language";
+const NEW: &str = "a password that is new";
+const MINUTE: u64 = 60;
+
+/// Signs a person in at their account page.
+async fn at_account(browser: &Browser) -> Screen {
+    let page = browser.visit("/account").await;
+    assert_eq!(page.page(), "/login");
+    let page = page.sign_in().await;
+    assert_eq!((page.status, page.page()), (200, "/account"));
+    page
+}
+
+/// The form of the page for one kind of deed.
+fn form(page: &Screen, decision: &str) -> Form {
+    let mut forms = page.forms().into_iter();
+    let found = forms.find(|form| form.value("decision") == Some(decision));
+    found.unwrap_or_else(|| panic!("no form {decision} on {}", page.text()))
+}
+
+fn new_password(page: &Screen, current: &str, chosen: &str) -> Form {
+    form(page, "password")
+        .with("current-password", current)
+        .with("new-password", chosen)
+}
+
+/// The sessions that the page offers to end, this browser's first.
+fn sessions(page: &Screen) -> Vec<String> {
+    let buttons = form(page, "sessions").buttons.into_iter();
+    buttons
+        .filter(|(name, value)| name == "session" && value != "others")
+        .map(|(_, value)| value)
+        .collect()
+}
+
+fn applications(page: &Screen) -> Vec<String> {
+    let mut forms = page.forms().into_iter();
+    let found = forms.find(|form| form.value("decision") == Some("applications"));
+    found.map_or_else(Vec::new, |form| {
+        form.buttons.into_iter().map(|(_, value)| value).collect()
+    })
+}
+
+/// Whether the browser has a session, as a client sees it.
+async fn is_signed_in(browser: &Browser, acme: &RelyingParty) -> bool {
+    let request = acme.request().with("prompt", "none");
+    browser
+        .authorize(&request)
+        .await
+        .callback()
+        .get("error")
+        .is_none()
+}
+
+fn stored(server: &Server, person: &Person) -> User {
+    let core = &server.app.core;
+    let found = core.store.read(|snapshot| USERS.get(snapshot, &person.user.uuid));
+    found.unwrap().unwrap()
+}
+
+/// Somebody without a session signs in and comes to the page itself, not to a client; no code is made.
+#[tokio::test]
+async fn a_visitor_signs_in_and_comes_back() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let login = browser.visit("/account").await;
+    assert!(login.text().contains("Your account"), "it says what for");
+    let arrived = login.clone().sign_in().await;
+    assert_eq!(
+        (arrived.page(), arrived.heading().as_str()),
+        ("/account", "Your account")
+    );
+    assert!(arrived.text().contains("alice Example") && arrived.is_not_stored());
+    assert!(!arrived.path.contains("code="));
+    assert!(is_signed_in(&browser, &acme).await, "and is signed in everywhere");
+    assert_eq!(
+        browser.fetch("/account").await.status,
+        200,
+        "at once the next time"
+    );
+    let other = alice.browser();
+    acme.tokens(&other).await;
+    assert_eq!(other.visit("/account").await.page(), "/account");
+    let stolen = alice.browser().visit(&login.path).await;
+    assert_eq!(stolen.status, 400, "the sign-in belongs to one browser");
+}
+
+/// Password managers ask for the page under a name of its own.
+#[tokio::test]
+async fn the_well_known_address_leads_to_the_page() {
+    let (server, ..) = scene().await;
+    let reply = server.get("/.well-known/change-password").await;
+    assert_eq!(reply.location(), "/account");
+}
+
+/// No client can pass for the account page, and no client can be registered under its name.
+#[tokio::test]
+async fn no_request_can_name_the_page() {
+    let (server, _acme, alice) = scene().await;
+    let page = alice
+        .browser()
+        .visit(&format!(
+            "/oauth2/authorize?client_id=(account)&response_type=code&redirect_uri={ISSUER}"
+        ))
+        .await;
+    assert_eq!(page.status, 400);
+    assert!(page.text().contains("client_id names no client"));
+    let reply = server
+        .post("/oauth2/token")
+        .with("grant_type", "authorization_code")
+        .with("client_id", "(account)")
+        .with("code", "x")
+        .await;
+    assert_eq!(reply.error(), "invalid_client");
+}
+
+/// Looking at the page without a session writes a sign-in under way; a page that only looks changes nothing.
+#[tokio::test]
+async fn looking_ahead_begins_no_sign_in() {
+    let (server, _acme, alice) = scene().await;
+    let count = || {
+        let store = &server.app.core.store;
+        store.read(|snapshot| LOGIN_TRANSACTIONS.count(snapshot)).unwrap()
+    };
+    assert_eq!(server.call("HEAD", "/account").await.status, 405);
+    assert_eq!(count(), 0);
+    at_account(&alice.browser()).await;
+    assert_eq!(count(), 1);
+}
+
+/// The present password is checked, the new one becomes it, and everything granted before ends but this session,
+/// whose cookie is another one.
+#[tokio::test]
+async fn a_new_password_ends_everything_else() {
+    let (server, acme, alice) = scene().await;
+    let (here, elsewhere) = (alice.browser(), alice.browser());
+    let request = acme.request().with("scope", "openid offline_access");
+    let abroad = acme.tokens_for(&elsewhere, &request).await;
+    let online = acme.tokens(&elsewhere).await;
+    let page = at_account(&here).await;
+    let own = acme.tokens_for(&here, &request).await;
+    let (before, sid) = (here.cookie(SESSION).unwrap(), sessions(&page)[0].clone());
+    let copied = alice.browser();
+    copied.set_cookie(SESSION, &before);
+
+    server.advance(60 * MINUTE);
+    let done = here.submit(&new_password(&page, &alice.password, NEW)).await;
+    assert_eq!((done.status, done.page()), (200, "/account"));
+    assert!(done.text().contains("Your password has been changed"));
+    assert_ne!(here.cookie(SESSION).unwrap(), before);
+    assert_eq!(sessions(&done), [sid], "what clients know as sid stays");
+    assert!(applications(&done).is_empty());
+    for tokens in [&abroad, &online, &own] {
+        assert!(!acme.is_welcome(tokens).await);
+        assert_eq!(
+            acme.refresh(tokens.refresh_token()).await.error(),
+            "invalid_grant"
+        );
+    }
+    assert!(is_signed_in(&here, &acme).await);
+    for browser in [&elsewhere, &copied] {
+        assert!(!is_signed_in(browser, &acme).await);
+    }
+    let login = alice.browser().visit("/account").await;
+    let refused = login.type_in("alice@example.com", &alice.password).await;
+    assert_eq!(refused.page(), "/login");
+    assert_eq!(refused.type_in("alice@example.com", NEW).await.page(), "/account");
+}
+
+/// A session alone is not enough: without the present password nothing changes, whatever the new one is.
+#[tokio::test]
+async fn a_wrong_present_password_changes_nothing() {
+    let (server, acme, alice) = scene().await;
+    let (browser, other) = (alice.browser(), alice.browser());
+    let page = at_account(&browser).await;
+    at_account(&other).await;
+    let before = stored(&server, &alice);
+    for wrong in ["", "wrong", "the password of bob", &"p".repeat(10_000)] {
+        let again = browser.submit(&new_password(&page, wrong, NEW)).await;
+        assert_eq!((again.status, again.page()), (200, "/account"));
+        assert!(again.text().contains("That is not your current password"));
+        assert!(!again.text().contains(NEW), "nothing typed comes back");
+    }
+    let after = stored(&server, &alice);
+    assert!(after.password == before.password && after.updated_at == before.updated_at);
+    assert!(is_signed_in(&other, &acme).await && is_signed_in(&browser, &acme).await);
+}
+
+/// The operator's policy holds for passwords that people choose.
+#[tokio::test]
+async fn an_unfit_new_password_is_refused_with_the_reason() {
+    let server = Server::start_with(|policy| policy.password.min_length = 12).await;
+    let alice = server.user("alice").await;
+    let browser = alice.browser();
+    let page = at_account(&browser).await;
+    assert!(
+        page.text().contains("<bdi class=\"name\">12</bdi>"),
+        "{}",
+        page.text()
+    );
+    for (unfit, reason) in [
+        ("elevenchars", "too short"),
+        ("", "too short"),
+        (&*"é".repeat(257), "too long"),
+    ] {
+        let again = browser.submit(&new_password(&page, &alice.password, unfit)).await;
+        assert!(again.text().contains(reason), "{unfit}");
+    }
+    let form = new_password(&page, &alice.password, "twelve chars");
+    assert!(browser.submit(&form).await.text().contains("has been changed"));
+}
+
+/// Of two that change it at once from two browsers, one wins, and the other is signed out.
+#[tokio::test]
+async fn of_two_changes_at_once_one_wins() {
+    let (server, acme, alice) = scene().await;
+    let (one, two) = (alice.browser(), alice.browser());
+    let (first, second) = (at_account(&one).await, at_account(&two).await);
+    let (first, second) = (
+        new_password(&first, &alice.password, "the choice of one"),
+        new_password(&second, &alice.password, "the choice of two"),
+    );
+    let (first, second) = tokio::join!(one.submit(&first), two.submit(&second));
+    let changed = [&first, &second].map(|page| page.text().contains("has been changed"));
+    assert!(changed[0] != changed[1], "{changed:?}");
+    let signed_in = [is_signed_in(&one, &acme).await, is_signed_in(&two, &acme).await];
+    assert_eq!(signed_in, changed);
+    assert_ne!(stored(&server, &alice).password, alice.user.password);
+}
+
+/// Somebody who has no password sees no form for one, and cannot send it either.
+#[tokio::test]
+async fn without_a_password_there_is_none_to_change() {
+    let (server, _acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = at_account(&browser).await;
+    let form = new_password(&page, "", NEW);
+    server.change_user(&alice, |user| user.password = None).await;
+    assert!(
+        !browser
+            .visit("/account")
+            .await
+            .text()
+            .contains("type=\"password\"")
+    );
+    let refused = browser.submit(&form).await;
+    assert!(refused.text().contains("That is not your current password"));
+    assert_eq!(stored(&server, &alice).password, None);
+}
+
+/// Browsers are listed as their user knows them, this one first.
+#[tokio::test]
+async fn the_page_tells_browsers_apart() {
+    let (server, _acme, alice) = scene().await;
+    let phone = alice.browser();
+    let login = phone.visit("/account").await.login_form();
+    let form = login
+        .with("username", "alice@example.com")
+        .with("password", &alice.password);
+    let agent = "Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0 Firefox/145.0";
+    phone.submit_with(&form, &[("user-agent", agent)]).await;
+    server.advance(90 * MINUTE);
+    let here = alice.browser();
+    let page = at_account(&here).await;
+    assert_eq!(sessions(&page).len(), 2);
+    let text = page.text();
+    assert!(text.contains("Firefox (Android)") && text.contains("Unknown browser"));
+    assert_eq!(
+        text.matches("127.0.0.1").count(),
+        4,
+        "in words and in the buttons' labels"
+    );
+    assert!(text.contains("2027-01-15 08:00 UTC") && text.contains("2027-01-15 09:30 UTC"));
+    assert!(text.find("This browser") < text.find("Firefox (Android)"));
+    assert!(!text.contains("145"), "no version is kept");
+}
+
+/// One session ends with what was granted in it; the others stay.
+#[tokio::test]
+async fn one_browser_is_signed_out() {
+    let (_server, acme, alice) = scene().await;
+    let (here, gone, kept) = (alice.browser(), alice.browser(), alice.browser());
+    at_account(&gone).await;
+    let theirs = acme.tokens(&gone).await;
+    let id = sessions(&gone.visit("/account").await)[0].clone();
+    at_account(&kept).await;
+    let page = at_account(&here).await;
+    assert_eq!(sessions(&page).len(), 3);
+    let done = here.submit(&form(&page, "sessions").with("session", &id)).await;
+    assert!(done.text().contains("Signed out there"));
+    assert!(!sessions(&done).contains(&id));
+    assert!(!is_signed_in(&gone, &acme).await && !acme.is_welcome(&theirs).await);
+    assert!(is_signed_in(&here, &acme).await && is_signed_in(&kept, &acme).await);
+}
+
+/// All others at once, and this browser stays.
+#[tokio::test]
+async fn all_other_browsers_are_signed_out() {
+    let (_server, acme, alice) = scene().await;
+    let here = alice.browser();
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        let browser = alice.browser();
+        at_account(&browser).await;
+        others.push(browser);
+    }
+    let page = at_account(&here).await;
+    let done = here
+        .submit(&form(&page, "sessions").with("session", "others"))
+        .await;
+    assert_eq!(sessions(&done).len(), 1);
+    assert!(is_signed_in(&here, &acme).await);
+    for browser in others {
+        assert!(!is_signed_in(&browser, &acme).await);
+    }
+    assert!(
+        !done.text().contains("value=\"others\""),
+        "there is nobody else now"
+    );
+}
+
+/// This browser signs itself out without having to prove anything.
+#[tokio::test]
+async fn this_browser_is_signed_out() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = at_account(&browser).await;
+    let own = sessions(&page)[0].clone();
+    server.advance(60 * MINUTE);
+    let bye = browser
+        .submit(&form(&page, "sessions").with("session", &own))
+        .await;
+    assert_eq!(
+        (bye.page(), bye.heading().as_str()),
+        ("/logged-out", "You are signed out")
+    );
+    assert_eq!(browser.cookie(SESSION), None);
+    assert!(!is_signed_in(&browser, &acme).await);
+}
+
+/// Whoever guesses or learns the id of somebody else's session ends nothing, and is told what everybody is.
+#[tokio::test]
+async fn nobody_ends_the_session_of_another_user() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let (hers, his) = (alice.browser(), bob.browser());
+    let id = sessions(&at_account(&hers).await)[0].clone();
+    let page = at_account(&his).await;
+    let mut answers = BTreeSet::new();
+    for id in [id.as_str(), "0199f3a2-7c41-7d8e-9b60-2f1c5a7e3d94"] {
+        let done = his.submit(&form(&page, "sessions").with("session", id)).await;
+        answers.insert(done.text().to_owned());
+    }
+    assert_eq!(answers.len(), 1);
+    assert!(is_signed_in(&hers, &acme).await);
+    let others = form(&page, "sessions").with("session", "others");
+    his.submit(&others).await;
+    assert!(is_signed_in(&hers, &acme).await);
+    let bad = his
+        .submit(&form(&page, "sessions").with("session", "not an id"))
+        .await;
+    assert_eq!(bad.status, 400);
+}
+
+/// What ends something takes a sign-in of the last ten minutes: the deed is not done, the user signs in again as
+/// themselves, and comes back.
+#[tokio::test]
+async fn after_ten_minutes_the_user_is_asked_again() {
+    let (server, acme, alice) = scene().await;
+    let (here, other) = (alice.browser(), alice.browser());
+    at_account(&other).await;
+    let tokens = acme.tokens(&other).await;
+    let page = at_account(&here).await;
+    let others = form(&page, "sessions").with("session", "others");
+    let revoke = form(&page, "applications").with("client", "acme");
+    server.advance(10 * MINUTE);
+    for deed in [&others, &revoke] {
+        let asked = here.submit(deed).await;
+        assert_eq!(asked.page(), "/login");
+        assert_eq!(asked.login_form().value("username"), Some("alice@example.com"));
+    }
+    assert!(is_signed_in(&other, &acme).await && acme.is_welcome(&tokens).await);
+    let asked = here.submit(&others).await;
+    let wrong = asked.clone().type_in("alice@example.com", "wrong").await;
+    assert_eq!(wrong.page(), "/login");
+    let page = wrong.sign_in().await;
+    assert_eq!(page.page(), "/account");
+    assert!(
+        is_signed_in(&other, &acme).await,
+        "nothing was done behind the user's back"
+    );
+    here.submit(&form(&page, "sessions").with("session", "others"))
+        .await;
+    assert!(!is_signed_in(&other, &acme).await);
+}
+
+/// An application is shown with what it may do; disconnecting takes its tokens and the consent back, in this
+/// browser and in others, and leaves other applications and other users alone.
+#[tokio::test]
+async fn an_application_is_disconnected() {
+    let (server, acme, alice) = scene().await;
+    let careful = server
+        .client_with("careful", |client| {
+            client.name = Some("Careful & Sons".to_owned());
+            client.consent = ConsentRequirement::Require;
+        })
+        .await;
+    let bob = server.user("bob").await;
+    let (here, other) = (alice.browser(), alice.browser());
+    let request = careful.request().with("scope", "openid email offline_access");
+    let theirs = careful.tokens_for(&other, &request).await;
+    let kept = acme.tokens(&other).await;
+    let his = careful.tokens_for(&bob.browser(), &request).await;
+    let page = at_account(&here).await;
+    assert_eq!(applications(&page), ["careful", "acme"]);
+    let text = page.text();
+    assert!(text.contains("Careful &amp; Sons") && text.contains("See your email address"));
+    assert!(text.contains("Keep this access while you are away") && !text.contains(">authenticated<"));
+
+    let done = here
+        .submit(&form(&page, "applications").with("client", "careful"))
+        .await;
+    assert!(done.text().contains("no access any more"));
+    assert_eq!(applications(&done), ["acme"]);
+    assert!(!careful.is_welcome(&theirs).await);
+    assert_eq!(
+        careful.refresh(theirs.refresh_token()).await.error(),
+        "invalid_grant"
+    );
+    assert!(acme.is_welcome(&kept).await && careful.is_welcome(&his).await);
+    assert_eq!(
+        other.authorize(&request).await.page(),
+        "/consent",
+        "it has to ask again"
+    );
+    let again = here
+        .submit(&form(&done, "applications").with("client", "careful"))
+        .await;
+    assert_eq!(again.status, 200, "twice does no harm");
+}
+
+/// A consent without any token is a connection too: the next sign-in would not ask.
+#[tokio::test]
+async fn a_remembered_consent_can_be_taken_back() {
+    let (server, _acme, alice) = scene().await;
+    let careful = server
+        .client_with("careful", |client| client.consent = ConsentRequirement::Require)
+        .await;
+    let browser = alice.browser();
+    let tokens = careful.tokens(&browser).await;
+    careful.revoke(tokens.refresh_token()).await;
+    let page = browser.visit("/account").await;
+    assert_eq!(applications(&page), ["careful"]);
+    browser
+        .submit(&form(&page, "applications").with("client", "careful"))
+        .await;
+    let left = server
+        .app
+        .core
+        .store
+        .read(|snapshot| CONSENTS.count(snapshot))
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
+/// Forms count only from the page, in the session it was drawn for.
+#[tokio::test]
+async fn a_form_from_elsewhere_does_nothing() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let (browser, other) = (alice.browser(), alice.browser());
+    let foreign = form(&at_account(&bob.browser()).await, "sessions");
+    at_account(&other).await;
+    let page = at_account(&browser).await;
+    let deed = form(&page, "sessions").with("session", "others");
+    let forged = deed.clone().with("csrf", foreign.value("csrf").unwrap());
+    let own = [("origin", ISSUER), ("sec-fetch-site", "same-origin")];
+    let tries = [
+        (deed.clone().without("csrf"), &own[..]),
+        (deed.clone().with("csrf", ""), &own[..]),
+        (forged, &own[..]),
+        (deed.clone(), &[("origin", "https://evil.example")][..]),
+        (
+            deed.clone(),
+            &[("origin", ISSUER), ("sec-fetch-site", "cross-site")][..],
+        ),
+        (deed.clone().with("decision", "everything"), &own[..]),
+    ];
+    for (form, headers) in tries {
+        let refused = browser.submit_with(&form, headers).await;
+        assert_eq!(refused.status, 400, "{form:?} {headers:?}");
+        assert!(refused.text().contains("Nothing was changed"));
+    }
+    assert!(is_signed_in(&other, &acme).await);
+    let twice = browser.submit_with(&deed.clone().with("csrf", "x"), &own).await;
+    assert_eq!(twice.status, 400);
+    let session = browser.cookie(SESSION).unwrap();
+    browser.set_cookie(SESSION, "idsvc_se_nothing");
+    assert_eq!(browser.submit(&deed).await.page(), "/login");
+    browser.set_cookie(SESSION, &session);
+    browser.submit(&deed).await;
+    assert!(!is_signed_in(&other, &acme).await);
+}
+
+/// A link from elsewhere cannot make the page say that something was done.
+#[tokio::test]
+async fn notices_are_the_pages_own() {
+    let (_server, _acme, alice) = scene().await;
+    let browser = alice.browser();
+    at_account(&browser).await;
+    for query in [
+        "done=password",
+        "done=password&proof=x",
+        "done=password&proof=",
+        "done=%00",
+    ] {
+        let page = browser.visit(&format!("/account?{query}")).await;
+        assert_eq!(page.status, 200);
+        assert!(!page.text().contains("id=\"notice\""), "{query}");
+    }
+}
+
+/// The language is this browser's: it holds before anybody has signed in, and until it is left to the browser
+/// again. What a client asks for comes first.
+#[tokio::test]
+async fn a_language_is_chosen_and_given_back() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = at_account(&browser).await;
+    assert_eq!(page.text().matches("<option").count(), 7);
+    let done = browser
+        .submit(&form(&page, "language").with("language", "de"))
+        .await;
+    assert_eq!(done.heading(), "Ihr Konto");
+    assert!(done.text().contains("Die Sprache wurde geändert") && done.text().contains("<html lang=\"de\""));
+    assert_eq!(browser.cookie(LANGUAGE).as_deref(), Some("de"));
+    let login = browser.authorize(&acme.request().with("prompt", "login")).await;
+    assert_eq!(login.heading(), "Anmelden");
+    let asked = acme.request().with("prompt", "login").with("ui_locales", "fr");
+    assert_eq!(browser.authorize(&asked).await.heading(), "Se connecter");
+    let refused = browser
+        .submit(&form(&done, "language").with("language", "tlh"))
+        .await;
+    assert_eq!(refused.status, 400);
+    let back = browser
+        .submit(&form(&done, "language").with("language", "auto"))
+        .await;
+    assert_eq!(
+        (back.heading().as_str(), browser.cookie(LANGUAGE)),
+        ("Your account", None)
+    );
+    for nonsense in ["tlh", "de de de", &"x-".repeat(2_000)] {
+        browser.set_cookie(LANGUAGE, nonsense);
+        assert_eq!(browser.visit("/account").await.status, 200);
+    }
+}
+
+/// A disabled user's sessions show nothing.
+#[tokio::test]
+async fn a_disabled_user_sees_no_account() {
+    let (server, _acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = at_account(&browser).await;
+    server.change_user(&alice, |user| user.enabled = false).await;
+    let refused = browser.submit(&new_password(&page, &alice.password, NEW)).await;
+    assert_eq!(refused.page(), "/login");
+    assert_eq!(refused.sign_in().await.page(), "/login");
+    assert_eq!(stored(&server, &alice).password, alice.user.password);
+}

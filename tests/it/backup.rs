@@ -1,0 +1,279 @@
+//! A backup and its restore, with and without a running service, and everything that can be wrong with one.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::harness::process::{Folder, Running, Service};
+
+const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn kiosk(service: &Service) -> String {
+    let kiosk = service.json(&[
+        "client",
+        "add",
+        "kiosk",
+        "--grant",
+        "anonymous",
+        "--grant",
+        "refresh_token",
+        "--json",
+    ]);
+    let secret = kiosk["client_secret"].as_str().unwrap();
+    format!("Basic {}", STANDARD.encode(format!("kiosk:{secret}")))
+}
+
+fn token(running: &Running<'_>, basic: &str, form: &[(&str, &str)]) -> (u16, serde_json::Value) {
+    let reply = running
+        .post_form("/oauth2/token", &[("Authorization", basic)], form)
+        .unwrap();
+    (reply.status, reply.json())
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// The same settings on another data directory.
+fn elsewhere(service: &Service, words: &[&str], data: &Path) -> Output {
+    service
+        .command(words)
+        .env("IDSVC_DATA_DIR", data)
+        .output()
+        .unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn after_a_restore_every_token_still_works() {
+    let service = Service::new();
+    let basic = kiosk(&service);
+    let mut running = service.serve();
+    let (_, first) = token(&running, &basic, &[("grant_type", ANONYMOUS)]);
+    let access = text(&first["access_token"]);
+    let refresh = text(&first["refresh_token"]);
+    let data = service.folder.path().join("data");
+    let made = service.json(&["backup", "saved", "--json"]);
+    let (status, _) = token(&running, &basic, &[("grant_type", ANONYMOUS)]);
+    assert_eq!(status, 200);
+    running.kill();
+    let saved = service.folder.path().join("saved");
+    assert_eq!(fs::metadata(&saved).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(made["bytes"], fs::metadata(&saved).unwrap().len());
+    let key = fs::read(data.join("master.key")).unwrap();
+    let master = String::from_utf8(key.clone()).unwrap();
+    assert!(!fs::read_to_string(&saved).is_ok_and(|text| text.contains(master.trim())));
+    fs::remove_dir_all(&data).unwrap();
+
+    let refused = service.run(&["restore", "saved"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains("the master key is not in this backup"),
+        "{}",
+        said(&refused)
+    );
+    assert!(!data.exists());
+    fs::write(service.folder.path().join("key"), key).unwrap();
+    let restored = service.json(&["restore", "saved", "--master-key", "key", "--json"]);
+    assert_eq!(restored["rows"], made["rows"]);
+    assert_eq!(names(&data), ["idsvc.redb", "master.key"]);
+
+    let running = service.serve();
+    let bearer = format!("Bearer {access}");
+    let known = running.post_form(
+        "/oauth2/introspect",
+        &[("Authorization", &basic)],
+        &[("token", &access)],
+    );
+    assert_eq!(known.unwrap().json()["active"], true, "{bearer}");
+    let (status, body) = token(
+        &running,
+        &basic,
+        &[("grant_type", "refresh_token"), ("refresh_token", &refresh)],
+    );
+    assert_eq!((status, &body["uuid"]), (200, &first["uuid"]));
+}
+
+#[test]
+fn a_backup_is_the_same_beside_a_running_service_and_without_one() {
+    let service = Service::new();
+    kiosk(&service);
+    service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
+    let mut running = service.serve();
+    let online = service.json(&["backup", "--json", "--with-master-key"]);
+    running.kill();
+    let offline = service.json(&["backup", "saved", "--json", "--with-master-key"]);
+    let online_file = text(&online["file"]);
+    assert!(online_file.contains("data/backups/idsvc-"), "{online_file}");
+    let facts = |document: &serde_json::Value| {
+        let mut document = document.clone();
+        for volatile in ["file", "bytes", "created_at", "rows"] {
+            assert!(document.as_object_mut().unwrap().remove(volatile).is_some());
+        }
+        document
+    };
+    assert_eq!(facts(&online), facts(&offline));
+    assert_eq!(online["holds_master_key"], true);
+    for file in [online_file.as_str(), "saved"] {
+        let folder = Folder::new();
+        let data = folder.path().join("new");
+        let restored = elsewhere(&service, &["restore", file], &data);
+        assert!(restored.status.success(), "{}", said(&restored));
+        let users = elsewhere(&service, &["user", "list", "--json"], &data);
+        assert!(String::from_utf8_lossy(&users.stdout).contains("alice@example.com"));
+    }
+    let twice = service.run(&["backup", "saved"]);
+    assert_eq!(twice.status.code(), Some(1));
+    assert!(said(&twice).contains("--replace"));
+    assert!(service.run(&["backup", "saved", "--replace"]).status.success());
+}
+
+#[test]
+fn a_backup_goes_through_pipes() {
+    let service = Service::new();
+    kiosk(&service);
+    let _running = service.serve();
+    let made = service.run(&["backup", "-"]);
+    assert!(made.status.success());
+    assert!(said(&made).contains("a restore needs it"), "{}", said(&made));
+    let folder = Folder::new();
+    let data = folder.path().join("new");
+    let restore = |bytes: &[u8]| {
+        let mut child = service
+            .command(&["restore", "-", "--master-key", "data/master.key"])
+            .env("IDSVC_DATA_DIR", &data)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A restore that refuses does not read to the end.
+        let _ = child.stdin.take().unwrap().write_all(bytes);
+        child.wait_with_output().unwrap()
+    };
+    for end in [0, 5, 100, made.stdout.len() / 2, made.stdout.len() - 1] {
+        let refused = restore(&made.stdout[..end]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
+        assert!(!data.exists(), "{end}");
+    }
+    let mut changed = made.stdout.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    let refused = restore(&changed);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(!data.exists(), "{}", said(&refused));
+    let restored = restore(&made.stdout);
+    assert!(restored.status.success(), "{}", said(&restored));
+    let again = restore(&made.stdout);
+    assert!(said(&again).contains("is there already"), "{}", said(&again));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let unwritable = service.command(&["backup", "-"]).stdout(full).output().unwrap();
+    assert_eq!(unwritable.status.code(), Some(1));
+    assert!(
+        said(&unwritable).contains("cannot be written"),
+        "{}",
+        said(&unwritable)
+    );
+    assert_eq!(service.run(&["backup", "-", "--json"]).status.code(), Some(2));
+}
+
+#[test]
+fn another_master_key_in_the_target_is_refused_and_left_alone() {
+    let service = Service::new();
+    kiosk(&service);
+    service.json(&["backup", "saved", "--json", "--with-master-key"]);
+    let other = Service::new();
+    kiosk(&other);
+    let foreign = other.folder.path().join("data");
+    fs::remove_file(foreign.join("idsvc.redb")).unwrap();
+    let before = fs::read(foreign.join("master.key")).unwrap();
+    let refused = elsewhere(&service, &["restore", "saved"], &foreign);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains("another master key"),
+        "{}",
+        said(&refused)
+    );
+    assert_eq!(fs::read(foreign.join("master.key")).unwrap(), before);
+    assert_eq!(names(&foreign), ["master.key"]);
+}
+
+#[test]
+fn a_disk_that_fills_up_leaves_no_half_backup() {
+    let service = Service::new();
+    kiosk(&service);
+    let _running = service.serve();
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" backup saved";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_idsvc")])
+        .env_clear()
+        .env("IDSVC_DATA_DIR", service.folder.path().join("data"))
+        .current_dir(service.folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("cannot be written"), "{}", said(&output));
+    assert_eq!(names(service.folder.path()), ["data", "log"]);
+}
+
+#[test]
+fn a_service_backs_itself_up_unless_told_not_to() {
+    let service = Service::new();
+    kiosk(&service);
+    let _running = service.serve();
+    let folder = service.folder.path().join("data/backups");
+    let begun = Instant::now();
+    let made = loop {
+        let made = if folder.exists() {
+            names(&folder)
+        } else {
+            Vec::new()
+        };
+        if let [name] = &made[..]
+            && name.ends_with(".backup")
+        {
+            break name.clone();
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "{}", service.log());
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(made.starts_with("scheduled-"));
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let target = Folder::new();
+    let data = target.path().join("new");
+    let file = folder.join(&made);
+    let words = [
+        "restore",
+        file.to_str().unwrap(),
+        "--master-key",
+        "data/master.key",
+    ];
+    assert!(elsewhere(&service, &words, &data).status.success());
+    let short = service.run(&["config", "check", "--backup-interval", "5s"]);
+    assert!(said(&short).contains("at least a minute"), "{}", said(&short));
+    assert!(
+        service
+            .run(&["config", "check", "--backup-interval", "off"])
+            .status
+            .success()
+    );
+}

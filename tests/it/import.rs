@@ -1,0 +1,189 @@
+//! Users from another system: with and without a running service, good lines and bad ones.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::{Output, Stdio};
+
+use idsvc::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+use idsvc::store::{Options, Store};
+
+use crate::harness::process::Service;
+
+const BCRYPT: &str = "$2y$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e";
+const KEYCLOAK: &str = r#"{"keycloak":{"secretData":"{\"value\":\"ndhWw3a4srcTtr4HQFTLiKRlVuARheqNDSZ/M5xlIWk=\",\"salt\":\"AAECAwQFBgcICQoLDA0ODw==\"}","credentialData":"{\"hashIterations\":1000,\"algorithm\":\"pbkdf2\"}"}}"#;
+const PASSWORD: &str = "correct horse";
+const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn with_client() -> Service {
+    let service = Service::new();
+    service.json(&[
+        "client",
+        "add",
+        "web",
+        "--redirect-uri",
+        "https://app.example/cb",
+        "--json",
+    ]);
+    service
+}
+
+fn write(service: &Service, text: &str) {
+    fs::write(service.folder.path().join("users.jsonl"), text).unwrap();
+}
+
+fn stored_hash(service: &Service, name: &str) -> String {
+    let store = Store::open(&service.folder.path().join("data/idsvc.redb"), Options::default()).unwrap();
+    let user = store
+        .read(|snapshot| {
+            let uuid = USERS_BY_LOGIN_NAME.get(snapshot, name)?.unwrap();
+            USERS.get(snapshot, &uuid)
+        })
+        .unwrap();
+    user.unwrap().password.unwrap().as_str().to_owned()
+}
+
+#[test]
+fn imported_users_sign_in_and_their_passwords_are_hashed_anew() {
+    let service = with_client();
+    let line =
+        |name: &str, hash: &str| format!("{{\"email\":\"{name}@example.com\",\"password_hash\":{hash}}}\n");
+    write(
+        &service,
+        &(line("alice", &format!("\"{BCRYPT}\"")) + &line("bob", KEYCLOAK) + "\n"),
+    );
+    let mut running = service.serve();
+    let dry = service.json(&["user", "import", "users.jsonl", "--dry-run", "--json"]);
+    assert_eq!((&dry["imported"], &dry["added"]), (&false.into(), &2.into()));
+    let done = service.json(&["user", "import", "users.jsonl", "--json"]);
+    assert_eq!((&done["imported"], &done["added"]), (&true.into(), &2.into()));
+    for name in ["alice@example.com", "bob@example.com"] {
+        let (refused, _) = running.type_in(TARGET, name, "wrong horse");
+        assert_eq!(refused.status, 200);
+        for _ in 0..2 {
+            let (reply, _) = running.type_in(TARGET, name, PASSWORD);
+            assert_eq!(reply.status, 303, "{name}: {reply:?}");
+        }
+    }
+    let again = service.json(&["user", "import", "users.jsonl", "--json"]);
+    assert_eq!((&again["added"], &again["unchanged"]), (&0.into(), &2.into()));
+    running.kill();
+    for name in ["alice@example.com", "bob@example.com"] {
+        assert!(stored_hash(&service, name).starts_with("$argon2id$v=19$m=19456"));
+    }
+}
+
+#[test]
+fn an_import_is_the_same_beside_a_running_service_and_without_one() {
+    let text = format!(
+        "{{\"email\":\"a@example.com\",\"password_hash\":\"{BCRYPT}\"}}\n{{\"email\":\"b@example.com\",\"venue_id\":\"v\"}}\n"
+    );
+    let run = |service: &Service| {
+        write(service, &text);
+        let done = service.run(&["user", "import", "users.jsonl"]);
+        assert!(done.status.success(), "{}", said(&done));
+        let users = service.json(&["user", "list", "--json"]);
+        let mut users = users.as_array().unwrap().clone();
+        for user in &mut users {
+            for volatile in ["uuid", "created_at", "updated_at"] {
+                user.as_object_mut().unwrap().remove(volatile);
+            }
+        }
+        (
+            String::from_utf8_lossy(&done.stdout).into_owned(),
+            said(&done),
+            users,
+        )
+    };
+    let (one, other) = (with_client(), with_client());
+    let _running = other.serve();
+    assert_eq!(run(&one), run(&other));
+}
+
+#[test]
+fn a_bad_line_is_named_and_nothing_is_imported_unless_it_is_to_be_skipped() {
+    let service = with_client();
+    let mut text = String::new();
+    for number in 1..=1200 {
+        match number {
+            7 => text.push_str("{\"email\":\"seven\"}\n"),
+            // In another transaction than the first of that name.
+            1100 => text.push_str("{\"email\":\"USER-3@example.com\"}\n"),
+            1150 => writeln!(text, "{{\"email\":\"{}@example.com\"}}", "x".repeat(70_000)).unwrap(),
+            _ => writeln!(text, "{{\"email\":\"user-{number}@example.com\"}}").unwrap(),
+        }
+    }
+    write(&service, &text);
+    for is_running in [false, true] {
+        let _running = is_running.then(|| service.serve());
+        let refused = service.run(&["user", "import", "users.jsonl", "--json"]);
+        assert_eq!(refused.status.code(), Some(1));
+        let document: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+        let lines: Vec<_> = document["bad"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|bad| bad["line"].as_u64().unwrap())
+            .collect();
+        assert_eq!(lines, [7, 1100, 1150]);
+        assert!(
+            said(&refused).contains("line 7: \"seven\" is no e-mail address"),
+            "{}",
+            said(&refused)
+        );
+        assert!(said(&refused).contains("line 1100: the same user as in line 3"));
+        assert!(said(&refused).contains("nothing was imported"));
+        assert!(
+            service
+                .json(&["user", "list", "--json"])
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
+    }
+    let done = service.json(&["user", "import", "users.jsonl", "--skip-bad", "--json"]);
+    assert_eq!(done["added"], 1197);
+    assert_eq!(
+        service
+            .json(&["user", "list", "--limit", "2000", "--json"])
+            .as_array()
+            .unwrap()
+            .len(),
+        1197
+    );
+}
+
+#[test]
+fn users_come_through_a_pipe_and_clashes_are_settled_as_told() {
+    let service = with_client();
+    let import = |flags: &[&str], text: &str| {
+        let mut child = service
+            .command(&[&["user", "import", "-"][..], flags].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
+    let line = r#"{"email":"alice@example.com","user_type":"staff"}"#;
+    let refused = import(&[], line);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("--existing skip"), "{}", said(&refused));
+    for (flag, expected) in [("skip", "user"), ("update", "staff")] {
+        assert!(import(&["--existing", flag], line).status.success());
+        let alice = service.json(&["user", "show", "alice@example.com", "--json"]);
+        assert_eq!(
+            (&alice["user_type"], &alice["source"]),
+            (&expected.into(), &"LOCAL".into())
+        );
+    }
+    let missing = service.run(&["user", "import", "nowhere.jsonl"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(said(&missing).contains("nowhere.jsonl cannot be read"));
+}
