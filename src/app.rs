@@ -15,15 +15,16 @@ use crate::limit::shares::Share;
 use crate::limit::{LimitPolicy, Limiter};
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
-use crate::page::{Locale, Theme};
+use crate::page::Locale;
 use crate::route::Route;
+use crate::theme::{Shelf, Themes};
 
 /// The running service.
 pub struct App {
     /// The use cases and what they need.
     pub core: Core,
     /// How pages look.
-    pub theme: Theme,
+    pub themes: Themes,
     /// The path of the issuer, empty for most; every route lies below it.
     pub issuer_path: String,
     /// The origin of the issuer, where the service's own forms come from.
@@ -34,8 +35,15 @@ pub struct App {
     pub limits: Limiter,
     /// The page that shows a sign-in, in development only.
     pub dev: Option<DevSite>,
-    metadata: ArcSwapOption<(Arc<Catalog>, Bytes)>,
+    metadata: ArcSwapOption<Described>,
     bodies: Arc<Semaphore>,
+}
+
+/// The discovery document, and what it was made of.
+struct Described {
+    catalog: Arc<Catalog>,
+    shelf: Arc<Shelf>,
+    document: Bytes,
 }
 
 /// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
@@ -91,8 +99,19 @@ impl DevSite {
 }
 
 impl App {
-    /// The service of this core.
+    /// The service of this core with the built-in themes.
     pub fn new(core: Core, trusted_proxies: Vec<IpNet>, limits: LimitPolicy, dev: Option<DevSite>) -> Self {
+        Self::with_themes(core, trusted_proxies, limits, dev, Themes::built_in)
+    }
+
+    /// The service of this core. `themes` is told the path of the issuer, which begins their addresses.
+    pub fn with_themes(
+        core: Core,
+        trusted_proxies: Vec<IpNet>,
+        limits: LimitPolicy,
+        dev: Option<DevSite>,
+        themes: impl FnOnce(&str) -> Themes,
+    ) -> Self {
         let issuer = url::Url::parse(&core.policy.issuer).ok();
         let issuer_path = issuer
             .as_ref()
@@ -101,11 +120,10 @@ impl App {
         let issuer_origin = issuer
             .map(|url| url.origin().ascii_serialization())
             .unwrap_or_default();
-        let theme = Theme::built_in(&issuer_path);
         Self {
             limits: Limiter::new(limits, &core.random),
             core,
-            theme,
+            themes: themes(&issuer_path),
             issuer_path,
             issuer_origin,
             trusted_proxies,
@@ -140,16 +158,22 @@ impl App {
         format!("{}{}", self.issuer_path, route.path())
     }
 
-    /// The discovery document, made anew when clients or keys have changed.
+    /// The discovery document, made anew when clients, keys or languages have changed.
     pub fn metadata(&self) -> Bytes {
-        let catalog = self.core.catalog();
+        let (catalog, shelf) = (self.core.catalog(), self.themes.shelf());
         if let Some(made) = &*self.metadata.load()
-            && Arc::ptr_eq(&made.0, &catalog)
+            && Arc::ptr_eq(&made.catalog, &catalog)
+            && Arc::ptr_eq(&made.shelf, &shelf)
         {
-            return made.1.clone();
+            return made.document.clone();
         }
         let document = Bytes::from(self.describe(&catalog));
-        self.metadata.store(Some(Arc::new((catalog, document.clone()))));
+        let made = Described {
+            catalog,
+            shelf,
+            document: document.clone(),
+        };
+        self.metadata.store(Some(Arc::new(made)));
         document
     }
 
@@ -158,6 +182,8 @@ impl App {
         let enabled = catalog.clients().filter(|client| client.enabled);
         let mut own: Vec<&str> = enabled.flat_map(|client| client.scope.iter()).collect();
         own.sort_unstable();
+        let theme = self.themes.theme(None);
+        let ui_locales: Vec<&str> = theme.locales().iter().map(Locale::tag).collect();
         let metadata = Metadata {
             issuer: &self.core.policy.issuer,
             service_name: &self.core.policy.service_name,
@@ -171,7 +197,7 @@ impl App {
             end_session_endpoint: self.url(&Route::EndSession),
             signing_algs: catalog.keyring().algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),
-            ui_locales: &Locale::SUPPORTED.map(Locale::tag),
+            ui_locales: &ui_locales,
         };
         metadata.document().to_string()
     }

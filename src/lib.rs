@@ -23,9 +23,10 @@
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
-//! | [`page`] | what people see; the only room with HTML | route |
+//! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
+//! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
 //! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | limit |
-//! | [`app`] | the running service, built once | flow, limit, oauth, page, route |
+//! | [`app`] | the running service, built once | flow, limit, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
@@ -103,3 +104,4 @@ pub mod route;
 pub mod seal;
 pub mod secret;
 pub mod store;
+pub mod theme;

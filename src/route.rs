@@ -29,6 +29,7 @@ const FOLLOW: &[Method] = &[Method::GET];
 const SUBMIT: &[Method] = &[Method::POST];
 
 const ASSETS: &str = "/assets/";
+const THEMES: &str = "/theme/";
 const FEDERATION: &str = "/federation/";
 const START: &str = "start";
 const CALLBACK: &str = "callback";
@@ -43,6 +44,8 @@ macro_rules! routes {
             $($(#[$doc])* $name,)*
             /// A static file, by its path below `/assets/`.
             Asset(String),
+            /// A file of a theme, by its path below `/theme/`: the theme, its version, the file.
+            ThemeFile(String),
             /// Where the way to a provider begins.
             FederationStart(String),
             /// Where a provider sends people back to (OpenID Connect Core 3.1.2.5).
@@ -60,6 +63,7 @@ macro_rules! routes {
                 match self {
                     $(Self::$name => Cow::Borrowed($path),)*
                     Self::Asset(file) => Cow::Owned(format!("{ASSETS}{file}")),
+                    Self::ThemeFile(file) => Cow::Owned(format!("{THEMES}{file}")),
                     Self::FederationStart(provider) => federation(provider, START),
                     Self::FederationCallback(provider) => federation(provider, CALLBACK),
                     Self::FederationLogo(provider) => federation(provider, LOGO),
@@ -71,7 +75,7 @@ macro_rules! routes {
             pub fn methods(&self) -> &'static [Method] {
                 match self {
                     $(Self::$name => $methods,)*
-                    Self::Asset(_) | Self::FederationLogo(_) => READ,
+                    Self::Asset(_) | Self::ThemeFile(_) | Self::FederationLogo(_) => READ,
                     Self::FederationStart(_) | Self::FederationCallback(_) => FOLLOW,
                 }
             }
@@ -81,6 +85,7 @@ macro_rules! routes {
                 match self {
                     $(Self::$name => $label,)*
                     Self::Asset(_) => "asset",
+                    Self::ThemeFile(_) => "theme_file",
                     Self::FederationStart(_) => "federation_start",
                     Self::FederationCallback(_) => "federation_callback",
                     Self::FederationLogo(_) => "federation_logo",
@@ -92,6 +97,7 @@ macro_rules! routes {
                 match self {
                     $(Self::$name => Cors::$cors,)*
                     Self::Asset(_)
+                    | Self::ThemeFile(_)
                     | Self::FederationStart(_)
                     | Self::FederationCallback(_)
                     | Self::FederationLogo(_) => Cors::None,
@@ -155,6 +161,9 @@ impl Route {
     pub fn recognise(path: &str) -> Option<Self> {
         if let Some(file) = path.strip_prefix(ASSETS) {
             return is_plain_file(file).then(|| Self::Asset(file.to_owned()));
+        }
+        if let Some(file) = path.strip_prefix(THEMES) {
+            return is_plain_file(file).then(|| Self::ThemeFile(file.to_owned()));
         }
         if let Some(rest) = path.strip_prefix(FEDERATION) {
             let (provider, step) = rest.split_once('/')?;
@@ -242,6 +251,7 @@ mod tests {
         let mut all = FIXED.to_vec();
         all.push(Route::Asset("login-0123abcd.css".to_owned()));
         all.push(Route::Asset("icons/logo.svg".to_owned()));
+        all.push(Route::ThemeFile("acme/0123456789ab/img/logo.svg".to_owned()));
         all.push(Route::FederationStart("google".to_owned()));
         all.push(Route::FederationCallback("google".to_owned()));
         all.push(Route::FederationLogo("my-idp-2".to_owned()));
@@ -261,7 +271,7 @@ mod tests {
         let labels: HashSet<_> = FIXED.iter().map(Route::label).collect();
         assert_eq!(paths.len(), FIXED.len());
         assert_eq!(labels.len(), FIXED.len());
-        assert!(!labels.contains("asset"));
+        assert!(!labels.contains("asset") && !labels.contains("theme_file"));
     }
 
     #[test]
@@ -316,6 +326,7 @@ mod tests {
             "a\0",
         ] {
             assert_eq!(Route::recognise(&format!("/assets/{path}")), None, "{path}");
+            assert_eq!(Route::recognise(&format!("/theme/{path}")), None, "{path}");
         }
     }
 

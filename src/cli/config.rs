@@ -13,6 +13,7 @@ use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::{Command, Reply};
 use crate::net::certificate::examine;
+use crate::theme::Themes;
 
 /// The verbs of settings.
 #[derive(Debug, Subcommand)]
@@ -56,6 +57,9 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     let file = sources.file.as_ref().map(|file| file.display().to_string());
     let checked = resolve(&sources).and_then(|config| {
         if let Some(warning) = check_tls(&config)? {
+            output.say(&format!("warning: {warning}"));
+        }
+        if let Some(warning) = check_theme(&config) {
             output.say(&format!("warning: {warning}"));
         }
         Ok(config)
@@ -112,6 +116,24 @@ fn check_tls(config: &Config) -> Result<Option<String>, ConfigError> {
             .collect(),
     })?;
     Ok(warning.map(|warning| format!("{}: {warning}", cert.display())))
+}
+
+/// Looks at the theme as a start would; a warning when another one would stand in.
+fn check_theme(config: &Config) -> Option<String> {
+    let settings = &config.settings;
+    let shelf = Themes::open("", &settings.theme, Some(&settings.theme_dir)).shelf();
+    if shelf.theme(&settings.theme).is_some() {
+        return None;
+    }
+    let folder = settings.theme_dir.join(&settings.theme);
+    let what = match shelf.refused(&settings.theme) {
+        Some(_) => "cannot be used, idsvc theme check says why",
+        None => "is not there",
+    };
+    Some(format!(
+        "the theme {} {what}: the default theme stands in",
+        folder.display()
+    ))
 }
 
 fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {

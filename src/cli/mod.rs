@@ -21,6 +21,7 @@ pub mod restore;
 pub mod schedule;
 pub mod serve;
 pub mod session;
+pub mod theme;
 pub mod user;
 
 use std::io::{self, Write};
@@ -90,6 +91,9 @@ pub enum Noun {
     /// Browsers that are signed in
     #[command(subcommand)]
     Session(session::Verb),
+    /// How the pages look
+    #[command(subcommand)]
+    Theme(theme::Verb),
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
@@ -160,6 +164,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Provider(verb) => provider::run(verb, &call, output),
         Noun::Key(verb) => key::run(verb, &call, output),
         Noun::Session(verb) => session::run(verb, &call, output),
+        Noun::Theme(verb) => theme::run(verb, &call, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
         Noun::Backup(request) => backup::run(&request, &call, output),
         Noun::Restore(request) => backup::restore(&request, &call, output),

@@ -33,8 +33,10 @@ use crate::net::tls::Acceptor;
 use crate::random::Random;
 use crate::route::Route;
 use crate::store::Store;
+use crate::theme::Themes;
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
+const THEME_INTERVAL: Duration = Duration::from_secs(1);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How to run the service.
@@ -99,6 +101,8 @@ setting_flags! {
     service_name "service_name" "NAME" "The name in the grant type of anonymous users",
     organization "organization" "NAME" "The organization of new users",
     id_token_alias "id_token_alias" "BOOL" "Repeat id_token as idtoken",
+    theme "theme" "NAME" "The theme of the pages",
+    theme_dir "theme_dir" "DIR" "Where the operator's themes are",
     tls_mode "tls.mode" "MODE" "files, self-signed or off",
     tls_cert "tls.cert" "FILE" "The certificate chain",
     tls_key "tls.key" "FILE" "The private key",
@@ -185,18 +189,14 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
             announced => announced?,
         }
     }
-    let app = Arc::new(App::new(
-        core,
-        config.trusted_proxies.clone(),
-        config.limits.clone(),
-        example.map(|example| example.site),
-    ));
+    let app = Arc::new(furnish(config, core, example));
     let control = take_commands(&app, config, stops.clone())?;
     let backing_up = config.backups.interval.map(|interval| {
         let (app, data_dir) = (Arc::clone(&app), data_dir.clone());
         tokio::spawn(schedule::keep(app, data_dir, interval, config.backups))
     });
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
+    let dressing = tokio::spawn(watch_themes(Arc::clone(&app)));
     let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
     let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone()));
     let watching = tls.clone().map(|tls| {
@@ -221,6 +221,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         () = told(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
     }
     housekeeping.abort();
+    dressing.abort();
     refreshing.abort();
     if let Some(backing_up) = backing_up {
         backing_up.abort();
@@ -236,6 +237,18 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     store.close();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The service of this core, with the operator's proxies and themes.
+fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
+    let settings = &config.settings;
+    App::with_themes(
+        core,
+        config.trusted_proxies.clone(),
+        config.limits.clone(),
+        example.map(|example| example.site),
+        |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
+    )
 }
 
 /// Answers commands on the control socket, until the process is told to stop.
@@ -357,6 +370,19 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock) {
             }
         }
         notify::ready();
+    }
+}
+
+/// Picks up what the operator changes in themes.
+async fn watch_themes(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(THEME_INTERVAL).await;
+        let looked = Arc::clone(&app);
+        match tokio::task::spawn_blocking(move || looked.themes.refresh()).await {
+            Ok(true) => tracing::info!("themes were read again"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "themes were not read"),
+        }
     }
 }
 

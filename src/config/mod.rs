@@ -162,6 +162,10 @@ pub struct Settings {
     id_token_alias: bool,
     anonymous_retention: Duration,
     announce: Duration,
+    /// The theme of the pages, for clients that name none.
+    pub theme: String,
+    /// Where the operator's themes are; nothing may be there.
+    pub theme_dir: PathBuf,
     /// How providers and published keys are reached.
     pub outbound: Terms,
     /// The cost of new password hashes.

@@ -109,6 +109,21 @@ pub const SETTINGS: &[Setting] = &[
         "Whether the token response repeats id_token under the name idtoken.",
     ),
     setting(
+        "theme",
+        Kind::Text,
+        Some(r#""default""#),
+        r#""acme""#,
+        "The theme of the pages, for clients that name none: a built-in one, or a folder of theme_dir.",
+    ),
+    setting(
+        "theme_dir",
+        Kind::Text,
+        None,
+        r#""/etc/idsvc/themes""#,
+        "Where the operator's themes are, one folder each; read again when something in it changes.\n\
+         Left out: themes in data_dir.",
+    ),
+    setting(
         "tls.mode",
         Kind::Text,
         Some(r#""files""#),

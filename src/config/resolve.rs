@@ -1,7 +1,7 @@
 //! From what was given to values: the first that was given counts, every fault is kept.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
 use crate::net::outbound::Terms;
+use crate::oauth::client::is_theme_name;
 use crate::oauth::policy::Lifetimes;
 
 /// The regions there are.
@@ -342,8 +343,11 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         .word("signing.access_token_typ", &["at+jwt", "JWT"])
         .unwrap_or_default()
         .to_owned();
+    let data_dir = data_dir(reader);
     Settings {
-        data_dir: data_dir(reader),
+        theme: theme(reader),
+        theme_dir: theme_dir(reader, &data_dir),
+        data_dir,
         base_url: base_url(reader),
         service_name: service_name(reader),
         organization: reader
@@ -394,6 +398,29 @@ fn service_name(reader: &mut Reader<'_>) -> String {
         );
     }
     text
+}
+
+fn theme(reader: &mut Reader<'_>) -> String {
+    let Some((text, origin)) = reader.text("theme") else {
+        return String::new();
+    };
+    if !is_theme_name(&text) {
+        reader.fault(
+            &origin,
+            format!("theme = {text:?}: names of themes are lower-case letters, digits and hyphens"),
+        );
+    }
+    text
+}
+
+fn theme_dir(reader: &mut Reader<'_>, data_dir: &Path) -> PathBuf {
+    match reader.given("theme_dir") {
+        Some(_) => reader
+            .text("theme_dir")
+            .map(|(text, _)| PathBuf::from(text))
+            .unwrap_or_default(),
+        None => data_dir.join("themes"),
+    }
 }
 
 fn data_dir(reader: &mut Reader<'_>) -> PathBuf {

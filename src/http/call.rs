@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use ::http::request::Parts;
@@ -10,7 +10,7 @@ use ::http::{Method, StatusCode};
 use bytes::Bytes;
 
 use super::cookie::Cookie;
-use super::headers::{self, ContentSecurityPolicy};
+use super::headers;
 use super::request::{self, MediaType, Parameters};
 use super::response::{self, Answer};
 use crate::app::App;
@@ -18,8 +18,9 @@ use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
 use crate::identity::Device;
 use crate::net::Peer;
+use crate::oauth::Client;
 use crate::oauth::error::Refusal;
-use crate::page::{ErrorPage, Heading, Locale, Page};
+use crate::page::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -35,6 +36,14 @@ pub struct Call {
     pub body: Bytes,
     peer: Peer,
     parts: Parts,
+    look: OnceLock<Look>,
+}
+
+/// What pages look like to whoever is on the way to one client.
+#[derive(Debug, Default)]
+struct Look {
+    theme: Option<String>,
+    ui_locales: Option<String>,
 }
 
 impl Call {
@@ -49,6 +58,7 @@ impl Call {
             body: Bytes::new(),
             peer,
             parts,
+            look: OnceLock::new(),
         }
     }
 
@@ -152,26 +162,65 @@ impl Call {
         site && text(&ORIGIN).is_none_or(|origin| origin == self.app.issuer_origin)
     }
 
-    /// The language of pages: what the client asked for, then what was chosen in this browser, then what the
-    /// browser prefers.
-    pub fn locale(&self, ui_locales: Option<&str>) -> Locale {
+    /// Has every page of this request look as the client wants it, in the languages that it asked for
+    /// (OpenID Connect Core section 3.1.2.1). What is said first stays.
+    pub fn dress(&self, client: &Client, ui_locales: Option<&str>) {
+        let look = Look {
+            theme: client.theme.clone(),
+            ui_locales: ui_locales.map(ToOwned::to_owned),
+        };
+        let _ = self.look.set(look);
+    }
+
+    /// As [`Call::dress`], for the client of this identifier, if there is one.
+    pub fn dress_for(&self, client_id: Option<&str>, ui_locales: Option<&str>) {
+        if let Some(client) = client_id.and_then(|id| self.app.core.catalog().client(id).cloned()) {
+            self.dress(&client, ui_locales);
+        }
+    }
+
+    /// The theme of pages.
+    fn theme(&self) -> Arc<Theme> {
+        let look = self.look.get();
+        self.app.themes.theme(look.and_then(|look| look.theme.as_deref()))
+    }
+
+    /// Does something with the theme and language of pages: the language is what the client asked for, then what
+    /// was chosen in this browser, then what the browser prefers.
+    pub fn with_look<T>(&self, ui_locales: Option<&str>, use_it: impl FnOnce(&Theme, &Locale) -> T) -> T {
         let accepted = self
             .headers()
             .get(ACCEPT_LANGUAGE)
             .and_then(|value| value.to_str().ok());
-        let asked: Vec<_> = ui_locales
-            .into_iter()
-            .chain(self.cookie(Cookie::Language))
-            .collect();
-        Locale::choose(Some(&asked.join(" ")), accepted)
+        let asked = ui_locales.or_else(|| self.look.get()?.ui_locales.as_deref());
+        let in_address = asked.is_none().then(|| self.query().ok()).flatten();
+        let asked = asked.or_else(|| in_address.as_ref()?.get("ui_locales"));
+        let asked: Vec<_> = asked.into_iter().chain(self.cookie(Cookie::Language)).collect();
+        let theme = self.theme();
+        use_it(&theme, theme.locale(Some(&asked.join(" ")), accepted))
     }
 
-    /// Draws a page. Nobody keeps it, and it may load nothing but what is ours.
+    /// A scope as a page shows it, in the words of the client, or else of the theme in the language of pages.
+    pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
+        let own = client.and_then(|client| client.scope_texts.get(scope).cloned());
+        let of_theme = || self.with_look(None, |_, locale| locale.scope(scope).map(ToOwned::to_owned));
+        ScopeLine {
+            name: scope.to_owned(),
+            description: own.or_else(of_theme).unwrap_or_default(),
+        }
+    }
+
+    /// Draws a page. Nobody keeps it, and it may load nothing but what is ours and what its theme names.
     pub fn page<P: Page>(&self, status: StatusCode, page: &P, ui_locales: Option<&str>) -> Answer {
-        let html = page.render(&self.app.theme, self.locale(ui_locales));
-        let mut answer = response::no_store(response::html(status, html));
-        headers::page(answer.headers_mut(), &ContentSecurityPolicy::default());
-        answer
+        self.with_look(ui_locales, |theme, locale| {
+            let drawn = theme.draw(page, locale);
+            if let Some(fault) = drawn.fault {
+                tracing::warn!(theme = %theme.name(), place = %fault.place, "a page cannot be drawn, the default theme stands in: {}", fault.message);
+            }
+            let mut answer = response::no_store(response::html(status, drawn.html));
+            headers::page(answer.headers_mut(), theme.policy());
+            answer
+        })
     }
 
     /// Draws the page that says what went wrong.

@@ -8,6 +8,7 @@ pub mod cookie;
 pub mod endpoint;
 pub mod error;
 pub mod headers;
+pub mod preview;
 pub mod request;
 pub mod response;
 pub mod screen;
@@ -101,6 +102,7 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::ChangePassword => response::redirect_303(&call.app.path(&Route::Account)),
         Route::Error => screen::error::respond(call),
         Route::Asset(file) => screen::asset::respond(call, file),
+        Route::ThemeFile(file) => screen::asset::of_theme(call, file),
         Route::FederationStart(provider) => screen::federation::start(call, provider).await,
         Route::FederationCallback(provider) => screen::federation::callback(call, provider).await,
         Route::FederationLogo(provider) => screen::federation::logo(call, provider),

@@ -1,7 +1,7 @@
 //! A registered client: RFC 6749 section 2, with the metadata names of RFC 7591 section 2.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -179,6 +179,12 @@ pub enum RefreshPolicy {
     Reuse,
 }
 
+/// Whether a text can be the name of a theme: it names a folder and stands in addresses.
+pub fn is_theme_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=64).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain)
+}
+
 /// A secret of a client, by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSecret {
@@ -266,6 +272,12 @@ pub struct Client {
     /// What a refresh does with the refresh token.
     #[serde(default)]
     pub refresh_policy: RefreshPolicy,
+    /// The theme of its pages; the service's when there is none.
+    #[serde(default)]
+    pub theme: Option<String>,
+    /// What the consent page says of scope values, in the place of other words for them.
+    #[serde(default)]
+    pub scope_texts: BTreeMap<String, String>,
     /// Whether the client may do anything at all.
     pub enabled: bool,
     /// When the record was made.

@@ -46,6 +46,8 @@ pub fn client(issuer: &str) -> Client {
         id_token_signed_response_alg: None,
         access_token_alg: None,
         refresh_policy: RefreshPolicy::Rotate,
+        theme: None,
+        scope_texts: std::collections::BTreeMap::new(),
         enabled: true,
         created_at: beginning,
         updated_at: beginning,

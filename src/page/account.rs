@@ -123,7 +123,7 @@ impl AccountNotice {
         }
     }
 
-    fn text(self, text: &'static Text) -> &'static str {
+    fn text<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
             Self::PasswordChanged => text.account_password_changed,
             Self::SignedOut => text.account_signed_out,
@@ -218,7 +218,7 @@ impl Account {
         }
     }
 
-    fn password(&self, text: &'static Text, min_length: usize) -> Markup {
+    fn password(&self, text: &Text<'_>, min_length: usize) -> Markup {
         let problem = self.notice.and_then(|notice| Some((notice, notice.field()?)));
         let invalid = |field: &str| problem.is_some_and(|(_, at)| at == field);
         let current = PasswordField {
@@ -265,7 +265,7 @@ impl Account {
         }
     }
 
-    fn sessions(&self, text: &'static Text) -> Markup {
+    fn sessions(&self, text: &Text<'_>) -> Markup {
         let others = self.sessions.iter().any(|session| !session.is_current);
         let inside = html! {
             ul.rows {
@@ -283,7 +283,7 @@ impl Account {
         }
     }
 
-    fn applications(&self, text: &'static Text) -> Markup {
+    fn applications(&self, text: &Text<'_>) -> Markup {
         let inside = html! {
             ul.rows {
                 @for application in &self.applications { (application.draw(text)) }
@@ -302,7 +302,7 @@ impl Account {
         }
     }
 
-    fn language(&self, text: &'static Text) -> Markup {
+    fn language(&self, text: &Text<'_>) -> Markup {
         let inside = html! {
             div.field {
                 label for="language" { (text.account_language_label) }
@@ -325,7 +325,7 @@ impl Account {
 }
 
 impl SessionLine {
-    fn draw(&self, text: &'static Text) -> Markup {
+    fn draw(&self, text: &Text<'_>) -> Markup {
         let name = self.device.as_deref().unwrap_or(text.account_unknown_device);
         let label = format!(
             "{}: {name}, {}",
@@ -351,7 +351,7 @@ impl SessionLine {
 }
 
 impl ApplicationLine {
-    fn draw(&self, text: &'static Text) -> Markup {
+    fn draw(&self, text: &Text<'_>) -> Markup {
         html! {
             li {
                 div {
@@ -373,11 +373,11 @@ impl ApplicationLine {
 impl Page for Account {
     const NAME: &'static str = "account";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.account_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
         html! {
             h1 { (text.account_title) }

@@ -1,4 +1,4 @@
-//! The files that pages load, inside the executable and named by what is in them.
+//! The files that pages load whatever their theme, inside the executable and named by what is in them.
 //!
 //! A name that changes with the content may be cached for ever.
 
@@ -7,24 +7,16 @@ use std::sync::LazyLock;
 
 use ring::digest;
 
-use super::theme::Tokens;
-
 /// The path that assets are served under, below the issuer's.
 pub const PREFIX: &str = "/assets/";
 
 /// A file that a page may load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
-    /// The stylesheet, with the tokens of the theme before it.
-    Style,
     /// Sends a page's one form as soon as it has been read.
     Submit,
     /// Lets people see the password that they type.
     Reveal,
-    /// The icon in a browser's tab.
-    Favicon,
-    /// The mark beside the product's name.
-    Logo,
 }
 
 /// What is served for an asset.
@@ -43,14 +35,8 @@ struct Entry {
     content_type: &'static str,
 }
 
-static ENTRIES: LazyLock<[Entry; 5]> = LazyLock::new(|| {
-    let mut style = Tokens::BUILT_IN.css().into_bytes();
-    style.extend_from_slice(include_bytes!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/assets/style.css"
-    )));
+static ENTRIES: LazyLock<[Entry; 2]> = LazyLock::new(|| {
     [
-        Entry::new(File::Style, "style", "css", "text/css; charset=utf-8", style),
         Entry::new(
             File::Submit,
             "submit",
@@ -64,20 +50,6 @@ static ENTRIES: LazyLock<[Entry; 5]> = LazyLock::new(|| {
             "js",
             "text/javascript; charset=utf-8",
             include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js")).to_vec(),
-        ),
-        Entry::new(
-            File::Favicon,
-            "favicon",
-            "svg",
-            "image/svg+xml",
-            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/favicon.svg")).to_vec(),
-        ),
-        Entry::new(
-            File::Logo,
-            "logo",
-            "svg",
-            "image/svg+xml",
-            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/logo.svg")).to_vec(),
         ),
     ]
 });
@@ -127,8 +99,8 @@ mod tests {
 
     #[test]
     fn every_file_is_found_by_its_name_and_no_other_name() {
-        for file in [File::Style, File::Submit, File::Reveal, File::Favicon, File::Logo] {
-            let name = url(file).strip_prefix(PREFIX).unwrap();
+        for entry in ENTRIES.iter() {
+            let name = url(entry.file).strip_prefix(PREFIX).unwrap();
             let asset = find(name).unwrap();
             assert!(!asset.bytes.is_empty());
             let hash = name.split('.').nth(1).unwrap();
@@ -140,24 +112,6 @@ mod tests {
         }
         for name in ["", "style.css", "../Cargo.toml", "/"] {
             assert_eq!(find(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_stylesheet_begins_with_the_tokens_and_loads_nothing() {
-        let asset = find(url(File::Style).strip_prefix(PREFIX).unwrap()).unwrap();
-        let style = std::str::from_utf8(asset.bytes).unwrap();
-        assert!(style.starts_with(":root{"));
-        assert!(!style.contains("url(") && !style.contains("@import") && !style.contains("//"));
-    }
-
-    #[test]
-    fn images_hold_no_script_and_refer_to_nothing() {
-        for file in [File::Favicon, File::Logo] {
-            let asset = find(url(file).strip_prefix(PREFIX).unwrap()).unwrap();
-            let image = std::str::from_utf8(asset.bytes).unwrap();
-            assert!(image.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
-            assert!(!image.contains("<script") && !image.contains("href") && !image.contains("<style"));
         }
     }
 }

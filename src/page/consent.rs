@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::form::{hidden, sentence};
-use super::{Page, Text};
+use super::{Page, Slots, Text};
 
 /// Asks whether an application may have what it asked for (OpenID Connect Core section 3.1.2.4).
 #[derive(Clone, Debug)]
@@ -27,12 +27,13 @@ pub struct Consent {
 pub struct ScopeLine {
     /// The scope's name (RFC 6749 section 3.3).
     pub name: String,
-    /// What the operator says of it; empty for a standard scope, which has words of its own in each language.
+    /// What the client or the theme says of it; empty where neither does. A standard scope has words of its own
+    /// in each language then.
     pub description: String,
 }
 
 impl ScopeLine {
-    pub(super) fn text<'a>(&'a self, text: &'static Text) -> &'a str {
+    pub(super) fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
         if !self.description.is_empty() {
             return &self.description;
         }
@@ -49,6 +50,33 @@ impl ScopeLine {
 }
 
 impl Consent {
+    fn hidden_fields(&self) -> Markup {
+        html! {
+            (hidden("transaction", &self.transaction))
+            (hidden("csrf", &self.csrf))
+        }
+    }
+
+    fn list(&self, text: &Text<'_>) -> Markup {
+        html! {
+            ul.scopes {
+                @for scope in &self.scopes {
+                    li { bdi { (scope.text(text)) } }
+                }
+            }
+        }
+    }
+
+    fn form(&self, text: &Text<'_>) -> Markup {
+        html! {
+            form.stack method="post" action=(self.action) {
+                (self.hidden_fields())
+                button.button type="submit" name="decision" value="allow" { (text.allow) }
+                button.button.button-quiet type="submit" name="decision" value="deny" { (text.deny) }
+            }
+        }
+    }
+
     /// The page with standard scopes and one of the operator's.
     pub fn sample() -> Self {
         let scope = |name: &str, description: &str| ScopeLine {
@@ -77,27 +105,40 @@ impl Consent {
 impl Page for Consent {
     const NAME: &'static str = "consent";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.consent_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.consent_title) }
             p.lead { (sentence(text.consent_lead, &self.client_name)) }
-            ul.scopes {
-                @for scope in &self.scopes {
-                    li { bdi { (scope.text(text)) } }
-                }
-            }
+            (self.list(text))
             p.note { (sentence(text.consent_user, &self.user)) }
             p.note { (text.consent_trust) }
-            form.stack method="post" action=(self.action) {
-                (hidden("transaction", &self.transaction))
-                (hidden("csrf", &self.csrf))
-                button.button type="submit" name="decision" value="allow" { (text.allow) }
-                button.button.button-quiet type="submit" name="decision" value="deny" { (text.deny) }
-            }
+            (self.form(text))
         }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.part("lead", sentence(text.consent_lead, &self.client_name));
+        slots.part("scope_list", self.list(text));
+        slots.part("form", self.form(text));
+        slots.part("hidden", self.hidden_fields());
+        slots.text("action", &self.action);
+        slots.text("transaction", &self.transaction);
+        slots.text("csrf", &self.csrf);
+        slots.text("client_name", &self.client_name);
+        slots.text("user", &self.user);
+        slots.list(
+            "scopes",
+            self.scopes
+                .iter()
+                .map(|scope| [("name", scope.name.as_str()), ("text", scope.text(text))]),
+        );
+    }
+
+    fn vital(&self) -> Vec<&str> {
+        vec![&self.transaction, &self.csrf]
     }
 }

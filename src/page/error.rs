@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Page, Text};
+use super::{Page, Slots, Text};
 
 /// Tells a person what was wrong with the request that brought them here (RFC 6749 section 4.1.2.1).
 #[derive(Clone, Debug)]
@@ -32,7 +32,17 @@ impl Heading {
     /// Every heading, for tests and previews.
     pub const ALL: [Self; 4] = [Self::Request, Self::NotFound, Self::Busy, Self::Server];
 
-    fn text(self, text: &'static Text) -> &'static str {
+    /// The word for it that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::NotFound => "not-found",
+            Self::Busy => "busy",
+            Self::Server => "server",
+        }
+    }
+
+    fn text<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
             Self::Request => text.error_request,
             Self::NotFound => text.error_not_found,
@@ -58,11 +68,11 @@ impl ErrorPage {
 impl Page for ErrorPage {
     const NAME: &'static str = "error";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         self.heading.text(text).to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (self.heading.text(text)) }
             @if !self.message.is_empty() {
@@ -74,5 +84,12 @@ impl Page for ErrorPage {
                 dd { code dir="ltr" { (self.request_id) } }
             }
         }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.text("heading", self.heading.text(text));
+        slots.text("kind", self.heading.kind());
+        slots.text("message", &self.message);
+        slots.text("request_id", &self.request_id);
     }
 }

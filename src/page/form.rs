@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::Text;
+use super::text::PLACE;
 
 /// A field that is sent and not seen.
 pub fn hidden(name: &str, value: &str) -> Markup {
@@ -13,8 +14,8 @@ pub fn hidden(name: &str, value: &str) -> Markup {
 ///
 /// `part` comes from somebody else: it is set apart, so that its writing direction does not turn the
 /// sentence around.
-pub fn sentence(template: &'static str, part: &str) -> Markup {
-    let (before, after) = template.split_once("{}").unwrap_or((template, ""));
+pub fn sentence(template: &str, part: &str) -> Markup {
+    let (before, after) = template.split_once(PLACE).unwrap_or((template, ""));
     html! { (before) bdi.name { (part) } (after) }
 }
 
@@ -35,7 +36,7 @@ pub struct PasswordField<'a> {
     /// The name in the form.
     pub name: &'static str,
     /// The label.
-    pub label: &'static str,
+    pub label: &'a str,
     /// What a password manager is told: `current-password` or `new-password`.
     pub autocomplete: &'static str,
     /// What the key of a screen keyboard says.
@@ -52,7 +53,7 @@ pub struct PasswordField<'a> {
 
 impl PasswordField<'_> {
     /// Draws the field with its label.
-    pub fn draw(&self, text: &'static Text) -> Markup {
+    pub fn draw(&self, text: &Text<'_>) -> Markup {
         let invalid = self.is_invalid.then_some("true");
         html! {
             div.field {

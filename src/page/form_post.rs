@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::asset::File;
 use super::form::hidden;
-use super::{Page, Text};
+use super::{Page, Slots, Text};
 
 /// Posts the parameters of an authorization response to the client (OAuth 2.0 Form Post Response Mode
 /// section 2): at once where scripts run, by a button where they do not.
@@ -17,6 +17,19 @@ pub struct FormPost {
 }
 
 impl FormPost {
+    fn hidden_fields(&self) -> Markup {
+        html! { @for (name, value) in &self.fields { (hidden(name, value)) } }
+    }
+
+    fn form(&self, text: &Text<'_>) -> Markup {
+        html! {
+            form.stack method="post" action=(self.action) {
+                (self.hidden_fields())
+                button.button type="submit" { (text.proceed) }
+            }
+        }
+    }
+
     /// The page with a successful response.
     pub fn sample() -> Self {
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -34,19 +47,38 @@ impl FormPost {
 impl Page for FormPost {
     const NAME: &'static str = "form-post";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.form_post_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.form_post_title) }
             p.lead { (text.form_post_lead) }
-            form.stack method="post" action=(self.action) {
-                @for (name, value) in &self.fields { (hidden(name, value)) }
-                button.button type="submit" { (text.proceed) }
-            }
+            (self.form(text))
         }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.part("form", self.form(text));
+        slots.part("hidden", self.hidden_fields());
+        slots.text("action", &self.action);
+        slots.list(
+            "fields",
+            self.fields
+                .iter()
+                .map(|(name, value)| [("name", name.as_str()), ("value", value.as_str())]),
+        );
+    }
+
+    fn vital(&self) -> Vec<&str> {
+        let is_plain = |value: &&str| {
+            value
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        let values = self.fields.iter().map(|(_, value)| value.as_str());
+        values.filter(is_plain).collect()
     }
 
     fn script(&self) -> Option<File> {

@@ -36,11 +36,11 @@ impl Home {
 impl Page for Home {
     const NAME: &'static str = "home";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.home_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.home_title) }
             p.lead { (text.home_lead) }
@@ -110,11 +110,11 @@ impl DevTokens {
 impl Page for DevTokens {
     const NAME: &'static str = "tokens";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.tokens_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.tokens_title) }
             p.lead { (text.tokens_lead) }

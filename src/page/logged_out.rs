@@ -11,11 +11,11 @@ pub struct LoggedOut {}
 impl Page for LoggedOut {
     const NAME: &'static str = "logged-out";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.logged_out_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.logged_out_title) }
             p.lead { (text.logged_out_lead) }

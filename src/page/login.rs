@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::asset::File;
 use super::form::{PasswordField, hidden, sentence};
-use super::{Page, Text};
+use super::{Page, Slots, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
 #[derive(Clone, Debug)]
@@ -74,7 +74,21 @@ impl LoginProblem {
         Self::NotAdmitted,
     ];
 
-    fn text(self, text: &'static Text) -> &'static str {
+    /// The word for it that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Credentials => "credentials",
+            Self::Throttled => "throttled",
+            Self::Busy => "busy",
+            Self::Expired => "expired",
+            Self::ProviderCancelled => "provider-cancelled",
+            Self::ProviderFailed => "provider-failed",
+            Self::ProviderUnavailable => "provider-unavailable",
+            Self::NotAdmitted => "not-admitted",
+        }
+    }
+
+    fn text<'a>(self, text: &Text<'a>) -> &'a str {
         match self {
             Self::Credentials => text.problem_credentials,
             Self::Throttled => text.problem_throttled,
@@ -143,7 +157,7 @@ impl Login {
     }
 
     /// Links, not buttons: they lead away, and work without script.
-    fn ways_by_provider(&self, text: &'static Text) -> Markup {
+    fn ways_by_provider(&self, text: &Text<'_>) -> Markup {
         html! {
             @if !self.providers.is_empty() {
                 @if self.takes_password {
@@ -171,16 +185,36 @@ impl Login {
             (hidden("csrf", &self.csrf))
         }
     }
-}
 
-impl Page for Login {
-    const NAME: &'static str = "login";
-
-    fn title(&self, text: &'static Text) -> String {
-        text.sign_in.to_owned()
+    /// Why the page is shown again; nothing at first.
+    fn problem(&self, text: &Text<'_>) -> Markup {
+        let is_mistyped = self.problem == Some(LoginProblem::Credentials);
+        html! {
+            @if let Some(problem) = self.problem {
+                p.problem #problem role="alert" {
+                    @if is_mistyped { a href="#password" { (problem.text(text)) } }
+                    @else { (problem.text(text)) }
+                }
+            }
+        }
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    /// The form that goes on with the present session; nothing where there is none to go on with.
+    fn choice(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if let Some(user) = &self.continue_as {
+                // Without a type of its own: `button[type=submit]` on this page is the sign-in alone.
+                form.stack method="post" action=(self.action) {
+                    (self.hidden_fields())
+                    button.button name="decision" value="continue" { span { (sentence(text.continue_as, user)) } }
+                }
+                p.divider { span { (text.other_account) } }
+            }
+        }
+    }
+
+    /// The form that is filled in; nothing where no password is taken.
+    fn form(&self, text: &Text<'_>) -> Markup {
         let described_by = self.problem.map(|_| "problem");
         let invalid = self
             .problem
@@ -199,22 +233,6 @@ impl Page for Login {
             has_focus: !choosing && !self.username.is_empty(),
         };
         html! {
-            h1 { (text.sign_in) }
-            p.lead { (sentence(text.sign_in_to, &self.client_name)) }
-            @if let Some(problem) = self.problem {
-                p.problem #problem role="alert" {
-                    @if invalid.is_some() { a href="#password" { (problem.text(text)) } }
-                    @else { (problem.text(text)) }
-                }
-            }
-            @if let Some(user) = &self.continue_as {
-                // Without a type of its own: `button[type=submit]` on this page is the sign-in alone.
-                form.stack method="post" action=(self.action) {
-                    (self.hidden_fields())
-                    button.button name="decision" value="continue" { span { (sentence(text.continue_as, user)) } }
-                }
-                p.divider { span { (text.other_account) } }
-            }
             @if self.takes_password {
                 form.stack method="post" action=(self.action) {
                     (self.hidden_fields())
@@ -229,7 +247,64 @@ impl Page for Login {
                     button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
                 }
             }
+        }
+    }
+}
+
+impl Page for Login {
+    const NAME: &'static str = "login";
+
+    fn title(&self, text: &Text<'_>) -> String {
+        text.sign_in.to_owned()
+    }
+
+    fn body(&self, text: &Text<'_>) -> Markup {
+        html! {
+            h1 { (text.sign_in) }
+            p.lead { (sentence(text.sign_in_to, &self.client_name)) }
+            (self.problem(text))
+            (self.choice(text))
+            (self.form(text))
             (self.ways_by_provider(text))
+        }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.part("lead", sentence(text.sign_in_to, &self.client_name));
+        slots.part("problem", self.problem(text));
+        slots.part("choice", self.choice(text));
+        slots.part("form", self.form(text));
+        slots.part("providers", self.ways_by_provider(text));
+        slots.part("hidden", self.hidden_fields());
+        slots.text("action", &self.action);
+        slots.text("transaction", &self.transaction);
+        slots.text("csrf", &self.csrf);
+        slots.text("username", &self.username);
+        slots.text("client_name", &self.client_name);
+        slots.text("continue_as", self.continue_as.as_deref().unwrap_or_default());
+        slots.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
+        slots.text(
+            "problem_text",
+            self.problem.map_or("", |problem| problem.text(text)),
+        );
+        slots.flag("takes_password", self.takes_password);
+        slots.list(
+            "provider_list",
+            self.providers.iter().map(|provider| {
+                [
+                    ("href", provider.href.as_str()),
+                    ("name", &provider.name),
+                    ("logo", provider.logo.as_deref().unwrap_or_default()),
+                ]
+            }),
+        );
+    }
+
+    fn vital(&self) -> Vec<&str> {
+        if self.takes_password || self.continue_as.is_some() {
+            vec![&self.transaction, &self.csrf]
+        } else {
+            vec![&self.transaction]
         }
     }
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::form::{hidden, sentence};
-use super::{Page, Text};
+use super::{Page, Slots, Text};
 
 /// Asks whether the user wants to sign out, where no application could prove it (OpenID Connect RP-Initiated
 /// Logout 1.0 section 2).
@@ -18,6 +18,15 @@ pub struct LogoutConfirm {
 }
 
 impl LogoutConfirm {
+    fn form(&self, text: &Text<'_>) -> Markup {
+        html! {
+            form.stack method="post" action=(self.action) {
+                (hidden("csrf", &self.csrf))
+                button.button type="submit" name="decision" value="logout" { (text.sign_out) }
+            }
+        }
+    }
+
     /// The page with and without a user.
     pub fn samples() -> Vec<Self> {
         let known = Self {
@@ -36,21 +45,30 @@ impl LogoutConfirm {
 impl Page for LogoutConfirm {
     const NAME: &'static str = "logout";
 
-    fn title(&self, text: &'static Text) -> String {
+    fn title(&self, text: &Text<'_>) -> String {
         text.logout_title.to_owned()
     }
 
-    fn body(&self, text: &'static Text) -> Markup {
+    fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.logout_title) }
             @if let Some(user) = &self.user {
                 p.lead { (sentence(text.logout_user, user)) }
             }
             p.note { (text.logout_lead) }
-            form.stack method="post" action=(self.action) {
-                (hidden("csrf", &self.csrf))
-                button.button type="submit" name="decision" value="logout" { (text.sign_out) }
-            }
+            (self.form(text))
         }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.part("form", self.form(text));
+        slots.part("hidden", hidden("csrf", &self.csrf));
+        slots.text("action", &self.action);
+        slots.text("csrf", &self.csrf);
+        slots.text("user", self.user.as_deref().unwrap_or_default());
+    }
+
+    fn vital(&self) -> Vec<&str> {
+        vec![&self.csrf]
     }
 }

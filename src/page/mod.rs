@@ -15,6 +15,8 @@ pub mod locale;
 pub mod logged_out;
 pub mod login;
 pub mod logout;
+pub mod preview;
+pub mod sample;
 pub mod text;
 pub mod theme;
 
@@ -32,19 +34,30 @@ pub use locale::Locale;
 pub use logged_out::LoggedOut;
 pub use login::{Login, LoginProblem, ProviderChoice};
 pub use logout::LogoutConfirm;
+pub use sample::Sample;
 pub use text::Text;
-pub use theme::Theme;
+pub use theme::{Slots, Theme};
 
 /// A page, ready to be drawn.
 pub trait Page {
-    /// Names the page in the stylesheet: its `main` element has the class `page-` and this.
+    /// Names the page: its `main` element has the class `page-` and this, a theme's own template for it is this
+    /// and `.html`.
     const NAME: &'static str;
 
     /// What the browser shows as the page's title, before the product's name.
-    fn title(&self, text: &'static Text) -> String;
+    fn title(&self, text: &Text<'_>) -> String;
 
     /// What stands inside the page's `main` element.
-    fn body(&self, text: &'static Text) -> Markup;
+    fn body(&self, text: &Text<'_>) -> Markup;
+
+    /// The finished parts and raw fields that a template of this page is given beside those that every page has.
+    fn slots(&self, _text: &Text<'_>, _slots: &mut Slots) {}
+
+    /// What has to be somewhere in the page for it to work, however it is drawn: proofs that come back with its
+    /// form. Letters, digits, `-` and `_` only, so that no escaping changes them.
+    fn vital(&self) -> Vec<&str> {
+        Vec::new()
+    }
 
     /// The script that the page loads, if it needs one.
     fn script(&self) -> Option<asset::File> {
@@ -52,10 +65,10 @@ pub trait Page {
     }
 
     /// The whole document.
-    fn render(&self, theme: &Theme, locale: Locale) -> String
+    fn render(&self, theme: &Theme, locale: &Locale) -> String
     where
         Self: Sized,
     {
-        layout::document(self, theme, locale)
+        theme.draw(self, locale).html
     }
 }

@@ -1,38 +1,40 @@
 //! What must hold of every page, in every state and language.
 
+use std::sync::Arc;
+
+use super::theme::ContentSecurityPolicy;
 use super::*;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>'&\u{202e}";
 const VOID: [&str; 6] = ["meta", "link", "img", "input", "br", "hr"];
 
-/// Every page in every state, by name.
-fn pages(theme: &Theme, locale: Locale) -> Vec<(&'static str, String)> {
-    fn draw<P: Page>(page: &P, theme: &Theme, locale: Locale) -> (&'static str, String) {
-        (P::NAME, page.render(theme, locale))
+/// The theme of that name, for an issuer with a path.
+fn built_in(name: &str) -> Theme {
+    let mut sources = theme::built_in::sources();
+    let default = Theme::load(&sources.next().unwrap(), "/id", None).unwrap();
+    if name == theme::DEFAULT {
+        return default;
     }
-    let mut drawn = Vec::new();
-    drawn.extend(Login::samples().iter().map(|page| draw(page, theme, locale)));
-    drawn.push(draw(&Consent::sample(), theme, locale));
-    drawn.extend(
-        LogoutConfirm::samples()
-            .iter()
-            .map(|page| draw(page, theme, locale)),
-    );
-    drawn.push(draw(&LoggedOut {}, theme, locale));
-    drawn.extend(ErrorPage::samples().iter().map(|page| draw(page, theme, locale)));
-    drawn.extend(Account::samples().iter().map(|page| draw(page, theme, locale)));
-    drawn.push(draw(&FormPost::sample(), theme, locale));
-    drawn.push(draw(&Home::sample(), theme, locale));
-    drawn.push(draw(&DevTokens::sample(), theme, locale));
-    drawn
+    let source = sources.find(|source| source.name == name).unwrap();
+    Theme::load(&source, "/id", Some(Arc::new(default))).unwrap()
 }
 
-fn everywhere(check: impl Fn(&str, Locale, &str)) {
-    for locale in Locale::SUPPORTED {
-        for (name, html) in pages(&Theme::built_in("/id"), locale) {
-            check(name, locale, &html);
+fn everywhere(check: impl Fn(&str, &Theme, &Locale, &str)) {
+    for source in theme::built_in::sources() {
+        let theme = built_in(&source.name);
+        assert_eq!(theme.findings(), [], "{}", theme.name());
+        for locale in theme.locales() {
+            for sample in sample::all() {
+                let drawn = sample.page.draw(&theme, locale);
+                assert_eq!(drawn.fault, None);
+                check(sample.page.name(), &theme, locale, &drawn.html);
+            }
         }
     }
+}
+
+fn render<P: Page>(page: &P) -> String {
+    page.render(&built_in(theme::DEFAULT), Locale::english())
 }
 
 /// A start tag with its attributes, or an end tag.
@@ -111,7 +113,7 @@ fn has(html: &str, name: &str, attributes: &[(&str, &str)]) -> bool {
 
 #[test]
 fn every_page_is_well_formed() {
-    everywhere(|page, locale, html| {
+    everywhere(|page, _, locale, html| {
         let mut open = Vec::new();
         let mut ids = Vec::new();
         for tag in tags(html) {
@@ -120,12 +122,12 @@ fn every_page_is_well_formed() {
                 ids.push(id.to_owned());
             }
             if tag.closing {
-                assert_eq!(open.pop().as_ref(), Some(&tag.name), "{page} {locale:?}");
+                assert_eq!(open.pop().as_ref(), Some(&tag.name), "{page} {}", locale.tag());
             } else if !VOID.contains(&tag.name.as_str()) {
                 open.push(tag.name);
             }
         }
-        assert!(open.is_empty(), "{page} {locale:?}: {open:?} left open");
+        assert!(open.is_empty(), "{page} {}: {open:?} left open", locale.tag());
         for tag in tags(html) {
             let named = ["for", "aria-describedby", "aria-labelledby", "aria-controls"];
             let mut references: Vec<_> = named
@@ -146,7 +148,7 @@ fn every_page_is_well_formed() {
 
 #[test]
 fn every_page_has_one_heading_a_language_and_a_direction() {
-    everywhere(|page, locale, html| {
+    everywhere(|page, _, locale, html| {
         assert_eq!(html.matches("<h1>").count(), 1, "{page}");
         assert_eq!(html.matches("<main ").count(), 1, "{page}");
         assert!(
@@ -155,21 +157,20 @@ fn every_page_has_one_heading_a_language_and_a_direction() {
                 "html",
                 &[("lang", locale.tag()), ("dir", locale.direction())]
             ),
-            "{page} {locale:?}"
+            "{page} {}",
+            locale.tag()
         );
     });
 }
 
 #[test]
 fn a_policy_of_self_is_enough_for_every_page() {
-    everywhere(|page, locale, html| {
+    everywhere(|page, theme, _, html| {
+        assert_eq!(theme.policy(), ContentSecurityPolicy::default().text());
         for tag in tags(html) {
             assert_ne!(tag.name, "style", "{page}");
             for (name, value) in &tag.attributes {
-                assert!(
-                    name != "style" && !name.starts_with("on"),
-                    "{page} {locale:?}: {name}"
-                );
+                assert!(name != "style" && !name.starts_with("on"), "{page}: {name}");
                 if matches!(name.as_str(), "src" | "href") {
                     assert!(
                         value.starts_with('#') || (value.starts_with('/') && !value.starts_with("//")),
@@ -179,12 +180,17 @@ fn a_policy_of_self_is_enough_for_every_page() {
                 if matches!(tag.name.as_str(), "script" | "link" | "img")
                     && matches!(name.as_str(), "src" | "href")
                 {
-                    let asset = value
-                        .strip_prefix("/id")
-                        .unwrap()
-                        .strip_prefix(asset::PREFIX)
-                        .unwrap();
-                    assert!(asset::find(asset).is_some(), "{page}: {value}");
+                    let path = value.strip_prefix("/id").unwrap_or(value);
+                    let of_theme = path
+                        .strip_prefix(theme::PREFIX)
+                        .and_then(|rest| rest.splitn(3, '/').nth(2))
+                        .and_then(|file| theme.file(file));
+                    let of_all = path.strip_prefix(asset::PREFIX).and_then(asset::find);
+                    let of_provider = path.starts_with("/federation/");
+                    assert!(
+                        of_theme.is_some() || of_all.is_some() || of_provider,
+                        "{page}: {value}"
+                    );
                 }
             }
         }
@@ -201,15 +207,9 @@ fn a_policy_of_self_is_enough_for_every_page() {
 
 #[test]
 fn every_page_with_its_style_is_smaller_than_20_kb() {
-    let style = asset::find(
-        asset::url(asset::File::Style)
-            .strip_prefix(asset::PREFIX)
-            .unwrap(),
-    )
-    .unwrap();
-    everywhere(|page, locale, html| {
-        let total = html.len() + style.bytes.len();
-        assert!(total < 20_000, "{page} {locale:?}: {total} bytes");
+    everywhere(|page, theme, locale, html| {
+        let total = html.len() + theme.file("theme.css").unwrap().bytes.len();
+        assert!(total < 20_000, "{page} {}: {total} bytes", locale.tag());
     });
 }
 
@@ -246,12 +246,50 @@ fn hostile_account() -> Account {
 }
 
 #[test]
+fn stylesheets_begin_with_the_tokens_and_load_nothing() {
+    for name in ["default", "horizon"] {
+        let theme = built_in(name);
+        let style = String::from_utf8(theme.file("theme.css").unwrap().bytes.to_vec()).unwrap();
+        assert!(style.starts_with(":root{"), "{name}");
+        assert!(
+            !style.contains("url(") && !style.contains("@import") && !style.contains("//"),
+            "{name}"
+        );
+        for used in style.split("var(--").skip(1) {
+            let property = &used[..used.find([')', ',']).unwrap()];
+            assert!(
+                style.contains(&format!("--{property}:")),
+                "{name}: --{property} has no value"
+            );
+        }
+    }
+}
+
+#[test]
+fn images_of_the_built_in_themes_hold_no_script_and_refer_to_nothing() {
+    for name in ["default", "horizon"] {
+        let theme = built_in(name);
+        for file in ["favicon.svg", "logo.svg"] {
+            let image = String::from_utf8(theme.file(file).unwrap().bytes.to_vec()).unwrap();
+            assert!(image.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+            assert!(!image.contains("<script") && !image.contains("href") && !image.contains("<style"));
+        }
+    }
+}
+
+#[test]
 fn hostile_values_stay_text_on_every_page() {
     let evil = || HOSTILE.to_owned();
-    let theme = Theme {
-        product_name: evil(),
-        base_path: evil(),
+    let manifest = format!(
+        "contract = 1\nproduct_name = {0}\n[[links]]\nhref = \"/\"\ntext = {0}\n[texts.en]\nsign_in = {0}",
+        toml::Value::String(evil())
+    );
+    let source = theme::Source {
+        name: "evil".to_owned(),
+        files: [("theme.toml".to_owned(), manifest.into_bytes().into())].into(),
+        languages: std::collections::BTreeMap::new(),
     };
+    let theme = Theme::load(&source, "/id", Some(Arc::new(built_in(theme::DEFAULT)))).unwrap();
     let login = Login {
         takes_password: true,
         providers: Vec::new(),
@@ -286,7 +324,7 @@ fn hostile_values_stay_text_on_every_page() {
         header: evil(),
         payload: evil(),
     };
-    for locale in Locale::SUPPORTED {
+    for locale in theme.locales() {
         let drawn = [
             login.render(&theme, locale),
             consent.render(&theme, locale),
@@ -334,8 +372,8 @@ fn hostile_values_stay_text_on_every_page() {
 
 #[test]
 fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
-    everywhere(|page, _, html| {
-        if page == Login::NAME {
+    everywhere(|page, _, _, html| {
+        if page == Login::NAME && html.contains("type=\"password\"") {
             assert!(has(
                 html,
                 "input",
@@ -364,7 +402,7 @@ fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
             assert_eq!(html.matches("type=\"submit\"").count(), 1);
         }
     });
-    let html = Login::sample().render(&Theme::default(), Locale::En);
+    let html = render(&Login::sample());
     assert!(html.contains("<title>Sign in · idsvc</title>") && html.contains("<h1>Sign in</h1>"));
 }
 
@@ -376,7 +414,7 @@ fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
             username: "alice".to_owned(),
             ..Login::sample()
         };
-        let html = page.render(&Theme::default(), Locale::En);
+        let html = render(&page);
         assert!(has(&html, "p", &[("id", "problem"), ("role", "alert")]));
         assert_eq!(html.matches("aria-describedby=\"problem\"").count(), 2);
         assert_eq!(
@@ -390,9 +428,9 @@ fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
         problem: Some(LoginProblem::Credentials),
         ..Login::sample()
     };
-    let html = wrong.render(&Theme::default(), Locale::En);
+    let html = render(&wrong);
     assert!(has(&html, "a", &[("href", "#password")]), "it leads to the field");
-    let first = Login::sample().render(&Theme::default(), Locale::En);
+    let first = render(&Login::sample());
     assert!(!first.contains("role=\"alert\"") && !first.contains("aria-describedby"));
     assert!(has(&first, "input", &[("id", "username"), ("autofocus", "")]));
 }
@@ -403,7 +441,7 @@ fn a_present_session_can_be_continued_from_a_form_of_its_own() {
         continue_as: Some("alice".to_owned()),
         ..Login::sample()
     };
-    let html = page.render(&Theme::default(), Locale::En);
+    let html = render(&page);
     assert_eq!(html.matches("<form").count(), 2);
     assert_eq!(html.matches("name=\"csrf\"").count(), 2);
     assert!(has(
@@ -417,7 +455,7 @@ fn a_present_session_can_be_continued_from_a_form_of_its_own() {
 
 #[test]
 fn decisions_are_buttons_with_values() {
-    let consent = Consent::sample().render(&Theme::default(), Locale::En);
+    let consent = render(&Consent::sample());
     for value in ["allow", "deny"] {
         assert!(has(
             &consent,
@@ -429,7 +467,7 @@ fn decisions_are_buttons_with_values() {
         consent.contains("See your email address") && consent.contains("Write and share notes in your name")
     );
     for page in LogoutConfirm::samples() {
-        let html = page.render(&Theme::default(), Locale::En);
+        let html = render(&page);
         assert!(has(
             &html,
             "button",
@@ -440,7 +478,7 @@ fn decisions_are_buttons_with_values() {
 
 #[test]
 fn a_form_post_sends_its_fields_and_nothing_else() {
-    let html = FormPost::sample().render(&Theme::default(), Locale::En);
+    let html = render(&FormPost::sample());
     let form = &html[html.find("<form").unwrap()..html.find("</form>").unwrap()];
     assert_eq!(form.matches(" name=").count(), 3);
     assert_eq!(form.matches("type=\"hidden\"").count(), 3);
@@ -454,39 +492,20 @@ fn a_form_post_sends_its_fields_and_nothing_else() {
 
 #[test]
 fn the_words_that_the_certification_looks_for_are_there() {
-    let theme = Theme::default();
-    assert!(
-        ErrorPage::samples()[0]
-            .render(&theme, Locale::En)
-            .contains("<h1>Request error</h1>")
-    );
-    assert!(
-        LoggedOut {}
-            .render(&theme, Locale::En)
-            .contains("<h1>You are signed out</h1>")
-    );
+    assert!(render(&ErrorPage::samples()[0]).contains("<h1>Request error</h1>"));
+    assert!(render(&LoggedOut {}).contains("<h1>You are signed out</h1>"));
 }
 
 #[test]
 fn the_texts_of_every_language_have_names_in_the_same_places() {
-    for locale in Locale::SUPPORTED {
-        let text = locale.text();
-        let named = [
-            text.sign_in_to,
-            text.continue_as,
-            text.consent_lead,
-            text.consent_user,
-            text.logout_user,
-            text.home_user,
-            text.account_password_rule,
-        ];
-        assert!(
-            named.iter().all(|text| text.matches("{}").count() == 1),
-            "{locale:?}"
-        );
-        let all = format!("{text:?}");
-        assert_eq!(all.matches("{}").count(), named.len(), "{locale:?}");
-        assert!(!all.contains("\"\""), "{locale:?}");
+    for (tag, text) in Locale::BUILT_IN {
+        let places = |text: &Text<'_>| -> Vec<_> {
+            text.entries()
+                .map(|(name, text)| (name, text.matches(text::PLACE).count()))
+                .collect()
+        };
+        assert_eq!(places(text), places(&text::EN), "{tag}");
+        assert!(text.entries().all(|(_, text)| !text.is_empty()), "{tag}");
     }
 }
 
@@ -501,7 +520,7 @@ fn a_password_that_was_refused_is_announced_at_its_field() {
             notice: Some(notice),
             ..Account::sample()
         };
-        let html = page.render(&Theme::default(), Locale::En);
+        let html = render(&page);
         assert!(has(&html, "p", &[("id", "notice"), ("role", "alert")]));
         assert!(has(&html, "a", &[("href", &format!("#{field}"))]));
         assert!(has(
@@ -515,7 +534,7 @@ fn a_password_that_was_refused_is_announced_at_its_field() {
 
 #[test]
 fn password_managers_find_their_way_on_the_account_page() {
-    let html = Account::sample().render(&Theme::default(), Locale::En);
+    let html = render(&Account::sample());
     for (name, autocomplete) in [
         ("username", "username"),
         ("current-password", "current-password"),
@@ -531,12 +550,12 @@ fn password_managers_find_their_way_on_the_account_page() {
         min_length: None,
         ..Account::sample()
     };
-    assert!(!without.render(&Theme::default(), Locale::En).contains("password"));
+    assert!(!render(&without).contains("password"));
 }
 
 #[test]
 fn passwords_are_shown_by_a_button_that_a_script_brings_to_life() {
-    everywhere(|page, _, html| {
+    everywhere(|page, _, _, html| {
         let buttons: Vec<_> = tags(html)
             .into_iter()
             .filter(|tag| tag.attribute("class") == Some("reveal"))

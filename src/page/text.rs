@@ -2,9 +2,38 @@
 //!
 //! A text with `{}` has a name put in its place.
 
-/// The texts of one language.
-#[derive(Debug)]
-pub struct Text {
+use std::collections::BTreeMap;
+
+/// How a text marks the place of a name.
+pub const PLACE: &str = "{}";
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* pub $name:ident: &'static str,)*) => {
+        /// The texts of one language, borrowed from whoever keeps them: this file, or a theme.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Text<'a> {
+            $($(#[$doc])* pub $name: &'a str,)*
+        }
+
+        impl<'a> Text<'a> {
+            /// Every text with its name, in the order of the pages.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// These texts, with others in the place of some.
+            #[must_use]
+            pub fn with(mut self, others: &'a BTreeMap<String, String>) -> Self {
+                $(if let Some(other) = others.get(stringify!($name)) {
+                    self.$name = other;
+                })*
+                self
+            }
+        }
+    };
+}
+
+texts! {
     /// Heading and button of the sign-in page.
     pub sign_in: &'static str,
     /// Which application asked for the sign-in; `{}` is its name.
@@ -176,7 +205,7 @@ pub struct Text {
 }
 
 /// English.
-pub static EN: Text = Text {
+pub static EN: Text<'static> = Text {
     sign_in: "Sign in",
     sign_in_to: "to continue to {}",
     user_name: "User name or email",
@@ -264,7 +293,7 @@ pub static EN: Text = Text {
 };
 
 /// German.
-pub static DE: Text = Text {
+pub static DE: Text<'static> = Text {
     sign_in: "Anmelden",
     sign_in_to: "um fortzufahren zu {}",
     user_name: "Benutzername oder E-Mail-Adresse",
@@ -352,7 +381,7 @@ pub static DE: Text = Text {
 };
 
 /// French.
-pub static FR: Text = Text {
+pub static FR: Text<'static> = Text {
     sign_in: "Se connecter",
     sign_in_to: "pour continuer vers {}",
     user_name: "Nom d’utilisateur ou adresse e-mail",
@@ -440,7 +469,7 @@ pub static FR: Text = Text {
 };
 
 /// Spanish.
-pub static ES: Text = Text {
+pub static ES: Text<'static> = Text {
     sign_in: "Iniciar sesión",
     sign_in_to: "para continuar en {}",
     user_name: "Nombre de usuario o correo electrónico",
@@ -528,7 +557,7 @@ pub static ES: Text = Text {
 };
 
 /// Japanese.
-pub static JA: Text = Text {
+pub static JA: Text<'static> = Text {
     sign_in: "サインイン",
     sign_in_to: "{} に進むにはサインインしてください",
     user_name: "ユーザー名またはメールアドレス",
@@ -616,7 +645,7 @@ pub static JA: Text = Text {
 };
 
 /// Arabic.
-pub static AR: Text = Text {
+pub static AR: Text<'static> = Text {
     sign_in: "تسجيل الدخول",
     sign_in_to: "للمتابعة إلى {}",
     user_name: "اسم المستخدم أو البريد الإلكتروني",

@@ -21,5 +21,7 @@ mod rsa_keygen;
 mod secrets;
 mod spec;
 mod sweep;
+mod theme;
+mod theme_cli;
 mod tidy;
 mod timing;

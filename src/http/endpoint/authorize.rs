@@ -16,6 +16,7 @@ pub async fn respond(call: &Call) -> Answer {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
+    call.dress_for(parameters.get("client_id"), parameters.get("ui_locales"));
     if call.method() == Method::POST {
         return repeat_as_get(call, &Route::Authorize);
     }

@@ -8,6 +8,7 @@ use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
+use crate::http::screen::logout;
 use crate::http::screen::onward::repeat_as_get;
 use crate::page::Heading;
 use crate::route::Route;
@@ -18,17 +19,18 @@ pub async fn respond(call: &Call) -> Answer {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
+    call.dress_for(parameters.get("client_id"), parameters.get("ui_locales"));
     if call.method() == Method::POST {
         return repeat_as_get(call, &Route::EndSession);
     }
     match begin_sign_out(&call.app.core, &parameters, &call.browser(), call.now).await {
         Ok(Ok(SignOut::Done(return_to))) => {
-            let location = return_to.unwrap_or_else(|| call.app.path(&Route::LoggedOut));
+            let location = return_to.unwrap_or_else(|| logout::address(call, &Route::LoggedOut));
             let mut answer = response::redirect_303(&location);
             answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
             answer
         }
-        Ok(Ok(SignOut::Ask)) => response::redirect_303(&call.app.path(&Route::LogoutConfirm)),
+        Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(call, &Route::LogoutConfirm)),
         Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
         Err(failure) => error::failed_page(call, &failure),
     }

@@ -20,7 +20,7 @@ use crate::http::response::{self, Answer};
 use crate::identity::Session;
 use crate::identity::password::PasswordProblem;
 use crate::oauth::redirect_uri::with_query;
-use crate::page::{Account, AccountNotice, ApplicationLine, Locale, ScopeLine, SessionLine};
+use crate::page::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::route::Route;
 
 const FORM: &str = "account";
@@ -37,7 +37,7 @@ enum Deed {
     EndSession(Uuid),
     EndOthers,
     Disconnect(String),
-    Language(Option<Locale>),
+    Language(Option<String>),
 }
 
 /// Shows the page, or does what a form of it asks for and shows it again.
@@ -77,10 +77,10 @@ impl Deed {
             "applications" => form.get("client").map(|id| Self::Disconnect(id.to_owned())),
             "language" => match form.get("language")? {
                 Account::AUTOMATIC => Some(Self::Language(None)),
-                tag => Locale::SUPPORTED
-                    .into_iter()
-                    .find(|locale| locale.tag() == tag)
-                    .map(|locale| Self::Language(Some(locale))),
+                tag => call.with_look(None, |theme, _| {
+                    let known = theme.locales().iter().find(|locale| locale.tag() == tag)?;
+                    Some(Self::Language(Some(known.tag().to_owned())))
+                }),
             },
             _ => None,
         }
@@ -93,7 +93,7 @@ impl Deed {
             Self::Password(typed) => {
                 return changed(call, change_password(core, &browser, typed, now).await).await;
             }
-            Self::Language(locale) => return speak(call, locale),
+            Self::Language(language) => return speak(call, language),
             Self::EndSession(id) if is_here(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
                     Ok(()) => super::logout::done(call),
@@ -141,12 +141,12 @@ async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>) -> Answ
 
 /// Remembers the language in this browser, not with the user: the page that asks who somebody is has to be in
 /// it too. What applications are told (`locale`) stays the operator's word.
-fn speak(call: &Call, locale: Option<Locale>) -> Answer {
+fn speak(call: &Call, language: Option<String>) -> Answer {
     let session = call.cookie(Cookie::Session).unwrap_or_default();
     let mut answer = back(call, AccountNotice::LanguageChosen, session);
     let age = std::time::Duration::from_hours(LANGUAGE_DAYS * 24);
-    let cookie = match locale {
-        Some(locale) => Cookie::Language.set(locale.tag(), Some(age)),
+    let cookie = match language {
+        Some(tag) => Cookie::Language.set(&tag, Some(age)),
         None => Some(Cookie::Language.removal()),
     };
     if let Some(cookie) = cookie {
@@ -204,10 +204,14 @@ fn draw(call: &Call, account: view::Account, notice: Option<AccountNotice>) -> A
             .take(MOST_LISTED)
             .map(|(id, session)| session_line(*id, session, *id == live.id))
             .collect(),
-        applications: applications.into_iter().map(application_line).collect(),
-        languages: Locale::SUPPORTED
-            .map(|locale| (locale.tag().to_owned(), locale.name().to_owned()))
-            .to_vec(),
+        applications: applications
+            .into_iter()
+            .map(|application| application_line(call, application))
+            .collect(),
+        languages: call.with_look(None, |theme, _| {
+            let name = |locale: &Locale| (locale.tag().to_owned(), locale.name().to_owned());
+            theme.locales().iter().map(name).collect()
+        }),
         language: call.cookie(Cookie::Language).map(ToOwned::to_owned),
     };
     let status = match notice {
@@ -233,15 +237,14 @@ fn session_line(id: Uuid, session: &Session, is_current: bool) -> SessionLine {
     }
 }
 
-fn application_line(application: Application) -> ApplicationLine {
+fn application_line(call: &Call, application: Application) -> ApplicationLine {
+    let catalog = call.app.core.catalog();
+    let client = catalog.client(&application.client_id).map(|client| &**client);
     ApplicationLine {
         scopes: application
             .scope
             .iter()
-            .map(|name| ScopeLine {
-                name: name.to_owned(),
-                description: String::new(),
-            })
+            .map(|name| call.scope_line(client, name))
             .collect(),
         id: application.client_id,
         name: application.name,

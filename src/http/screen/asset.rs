@@ -1,26 +1,63 @@
-//! `/assets/…`: files whose names change with their content.
+//! `/assets/…` and `/theme/…`: files whose addresses change with their content.
+
+use std::time::Duration;
 
 use ::http::StatusCode;
-use ::http::header::{CACHE_CONTROL, HeaderValue};
+use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue};
 use bytes::Bytes;
 
 use crate::http::call::Call;
+use crate::http::headers::cacheable;
 use crate::http::response::{self, Answer};
 use crate::page::asset;
+use crate::theme::Themes;
 
-/// Sends the file, to be kept for a year.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// An image that is opened by itself is a page: it runs nothing and loads nothing.
+const HARMLESS: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'",
+);
+
+/// Sends a file of the pages.
 pub fn respond(call: &Call, file: &str) -> Answer {
-    let Some(asset) = asset::find(file) else {
-        return call.not_found();
-    };
+    find(file).unwrap_or_else(|| call.not_found())
+}
+
+/// Sends a file of a theme: `path` is the theme, its version and the file.
+pub fn of_theme(call: &Call, path: &str) -> Answer {
+    find_of_theme(&call.app.themes, path, call.headers()).unwrap_or_else(|| call.not_found())
+}
+
+/// A file of the pages, to be kept for a year.
+pub fn find(file: &str) -> Option<Answer> {
+    let asset = asset::find(file)?;
     let mut answer = response::with_body(
         StatusCode::OK,
         asset.content_type,
         Bytes::from_static(asset.bytes),
     );
-    answer.headers_mut().insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("public, max-age=31536000, immutable"),
-    );
-    answer
+    answer.headers_mut().insert(CACHE_CONTROL, FOR_EVER);
+    Some(answer)
+}
+
+/// A file of a theme, to be kept for a year.
+///
+/// A page that was drawn before the theme changed asks for a version that is gone. It gets the file as it is now,
+/// which nobody keeps under the old address.
+pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option<Answer> {
+    let mut parts = path.splitn(3, '/');
+    let (name, version, file) = (parts.next()?, parts.next()?, parts.next()?);
+    let shelf = themes.shelf();
+    let theme = shelf.theme(name)?;
+    let file = theme.file(file)?;
+    let (content_type, bytes) = (file.media.content_type, file.bytes.clone());
+    let mut answer = if theme.version() == version {
+        let mut answer = response::with_body(StatusCode::OK, content_type, bytes);
+        answer.headers_mut().insert(CACHE_CONTROL, FOR_EVER);
+        answer
+    } else {
+        cacheable(request, content_type, bytes, Duration::ZERO)
+    };
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HARMLESS);
+    Some(answer)
 }

@@ -12,7 +12,7 @@ use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::Answer;
 use crate::oauth::authorize::Step;
-use crate::page::{Consent, Heading, ScopeLine};
+use crate::page::{Consent, Heading};
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
@@ -69,10 +69,7 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
         user: user.unwrap_or_default(),
         scopes: scope
             .iter()
-            .map(|name| ScopeLine {
-                name: name.to_owned(),
-                description: String::new(),
-            })
+            .map(|name| call.scope_line(Some(&underway.client), name))
             .collect(),
     };
     call.page(StatusCode::OK, &page, request.ui_locales.as_deref())

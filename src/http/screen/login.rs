@@ -153,7 +153,7 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
         client_name: if request.is_for_own_page() {
-            call.locale(None).text().account_title.to_owned()
+            call.with_look(None, |_, locale| locale.text().account_title.to_owned())
         } else {
             underway.client.display_name().to_owned()
         },

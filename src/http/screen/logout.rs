@@ -9,10 +9,22 @@ use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
+use crate::oauth::redirect_uri::with_query;
 use crate::page::{LoggedOut, LogoutConfirm};
 use crate::route::Route;
 
 const FORM: &str = "logout";
+
+/// The address of a page of a sign-out, in the languages that were asked for (OpenID Connect RP-Initiated Logout
+/// 1.0 section 2).
+pub fn address(call: &Call, page: &Route) -> String {
+    let path = call.app.path(page);
+    let query = call.query().unwrap_or_default();
+    match query.get("ui_locales") {
+        Some(ui_locales) => with_query(&path, &[("ui_locales", ui_locales)]),
+        None => path,
+    }
+}
 
 /// Asks whether the user wants to sign out, or takes the answer. Where nobody is signed in there is nothing
 /// to ask.
@@ -21,7 +33,7 @@ pub async fn confirm(call: &Call) -> Answer {
     let core = &call.app.core;
     let live = match find(core, &browser, call.now) {
         Ok(Some(live)) => live,
-        Ok(None) => return response::redirect_303(&call.app.path(&Route::LoggedOut)),
+        Ok(None) => return response::redirect_303(&address(call, &Route::LoggedOut)),
         Err(failure) => return error::failed_page(call, &failure),
     };
     let cookie = call.cookie(Cookie::Session).unwrap_or_default();
@@ -32,7 +44,7 @@ pub async fn confirm(call: &Call) -> Answer {
         });
     if !confirmed {
         let page = LogoutConfirm {
-            action: call.app.path(&Route::LogoutConfirm),
+            action: address(call, &Route::LogoutConfirm),
             csrf: csrf::token(cookie, FORM),
             user: Some(live.user.display_name().to_owned()),
         };
@@ -46,7 +58,7 @@ pub async fn confirm(call: &Call) -> Answer {
 
 /// To the page that says so; the browser forgets the session.
 pub fn done(call: &Call) -> Answer {
-    let mut answer = response::redirect_303(&call.app.path(&Route::LoggedOut));
+    let mut answer = response::redirect_303(&address(call, &Route::LoggedOut));
     answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
     answer
 }

@@ -36,7 +36,11 @@ pub fn find(call: &Call) -> Result<Asked, Box<Answer>> {
 /// Looks at a sign-in once more, after something was tried.
 pub fn again(call: &Call, id: Uuid) -> Result<Underway, Box<Answer>> {
     match authorization::underway(&call.app.core, &call.browser(), id, call.now) {
-        Ok(Ok(underway)) => Ok(underway),
+        Ok(Ok(underway)) => {
+            let ui_locales = underway.transaction.request.ui_locales.as_deref();
+            call.dress(&underway.client, ui_locales);
+            Ok(underway)
+        }
         Ok(Err(stale)) => Err(call
             .error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string())
             .into()),

@@ -264,6 +264,8 @@ impl Server {
             id_token_signed_response_alg: None,
             access_token_alg: None,
             refresh_policy: idsvc::oauth::client::RefreshPolicy::Rotate,
+            theme: None,
+            scope_texts: std::collections::BTreeMap::new(),
             enabled: true,
             created_at: now,
             updated_at: now,

@@ -1,5 +1,7 @@
 //! What an operator says about a client, and whether it can be.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use crate::flow::admin::check_text;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::client::{
-    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement,
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, is_theme_name,
 };
 use crate::oauth::redirect_uri::check_registrable;
 use crate::oauth::scope::Scope;
@@ -61,6 +63,10 @@ pub struct ClientFields {
     pub id_token_alg: Option<Algorithm>,
     /// The algorithm of access tokens.
     pub access_token_alg: Option<Algorithm>,
+    /// The theme of its pages.
+    pub theme: Option<String>,
+    /// What the consent page says of scope values; an empty text takes the words for a value away.
+    pub scope_texts: Option<BTreeMap<String, String>>,
 }
 
 pub(in crate::flow::admin) fn scope_of(faults: &mut Vec<String>, field: &str, values: &[String]) -> Scope {
@@ -92,6 +98,16 @@ pub(in crate::flow::admin) fn text_or_none(
     }
     check_text(faults, field, &text);
     Some(text)
+}
+
+/// The name of a theme, which may be one that is not there yet.
+fn theme_or_none(faults: &mut Vec<String>, theme: String) -> Option<String> {
+    if !theme.is_empty() && !is_theme_name(&theme) {
+        faults.push(format!(
+            "theme {theme:?}: names of themes are lower-case letters, digits and hyphens; idsvc theme list shows all"
+        ));
+    }
+    (!theme.is_empty()).then_some(theme)
 }
 
 /// The keys to keep, without names that their owner did not give them: a key without one answers to any `kid`.
@@ -197,6 +213,15 @@ impl ClientFields {
         }
         client.id_token_signed_response_alg = self.id_token_alg.or(client.id_token_signed_response_alg);
         client.access_token_alg = self.access_token_alg.or(client.access_token_alg);
+        if let Some(theme) = self.theme {
+            client.theme = theme_or_none(faults, theme);
+        }
+        for (scope, text) in self.scope_texts.into_iter().flatten() {
+            match text_or_none(faults, "scope text", text) {
+                Some(text) => client.scope_texts.insert(scope, text),
+                None => client.scope_texts.remove(&scope),
+            };
+        }
     }
 }
 
@@ -227,6 +252,13 @@ pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<Stri
         if !origin.starts_with("http") || canonical.as_ref() != Ok(origin) {
             faults.push(format!(
                 "origin {origin:?}: an origin is scheme, host and port, as in https://app.example"
+            ));
+        }
+    }
+    for scope in client.scope_texts.keys() {
+        if !client.scope.contains(scope) {
+            faults.push(format!(
+                "scope text {scope:?}: the client may not ask for this scope; add it with --scope, or take the text away with --scope-text {scope}="
             ));
         }
     }

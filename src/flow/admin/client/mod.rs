@@ -7,7 +7,7 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -146,6 +146,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         id_token_signed_response_alg: None,
         access_token_alg: None,
         refresh_policy: RefreshPolicy::default(),
+        theme: None,
+        scope_texts: BTreeMap::new(),
         enabled: true,
         created_at: now,
         updated_at: now,

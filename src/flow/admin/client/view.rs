@@ -1,6 +1,6 @@
 //! A client as it is shown: to people as a table, to programs as JSON.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -85,6 +85,12 @@ pub struct ClientView {
     pub access_token_alg: Option<Algorithm>,
     /// What a refresh does with the refresh token.
     pub refresh_policy: RefreshPolicy,
+    /// The theme of its pages; the service's when there is none.
+    #[serde(default)]
+    pub theme: Option<String>,
+    /// What the consent page says of scope values.
+    #[serde(default)]
+    pub scope_texts: BTreeMap<String, String>,
     /// Whether the client may do anything at all.
     pub enabled: bool,
     /// When the record was made.
@@ -142,6 +148,8 @@ impl ClientView {
             id_token_signed_response_alg: client.id_token_signed_response_alg,
             access_token_alg: client.access_token_alg,
             refresh_policy: client.refresh_policy,
+            theme: client.theme.clone(),
+            scope_texts: client.scope_texts.clone(),
             enabled: client.enabled,
             created_at: client.created_at,
             updated_at: client.updated_at,

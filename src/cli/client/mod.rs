@@ -1,5 +1,7 @@
 //! `idsvc client …`
 
+mod print;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,15 +9,17 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use zeroize::Zeroizing;
 
+use self::print::{list, show};
 use super::call::Call;
 use super::key::algorithm;
-use super::output::{Output, Stop, moment, yes_no};
+use super::output::{Output, Stop};
 use crate::config::resolve::parse_duration;
 use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
-use crate::flow::admin::client::{AddClient, ClientFields, ClientView, RotateSecret, UpdateClient};
+use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, ConsentRequirement, GrantType, PkceRequirement};
+use crate::theme::Themes;
 
 /// The verbs of clients.
 #[derive(Debug, Subcommand)]
@@ -170,6 +174,19 @@ pub struct Fields {
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub access_token_alg: Option<Algorithm>,
+    /// The theme of the pages on the way to this client [default: as configured]
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
+    /// What the consent page says of a scope value, as in notes.read="Read your notes"; may be repeated
+    #[arg(long, value_name = "SCOPE=TEXT", value_parser = scope_text)]
+    pub scope_text: Vec<(String, String)>,
+}
+
+fn scope_text(text: &str) -> Result<(String, String), String> {
+    let (scope, words) = text
+        .split_once('=')
+        .ok_or("a scope value, =, and what to say of it")?;
+    Ok((scope.to_owned(), words.to_owned()))
 }
 
 /// An answer.
@@ -225,6 +242,8 @@ impl Fields {
             audience: self.audience,
             id_token_alg: self.id_token_alg,
             access_token_alg: self.access_token_alg,
+            theme: self.theme,
+            scope_texts: some(self.scope_text).map(|texts| texts.into_iter().collect()),
         })
     }
 }
@@ -328,6 +347,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Disable(which) => Command::ClientDisable(which.id),
     };
     let is_add = matches!(command, Command::ClientAdd(_));
+    warn_of_theme(&command, call, output)?;
     call.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
         Reply::Clients(views) => list(&views, output),
@@ -339,160 +359,22 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     })
 }
 
-fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), Stop> {
-    if output.json {
-        return output.document(&views);
-    }
-    output.table(
-        &["CLIENT", "NAME", "KIND", "ENABLED", "REDIRECT URIS"],
-        views.iter().map(|view| {
-            [
-                view.client_id.clone(),
-                view.name.clone().unwrap_or_default(),
-                if view.public { "public" } else { "confidential" }.to_owned(),
-                yes_no(view.enabled),
-                view.redirect_uris.join("\n"),
-            ]
-        }),
-    )?;
-    if views.is_empty() {
-        output.hint("no client yet: idsvc client add ID --redirect-uri URI");
-    }
-    Ok(())
-}
-
-fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
-    if output.json {
-        return output.document(view);
-    }
-    let grants: Vec<_> = view.grant_types.iter().map(ToString::to_string).collect();
-    let secrets: Vec<_> = view
-        .secrets
-        .iter()
-        .map(|secret| match secret.expires_at {
-            None => format!("since {}", moment(secret.created_at)),
-            Some(end) => format!("until {}", moment(end)),
-        })
-        .collect();
-    let secret = view
-        .client_secret
-        .as_ref()
-        .map(|secret| secret.reveal().to_owned())
-        .unwrap_or_default();
-    output.facts(&[
-        ("client_id", view.client_id.clone()),
-        ("client_secret", secret),
-        (
-            "api_key",
-            view.api_key
-                .as_ref()
-                .map(|key| key.reveal().to_owned())
-                .unwrap_or_default(),
-        ),
-        ("client_uuid", view.client_uuid.to_string()),
-        ("name", view.name.clone().unwrap_or_default()),
-        (
-            "kind",
-            if view.public { "public" } else { "confidential" }.to_owned(),
-        ),
-        ("enabled", yes_no(view.enabled)),
-        ("redirect_uris", view.redirect_uris.join(" ")),
-        (
-            "post_logout_redirect_uris",
-            view.post_logout_redirect_uris.join(" "),
-        ),
-        ("cors_origins", view.cors_origins.join(" ")),
-        ("scope", view.scope.to_string()),
-        ("default_scope", view.default_scope.to_string()),
-        ("grant_types", grants.join(" ")),
-        (
-            "pkce",
-            if view.pkce == PkceRequirement::Required {
-                "required"
-            } else {
-                "optional"
-            }
-            .to_owned(),
-        ),
-        (
-            "consent",
-            if view.consent == ConsentRequirement::Require {
-                "require"
-            } else {
-                "skip"
-            }
-            .to_owned(),
-        ),
-        (
-            "providers",
-            view.providers.iter().cloned().collect::<Vec<_>>().join(" "),
-        ),
-        ("password_sign_in", yes_no(view.password_sign_in)),
-        ("audience", view.audience.clone().unwrap_or_default()),
-        (
-            "id_token_alg",
-            view.id_token_signed_response_alg
-                .map(|alg| alg.to_string())
-                .unwrap_or_default(),
-        ),
-        (
-            "access_token_alg",
-            view.access_token_alg
-                .map(|alg| alg.to_string())
-                .unwrap_or_default(),
-        ),
-        ("secrets", secrets.join(", ")),
-        (
-            "keys",
-            view.keys.iter().map(key_name).collect::<Vec<_>>().join(" "),
-        ),
-        ("jwks_uri", view.jwks_uri.clone().unwrap_or_default()),
-        (
-            "max_scope",
-            view.max_scope
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-        ),
-        ("created_at", moment(view.created_at)),
-        ("updated_at", moment(view.updated_at)),
-    ])?;
-    introduce(view, is_new, output)
-}
-
-fn key_name(jwk: &serde_json::Value) -> String {
-    let text = |name: &str| jwk.get(name).and_then(serde_json::Value::as_str);
-    text("kid").or_else(|| text("kty")).unwrap_or_default().to_owned()
-}
-
-/// What the operator has to know once: what to paste into the application, and what is shown only now.
-fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
-    if is_new {
-        output.line("\nfor the application")?;
-        output.facts(&[
-            ("issuer", view.issuer.clone()),
-            (
-                "discovery",
-                format!("{}/.well-known/openid-configuration", view.issuer),
-            ),
-            ("client_id", view.client_id.clone()),
-            (
-                "redirect_uri",
-                view.redirect_uris.first().cloned().unwrap_or_default(),
-            ),
-        ])?;
-    }
-    if view.client_secret.is_some() {
-        output.hint("\nThe client_secret is shown this once; only its digest is kept.");
-    }
-    if view.api_key.is_some() {
-        output.hint("\nThe api_key is shown this once; only its digest is kept.");
-    }
-    let signs_people_in = view.grant_types.contains(&GrantType::AuthorizationCode);
-    if is_new && signs_people_in && view.pkce == PkceRequirement::Optional {
-        output.hint(&format!(
-            "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {} --pkce required",
-            view.client_id
+/// Says when the theme that a client is given is not there: the service would draw its pages as usual.
+fn warn_of_theme(command: &Command, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let fields = match command {
+        Command::ClientAdd(add) => &add.fields,
+        Command::ClientUpdate(update) => &update.fields,
+        _ => return Ok(()),
+    };
+    let Some(theme) = fields.theme.as_deref().filter(|theme| !theme.is_empty()) else {
+        return Ok(());
+    };
+    let folder = call.settings(output)?.theme_dir;
+    let shelf = Themes::open("", theme, Some(&folder)).shelf();
+    if !shelf.names().contains(theme) {
+        output.say(&format!(
+            "warning: there is no theme {theme} yet, neither built in nor in {}",
+            folder.display()
         ));
     }
     Ok(())

@@ -1,0 +1,311 @@
+//! `idsvc theme …`
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::call::Call;
+use super::output::{Output, Stop, yes_no};
+use crate::http::preview::{self, Previewed};
+use crate::net::Limits;
+use crate::net::listener::Listener;
+use crate::page::locale::is_tag;
+use crate::page::theme::{Finding, Severity, built_in, starter};
+use crate::theme::{Themes, check_name};
+
+/// The verbs of themes.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show all themes: the built-in ones and your own
+    List,
+    /// Write the files of a new theme
+    #[command(
+        after_help = "Examples:\n  idsvc theme new acme\n  idsvc theme new acme --html --language nl\n  idsvc theme preview acme"
+    )]
+    New(New),
+    /// Say what is wrong with a theme; exit code 1 when visitors would meet it
+    Check(Which),
+    /// Show a theme in the browser: every page, state and language, reloaded when a file changes
+    Preview(Preview),
+}
+
+/// A new theme.
+#[derive(Debug, Args)]
+pub struct New {
+    /// The theme's name, or the path of its folder
+    #[arg(value_name = "NAME")]
+    pub theme: String,
+    /// Write a template for every page too
+    #[arg(long)]
+    pub html: bool,
+    /// Write a file with every text, to be translated into this language; may be repeated
+    #[arg(long, value_name = "TAG")]
+    pub language: Vec<String>,
+}
+
+/// Which theme.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The theme's name, or the path of its folder
+    #[arg(value_name = "NAME")]
+    pub theme: String,
+}
+
+/// Which theme is shown where.
+#[derive(Debug, Args)]
+pub struct Preview {
+    /// The theme's name, or the path of its folder
+    #[arg(value_name = "NAME")]
+    pub theme: String,
+    /// The loopback address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8444")]
+    pub listen: SocketAddr,
+}
+
+/// A theme by its name and the folder it lies in.
+struct Place {
+    folder: PathBuf,
+    name: String,
+    /// The data directory, when the folder may be within it.
+    data_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// What was typed: a name in `theme_dir`, or a path when it has a slash in it.
+    fn of(typed: &str, call: &Call<'_>, output: &mut Output<'_>) -> Result<Self, Stop> {
+        if !typed.contains('/') {
+            let settings = call.settings(output)?;
+            return Ok(Self {
+                folder: settings.theme_dir,
+                name: typed.to_owned(),
+                data_dir: Some(settings.data_dir),
+            });
+        }
+        let path = std::path::absolute(typed).map_err(Stop::refused)?;
+        match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
+            (Some(folder), Some(name)) => Ok(Self {
+                folder: folder.to_owned(),
+                name: name.to_owned(),
+                data_dir: None,
+            }),
+            _ => Err(Stop::Misused(format!("{typed:?} is no folder of a theme"))),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    /// The themes beside this one, and whether it is among them.
+    fn open(&self) -> Result<Themes, Stop> {
+        let themes = Themes::open("", &self.name, Some(&self.folder));
+        if themes.shelf().names().contains(self.name.as_str()) {
+            return Ok(themes);
+        }
+        Err(Stop::Refused {
+            message: format!("there is no theme {} in {}", self.name, self.folder.display()),
+            hint: Some(format!("idsvc theme new {} makes it", self.name)),
+        })
+    }
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    match verb {
+        Verb::List => list(call, output),
+        Verb::New(new) => make(&new, call, output),
+        Verb::Check(which) => check(&Place::of(&which.theme, call, output)?, output),
+        Verb::Preview(preview) => {
+            let place = Place::of(&preview.theme, call, output)?;
+            show(place, preview.listen, output)
+        }
+    }
+}
+
+fn list(call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let settings = call.settings(output)?;
+    let themes = Themes::open("", &settings.theme, Some(&settings.theme_dir));
+    let shelf = themes.shelf();
+    let rows: Vec<_> = shelf
+        .names()
+        .into_iter()
+        .map(|name| {
+            let theme = shelf.theme(name).filter(|_| shelf.refused(name).is_none());
+            let findings = shelf
+                .refused(name)
+                .unwrap_or_else(|| theme.map_or(&[], |theme| theme.findings()));
+            let product = theme.map(|theme| theme.product_name().to_owned());
+            (name, product, theme.is_some(), serious(findings).count())
+        })
+        .collect();
+    if output.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(name, product, usable, faults)| {
+                json!({
+                    "theme": name,
+                    "product_name": product,
+                    "built_in": built_in::is_built_in(name),
+                    "chosen": *name == settings.theme,
+                    "usable": usable,
+                    "faults": faults,
+                })
+            })
+            .collect();
+        return output.document(&rows);
+    }
+    output.table(
+        &["THEME", "PRODUCT", "BUILT IN", "CHOSEN", "USABLE", "FAULTS"],
+        rows.into_iter().map(|(name, product, usable, faults)| {
+            [
+                name.to_owned(),
+                product.unwrap_or_default(),
+                yes_no(built_in::is_built_in(name)),
+                yes_no(name == settings.theme),
+                yes_no(usable),
+                faults.to_string(),
+            ]
+        }),
+    )?;
+    output.hint(&format!(
+        "Themes of your own lie in {}.",
+        settings.theme_dir.display()
+    ));
+    Ok(())
+}
+
+fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let place = Place::of(&new.theme, call, output)?;
+    check_name(&place.name).map_err(|problem| Stop::Misused(format!("{:?}: {problem}", place.name)))?;
+    if let Some(tag) = new.language.iter().find(|tag| !is_tag(tag)) {
+        return Err(Stop::Misused(format!(
+            "{tag:?} is no language tag, as in nl or pt-BR"
+        )));
+    }
+    let path = place.path();
+    let mut files: Vec<(String, String)> = Vec::new();
+    let templates = if new.html { starter::TEMPLATES } else { &[] };
+    for (name, text) in starter::FILES.iter().chain(templates) {
+        files.push(((*name).to_owned(), (*text).to_owned()));
+    }
+    for tag in &new.language {
+        files.push((format!("locales/{tag}.toml"), starter::language(tag)));
+    }
+    if let Some(data_dir) = place
+        .data_dir
+        .filter(|data_dir| place.folder.starts_with(data_dir))
+    {
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&data_dir);
+        made.map_err(|error| cannot_write(&data_dir, &error))?;
+    }
+    fs::create_dir_all(&place.folder).map_err(|error| cannot_write(&place.folder, &error))?;
+    fs::create_dir(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Stop::refused(format!("{} is there already", path.display())),
+        _ => cannot_write(&path, &error),
+    })?;
+    for (name, text) in &files {
+        write(&path.join(name), text)?;
+    }
+    if output.json {
+        let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
+        return output.document(&json!({ "theme": place.name, "path": path, "files": names }));
+    }
+    output.line(&format!("{} is made", path.display()))?;
+    output.hint(&format!(
+        "Look at it: idsvc theme preview {0}\nUse it for one client: idsvc client update ID --theme {1}; for all: theme = \"{1}\"",
+        new.theme, place.name
+    ));
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Stop> {
+    let cannot = |error: std::io::Error| cannot_write(path, &error);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let mut file = fs::File::create_new(path).map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(cannot)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::refused(format!("{} cannot be written: {error}", path.display()))
+}
+
+fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    findings
+        .iter()
+        .filter(|finding| finding.severity > Severity::Note)
+}
+
+fn check(place: &Place, output: &mut Output<'_>) -> Result<(), Stop> {
+    let shelf = place.open()?.shelf();
+    let findings = match (shelf.refused(&place.name), shelf.theme(&place.name)) {
+        (Some(findings), _) => findings,
+        (None, theme) => theme.map_or(&[][..], |theme| theme.findings()),
+    };
+    let faults = serious(findings).count();
+    if output.json {
+        output.document(&json!({ "theme": place.name, "ok": faults == 0, "findings": findings }))?;
+    } else if findings.is_empty() {
+        output.line(&format!("theme {} is all right", place.name))?;
+    } else {
+        for finding in findings {
+            output.line(&format!("{:8} {finding}", finding.severity.as_str()))?;
+        }
+    }
+    match faults {
+        0 => Ok(()),
+        1 => Err(Stop::refused(format!("theme {} has a fault", place.name))),
+        faults => Err(Stop::refused(format!("theme {} has {faults} faults", place.name))),
+    }
+}
+
+fn show(place: Place, listen: SocketAddr, output: &mut Output<'_>) -> Result<(), Stop> {
+    if !listen.ip().is_loopback() {
+        return Err(Stop::Misused(format!(
+            "{listen}: the preview listens on loopback only, as on 127.0.0.1:8444"
+        )));
+    }
+    let previewed = Arc::new(Previewed {
+        themes: place.open()?,
+        name: place.name,
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(Stop::refused)?;
+    runtime.block_on(async {
+        let listener = Listener::bind(&[listen], Limits::default())
+            .await
+            .map_err(Stop::refused)?;
+        let address = listener.local_addrs().into_iter().next().unwrap_or(listen);
+        let url = format!("http://{address}/");
+        if output.json {
+            output.document(&json!({ "theme": previewed.name, "url": url }))?;
+        } else {
+            output.line(&url)?;
+            output.hint("The pages are reloaded when a file of the theme changes. Stop with Ctrl-C.");
+        }
+        let service = move |request, _peer| {
+            let answer = preview::respond(&previewed, &request);
+            async move { answer }
+        };
+        let until_told = async {
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        listener.serve(None, service, until_told).await;
+        Ok(())
+    })
+}

@@ -1,0 +1,140 @@
+//! The web server of `idsvc theme preview`: every page in every state and language, with made-up people.
+
+use std::sync::Arc;
+
+use ::http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use ::http::{Method, Request, StatusCode};
+
+use super::headers;
+use super::request::Parameters;
+use super::response::{self, Answer};
+use super::screen::asset;
+use crate::page::preview::{Preview, SCRIPT, STYLE};
+use crate::page::theme::Finding;
+use crate::page::{Locale, Sample, Theme, sample};
+use crate::route::Route;
+use crate::theme::Themes;
+
+/// The frame and its script are the preview's own.
+const FRAME_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'",
+);
+
+/// One theme, looked at again with every request.
+#[derive(Debug)]
+pub struct Previewed {
+    /// The themes of the folder.
+    pub themes: Themes,
+    /// Which one is shown.
+    pub name: String,
+}
+
+impl Previewed {
+    /// The theme, and what is wrong with it; the default theme where it cannot be used.
+    fn theme(&self) -> (Arc<Theme>, Vec<Finding>) {
+        self.themes.refresh();
+        let shelf = self.themes.shelf();
+        match (shelf.theme(&self.name), shelf.refused(&self.name)) {
+            (Some(theme), None) => (Arc::clone(theme), theme.findings().to_vec()),
+            (_, refused) => {
+                let missing = || vec![Finding::refused(&self.name, "there is no such theme")];
+                let findings = refused.map_or_else(missing, <[Finding]>::to_vec);
+                (Arc::clone(shelf.default_theme()), findings)
+            }
+        }
+    }
+}
+
+/// Answers one request.
+pub fn respond<B>(previewed: &Previewed, request: &Request<B>) -> Answer {
+    let mut answer = if matches!(*request.method(), Method::GET | Method::HEAD) {
+        show(previewed, request)
+    } else {
+        // a form of a page was sent: there is nobody to sign in here
+        response::redirect_303("/")
+    };
+    headers::secure(answer.headers_mut(), "preview", false);
+    answer
+}
+
+fn show<B>(previewed: &Previewed, request: &Request<B>) -> Answer {
+    let (theme, findings) = previewed.theme();
+    let query = Parameters::parse(request.uri().query().unwrap_or_default().as_bytes()).unwrap_or_default();
+    let locale = theme.locale(query.get("locale"), None);
+    let state = format!("{} {}", theme.version(), findings.len());
+    match request.uri().path() {
+        "/" => frame(&theme, &findings, query.get("page"), locale, &state),
+        "/preview.css" => response::no_store(response::with_body(
+            StatusCode::OK,
+            "text/css; charset=utf-8",
+            STYLE.into(),
+        )),
+        "/preview.js" => response::no_store(response::with_body(
+            StatusCode::OK,
+            "text/javascript; charset=utf-8",
+            SCRIPT.into(),
+        )),
+        "/state" => response::no_store(response::text(StatusCode::OK, state)),
+        path => match Route::recognise(path) {
+            Some(Route::Asset(file)) => asset::find(&file),
+            Some(Route::ThemeFile(path)) => asset::find_of_theme(&previewed.themes, &path, request.headers()),
+            _ => page(&theme, path, locale),
+        }
+        .unwrap_or_else(|| response::empty(StatusCode::NOT_FOUND)),
+    }
+}
+
+/// The address of a sample: its page and its state.
+fn address(sample: &Sample) -> String {
+    match sample.state {
+        "" => format!("/pages/{}", sample.page.name()),
+        state => format!("/pages/{}/{state}", sample.page.name()),
+    }
+}
+
+fn frame(theme: &Theme, findings: &[Finding], shown: Option<&str>, locale: &Locale, state: &str) -> Answer {
+    let pages: Vec<_> = sample::all()
+        .iter()
+        .map(|sample| {
+            let name = format!("{} {}", sample.page.name(), sample.state);
+            (address(sample), name.trim().to_owned())
+        })
+        .collect();
+    let known = pages.iter().map(|(page, _)| page.as_str());
+    let first = known.clone().next().unwrap_or_default();
+    let locales: Vec<_> = theme
+        .locales()
+        .iter()
+        .map(|locale| locale.tag().to_owned())
+        .collect();
+    let preview = Preview {
+        theme: theme.name(),
+        pages: &pages,
+        locales: &locales,
+        findings,
+        shown: known
+            .into_iter()
+            .find(|page| shown == Some(*page))
+            .unwrap_or(first),
+        locale: locale.tag(),
+        state,
+    };
+    let mut answer = response::no_store(response::html(StatusCode::OK, preview.render()));
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, FRAME_POLICY);
+    answer
+}
+
+/// A page as visitors get it, but that the frame around it may show it.
+fn page(theme: &Theme, path: &str, locale: &Locale) -> Option<Answer> {
+    let all = sample::all();
+    let sample = all.iter().find(|sample| address(sample) == path)?;
+    let mut answer = response::no_store(response::html(
+        StatusCode::OK,
+        sample.page.draw(theme, locale).html,
+    ));
+    let policy = theme
+        .policy()
+        .replace("frame-ancestors 'none'", "frame-ancestors 'self'");
+    headers::page(answer.headers_mut(), &policy);
+    Some(answer)
+}

@@ -1,0 +1,98 @@
+//! Every page in every state, with made-up people: what tests, the preview and the trial of a theme draw.
+
+use super::theme::{Drawn, Finding, Slots};
+use super::{
+    Account, Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login, LoginProblem,
+    LogoutConfirm, Page, Theme, layout,
+};
+
+/// A page in one of its states.
+pub struct Sample {
+    /// What is special about the state, in a word; empty for pages that have one state only.
+    pub state: &'static str,
+    /// The page.
+    pub page: Box<dyn AnyPage>,
+}
+
+/// A page of any kind.
+pub trait AnyPage: Send + Sync {
+    /// The page's name.
+    fn name(&self) -> &'static str;
+    /// The whole document.
+    fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn;
+    /// The whole document by the theme's template, where it has one.
+    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Finding>;
+    /// What stands inside the page's `main` element.
+    fn content(&self, locale: &Locale) -> String;
+    /// What a template of the page is given.
+    fn slots(&self, theme: &Theme, locale: &Locale) -> Slots;
+}
+
+impl<P: Page + Send + Sync> AnyPage for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn {
+        theme.draw(self, locale)
+    }
+
+    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Finding> {
+        theme.draw_by_template(self, locale)
+    }
+
+    fn content(&self, locale: &Locale) -> String {
+        self.body(&locale.text()).into_string()
+    }
+
+    fn slots(&self, theme: &Theme, locale: &Locale) -> Slots {
+        layout::slots(self, theme, locale, &AnyPage::content(self, locale))
+    }
+}
+
+/// Every page in every state.
+pub fn all() -> Vec<Sample> {
+    fn states<P: Page + Send + Sync + 'static>(
+        names: &[&'static str],
+        pages: Vec<P>,
+    ) -> impl Iterator<Item = Sample> {
+        let names: Vec<_> = names.to_vec();
+        pages.into_iter().enumerate().map(move |(at, page)| Sample {
+            state: names.get(at).copied().unwrap_or_default(),
+            page: Box::new(page),
+        })
+    }
+    let mut all = Vec::new();
+    let problems = LoginProblem::ALL.map(LoginProblem::kind);
+    all.extend(states(
+        &[&["first", "choice", "providers", "providers-only"][..], &problems].concat(),
+        Login::samples(),
+    ));
+    all.extend(states(&[], vec![Consent::sample()]));
+    all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
+    all.extend(states(&[], vec![LoggedOut {}]));
+    all.extend(states(
+        &["request", "not-found", "busy", "server"],
+        ErrorPage::samples(),
+    ));
+    all.extend(states(
+        &[
+            "first",
+            "bare",
+            "password-changed",
+            "signed-out",
+            "disconnected",
+            "language-chosen",
+            "wrong-password",
+            "too-short",
+            "too-long",
+            "busy",
+            "expired",
+        ],
+        Account::samples(),
+    ));
+    all.extend(states(&[], vec![FormPost::sample()]));
+    all.extend(states(&[], vec![Home::sample()]));
+    all.extend(states(&[], vec![DevTokens::sample()]));
+    all
+}

@@ -1,0 +1,41 @@
+//! The themes inside the executable: what lies in `themes/`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::Source;
+
+macro_rules! built_in {
+    ($($name:literal: $($file:literal)*;)*) => {
+        /// The files of every built-in theme, the default one first.
+        const THEMES: &[(&str, &[(&str, &[u8])])] = &[$((
+            $name,
+            &[$((
+                $file,
+                include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/themes/", $name, "/", $file)),
+            ),)*],
+        ),)*];
+    };
+}
+
+built_in! {
+    "default": "theme.toml" "logo.svg" "favicon.svg";
+    "horizon": "theme.toml" "theme.css" "layout.html" "logo.svg" "favicon.svg";
+}
+
+/// The built-in themes, the default one first.
+pub fn sources() -> impl Iterator<Item = Source> {
+    THEMES.iter().map(|(name, files)| Source {
+        name: (*name).to_owned(),
+        files: files
+            .iter()
+            .map(|(file, bytes)| ((*file).to_owned(), Cow::Borrowed(*bytes)))
+            .collect(),
+        languages: BTreeMap::new(),
+    })
+}
+
+/// Whether a built-in theme has that name.
+pub fn is_built_in(name: &str) -> bool {
+    THEMES.iter().any(|(known, _)| *known == name)
+}

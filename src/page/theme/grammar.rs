@@ -1,0 +1,236 @@
+//! What a template may say: choose, repeat and print what it is given.
+//!
+//! minijinja's fuel counts instructions, not memory, and constants are computed while a template is compiled:
+//! `{{ "a" * 99999999 }}` costs two instructions and a hundred megabytes. So a template is read before it is
+//! compiled, and everything that makes new values, calls something or captures output is refused. What is left
+//! cannot hold more than it was given.
+
+use minijinja::machinery::{Span, ast, parse};
+use minijinja::value::ValueKind;
+
+use super::finding::{Finding, Severity};
+use super::template::FILTERS;
+
+/// Reads a template and says what in it is not allowed.
+pub fn check(name: &str, source: &str) -> Vec<Finding> {
+    let mut reader = Reader {
+        name,
+        findings: Vec::new(),
+    };
+    match parse(source, name, minijinja::syntax::SyntaxConfig::default()) {
+        Ok(root) => reader.statement(&root),
+        Err(error) => reader.refuse(
+            error.line().unwrap_or(1),
+            error.detail().unwrap_or("this is no template"),
+        ),
+    }
+    reader.findings
+}
+
+struct Reader<'a> {
+    name: &'a str,
+    findings: Vec<Finding>,
+}
+
+impl Reader<'_> {
+    fn refuse(&mut self, line: usize, message: &str) {
+        self.findings
+            .push(Finding::at_line(Severity::Refused, self.name, line, message));
+    }
+
+    fn forbid(&mut self, span: Span, what: &str) {
+        let message = format!("{what}: a template may choose, repeat and print, nothing else");
+        self.refuse(usize::from(span.start_line), &message);
+    }
+
+    fn all(&mut self, statements: &[ast::Stmt<'_>]) {
+        for statement in statements {
+            self.statement(statement);
+        }
+    }
+
+    fn statement(&mut self, statement: &ast::Stmt<'_>) {
+        use ast::Stmt;
+        match statement {
+            Stmt::Template(template) => self.all(&template.children),
+            Stmt::EmitRaw(_) => {}
+            Stmt::EmitExpr(emit) => self.expression(&emit.expr),
+            Stmt::ForLoop(each) => {
+                self.expression(&each.iter);
+                if let Some(filter) = &each.filter_expr {
+                    self.expression(filter);
+                }
+                if each.recursive {
+                    self.forbid(each.span(), "a recursive loop");
+                }
+                self.all(&each.body);
+                self.all(&each.else_body);
+            }
+            Stmt::IfCond(choice) => {
+                self.expression(&choice.expr);
+                self.all(&choice.true_body);
+                self.all(&choice.false_body);
+            }
+            Stmt::Block(block) => self.all(&block.body),
+            Stmt::Extends(extends) => self.file(&extends.name),
+            Stmt::Include(include) => self.file(&include.name),
+            Stmt::WithBlock(with) => self.forbid(with.span(), "with"),
+            Stmt::Set(set) => self.forbid(set.span(), "set"),
+            Stmt::SetBlock(set) => self.forbid(set.span(), "set"),
+            Stmt::AutoEscape(escape) => self.forbid(escape.span(), "autoescape"),
+            Stmt::FilterBlock(filter) => self.forbid(filter.span(), "filter"),
+            Stmt::Import(import) => self.forbid(import.span(), "import"),
+            Stmt::FromImport(import) => self.forbid(import.span(), "from"),
+            Stmt::Do(call) => self.forbid(call.span(), "do"),
+        }
+    }
+
+    /// The name of another template: written out, so that it is known before anything is drawn.
+    fn file(&mut self, name: &ast::Expr<'_>) {
+        let is_text = matches!(name, ast::Expr::Const(constant) if constant.value.as_str().is_some());
+        if !is_text {
+            self.forbid(name.span(), "the name of a template that is not written out");
+        }
+    }
+
+    fn expression(&mut self, expression: &ast::Expr<'_>) {
+        use ast::{BinOpKind, CompareOpKind, Expr, UnaryOpKind};
+        let span = expression.span();
+        match expression {
+            Expr::Var(_) => {}
+            Expr::Const(constant) => {
+                if !matches!(
+                    constant.value.kind(),
+                    ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None
+                ) {
+                    self.forbid(span, "a constant that is no text, number or truth value");
+                }
+            }
+            Expr::GetAttr(get) => self.expression(&get.expr),
+            Expr::UnaryOp(operation) => match operation.op {
+                UnaryOpKind::Not => self.expression(&operation.expr),
+                UnaryOpKind::Neg => self.forbid(span, "arithmetic"),
+            },
+            Expr::BinOp(operation) => {
+                match operation.op {
+                    BinOpKind::Eq
+                    | BinOpKind::Ne
+                    | BinOpKind::Lt
+                    | BinOpKind::Lte
+                    | BinOpKind::Gt
+                    | BinOpKind::Gte
+                    | BinOpKind::ScAnd
+                    | BinOpKind::ScOr => {}
+                    BinOpKind::In
+                    | BinOpKind::Add
+                    | BinOpKind::Sub
+                    | BinOpKind::Mul
+                    | BinOpKind::Div
+                    | BinOpKind::FloorDiv
+                    | BinOpKind::Rem
+                    | BinOpKind::Pow
+                    | BinOpKind::Concat => return self.forbid(span, "an operation that makes a new value"),
+                }
+                self.expression(&operation.left);
+                self.expression(&operation.right);
+            }
+            Expr::Compare(comparison) => {
+                self.expression(&comparison.expr);
+                for operation in &comparison.ops {
+                    if matches!(operation.op, CompareOpKind::In | CompareOpKind::NotIn) {
+                        self.forbid(span, "in");
+                    }
+                    self.expression(&operation.expr);
+                }
+            }
+            Expr::IfExpr(choice) => {
+                self.expression(&choice.test_expr);
+                self.expression(&choice.true_expr);
+                if let Some(otherwise) = &choice.false_expr {
+                    self.expression(otherwise);
+                }
+            }
+            Expr::Filter(filter) => {
+                if !FILTERS.contains(&filter.name) {
+                    let known = FILTERS.join(", ");
+                    self.forbid(span, &format!("the filter {} (known: {known})", filter.name));
+                }
+                if let Some(subject) = &filter.expr {
+                    self.expression(subject);
+                }
+                for argument in &filter.args {
+                    match argument {
+                        ast::CallArg::Pos(value) => self.expression(value),
+                        _ => self.forbid(span, "a named argument"),
+                    }
+                }
+            }
+            Expr::Slice(_) | Expr::GetItem(_) => self.forbid(span, "brackets after a value"),
+            Expr::Test(_) => self.forbid(span, "is"),
+            Expr::Call(_) => self.forbid(span, "a call"),
+            Expr::List(_) | Expr::Tuple(_) | Expr::Map(_) => self.forbid(span, "a list or table"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_may_choose_repeat_and_print() {
+        let source = "{% extends \"layout.html\" %}{% block content %}{# a comment #}\
+            {% for scope in scopes if scope.name != \"openid\" %}{{ loop.index }}{{ scope.text|upper }}\
+            {% else %}{% include 'none.html' %}{% endfor %}\
+            {% if not problem_text and (a == 1 or b < 2) %}{{ text.sign_in_to|with(client_name) }}{% endif %}\
+            {{ 'a.css'|asset if dir == 'rtl' else 'b.css'|asset }}{% endblock %}";
+        assert_eq!(check("login.html", source), []);
+    }
+
+    #[test]
+    fn whatever_makes_a_value_or_calls_is_refused_with_its_line() {
+        for code in [
+            "{{ \"a\" * 99999999 }}",
+            "{{ x ~ x }}",
+            "{{ 1 + 1 }}",
+            "{{ -x }}",
+            "{% set x = y %}",
+            "{% set x %}y{% endset %}",
+            "{% with x = y %}{% endwith %}",
+            "{% for x in [y, y] %}{% endfor %}",
+            "{% for x in y recursive %}{% endfor %}",
+            "{{ {\"a\": x} }}",
+            "{{ (x, y) }}",
+            "{{ x[0] }}",
+            "{{ x[1:] }}",
+            "{{ x() }}",
+            "{{ x.y() }}",
+            "{{ range(1000000000) }}",
+            "{{ x|safe }}",
+            "{{ x|upper(y=1) }}",
+            "{{ x is defined }}",
+            "{{ x in y }}",
+            "{{ x not in y }}",
+            "{% autoescape false %}{{ x }}{% endautoescape %}",
+            "{% filter upper %}x{% endfilter %}",
+            "{% import \"a\" as b %}",
+            "{% from \"a\" import b %}",
+            "{% include x %}",
+            "{% include [\"a\", \"b\"] %}",
+            "{% do x() %}",
+            "{% macro m() %}{% endmacro %}",
+            "{{ [x] }}",
+            "{% if x %}",
+            "{{",
+        ] {
+            let findings = check("login.html", &format!("<p>\n{code}"));
+            assert!(!findings.is_empty(), "{code}");
+            assert!(
+                findings
+                    .iter()
+                    .all(|found| found.severity == Severity::Refused && found.place == "login.html line 2"),
+                "{code}: {findings:?}"
+            );
+        }
+    }
+}

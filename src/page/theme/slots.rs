@@ -1,0 +1,55 @@
+//! What a template is given: finished parts, and the raw fields they are made of.
+
+use std::collections::BTreeMap;
+
+use maud::Markup;
+use minijinja::Value;
+
+/// Names and values for one template.
+#[derive(Debug, Default)]
+pub struct Slots(BTreeMap<&'static str, Value>);
+
+impl Slots {
+    /// A finished part: markup that is printed as it is.
+    pub fn part(&mut self, name: &'static str, markup: Markup) {
+        self.0.insert(name, Value::from_safe_string(markup.into_string()));
+    }
+
+    /// A text, which is escaped where it is printed; empty when there is nothing to say.
+    pub fn text(&mut self, name: &'static str, text: &str) {
+        self.0.insert(name, Value::from(text));
+    }
+
+    /// A truth value.
+    pub fn flag(&mut self, name: &'static str, is_so: bool) {
+        self.0.insert(name, Value::from(is_so));
+    }
+
+    /// A list of entries, each with the same few texts.
+    pub fn list<'a, const N: usize>(
+        &mut self,
+        name: &'static str,
+        entries: impl IntoIterator<Item = [(&'static str, &'a str); N]>,
+    ) {
+        let entry = |texts: [(&'static str, &str); N]| {
+            let texts = texts.into_iter().map(|(name, text)| (name, Value::from(text)));
+            Value::from(texts.collect::<BTreeMap<_, _>>())
+        };
+        let entries: Vec<Value> = entries.into_iter().map(entry).collect();
+        self.0.insert(name, Value::from(entries));
+    }
+
+    /// A value that was made before.
+    pub(in crate::page) fn value(&mut self, name: &'static str, value: Value) {
+        self.0.insert(name, value);
+    }
+
+    /// The names, in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        Value::from(self.0)
+    }
+}
