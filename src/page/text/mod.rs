@@ -1,0 +1,219 @@
+//! Every sentence of the pages, in every language.
+//!
+//! A text with `{}` has a name put in its place.
+
+mod ar;
+mod de;
+mod en;
+mod es;
+mod fr;
+mod ja;
+
+pub use self::ar::AR;
+pub use self::de::DE;
+pub use self::en::EN;
+pub use self::es::ES;
+pub use self::fr::FR;
+pub use self::ja::JA;
+
+use std::collections::BTreeMap;
+
+/// How a text marks the place of a name.
+pub const PLACE: &str = "{}";
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* pub $name:ident: &'static str,)*) => {
+        /// The texts of one language, borrowed from whoever keeps them: this file, or a theme.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Text<'a> {
+            $($(#[$doc])* pub $name: &'a str,)*
+        }
+
+        impl<'a> Text<'a> {
+            /// Every text with its name, in the order of the pages.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// These texts, with others in the place of some.
+            #[must_use]
+            pub fn with(mut self, others: &'a BTreeMap<String, String>) -> Self {
+                $(if let Some(other) = others.get(stringify!($name)) {
+                    self.$name = other;
+                })*
+                self
+            }
+        }
+    };
+}
+
+texts! {
+    /// Heading and button of the sign-in page.
+    pub sign_in: &'static str,
+    /// Which application asked for the sign-in; `{}` is its name.
+    pub sign_in_to: &'static str,
+    /// Label.
+    pub user_name: &'static str,
+    /// Label.
+    pub password: &'static str,
+    /// Button that goes on with the present session; `{}` is the user.
+    pub continue_as: &'static str,
+    /// Between that button and the sign-in form.
+    pub other_account: &'static str,
+    /// The sign-in failed: wrong password, unknown or disabled user.
+    pub problem_credentials: &'static str,
+    /// The sign-in was not looked at: too many attempts.
+    pub problem_throttled: &'static str,
+    /// The sign-in was not looked at: too much to do.
+    pub problem_busy: &'static str,
+    /// The form was too old.
+    pub problem_expired: &'static str,
+    /// Between the sign-in form and the providers.
+    pub other_way: &'static str,
+    /// Link that leads to a provider; `{}` is its name.
+    pub continue_with: &'static str,
+    /// The user turned round at the provider.
+    pub problem_provider_cancelled: &'static str,
+    /// The provider's word does not count.
+    pub problem_provider_failed: &'static str,
+    /// The provider does not answer.
+    pub problem_provider_unavailable: &'static str,
+    /// The provider vouches for somebody who is no user here.
+    pub problem_not_admitted: &'static str,
+    /// Heading.
+    pub consent_title: &'static str,
+    /// Before the list of scopes; `{}` is the application.
+    pub consent_lead: &'static str,
+    /// Who is signed in; `{}` is the user.
+    pub consent_user: &'static str,
+    /// After it: a warning.
+    pub consent_trust: &'static str,
+    /// Button.
+    pub allow: &'static str,
+    /// Button.
+    pub deny: &'static str,
+    /// What the scope `openid` gives.
+    pub scope_openid: &'static str,
+    /// What the scope `profile` gives.
+    pub scope_profile: &'static str,
+    /// What the scope `email` gives.
+    pub scope_email: &'static str,
+    /// What the scope `phone` gives.
+    pub scope_phone: &'static str,
+    /// What the scope `address` gives.
+    pub scope_address: &'static str,
+    /// What the scope `offline_access` gives.
+    pub scope_offline_access: &'static str,
+    /// Heading.
+    pub logout_title: &'static str,
+    /// Who is signed in; `{}` is the user.
+    pub logout_user: &'static str,
+    /// What signing out does, and how not to.
+    pub logout_lead: &'static str,
+    /// Button.
+    pub sign_out: &'static str,
+    /// Heading.
+    pub logged_out_title: &'static str,
+    /// What to do next.
+    pub logged_out_lead: &'static str,
+    /// Heading: the request is at fault.
+    pub error_request: &'static str,
+    /// Heading: there is no such page.
+    pub error_not_found: &'static str,
+    /// Heading: too much to do.
+    pub error_busy: &'static str,
+    /// Heading: the service is at fault.
+    pub error_server: &'static str,
+    /// What the reader can do.
+    pub error_advice: &'static str,
+    /// Label.
+    pub request_id: &'static str,
+    /// Heading.
+    pub form_post_title: &'static str,
+    /// What is happening, and what to do if nothing does.
+    pub form_post_lead: &'static str,
+    /// Button.
+    pub proceed: &'static str,
+    /// Heading.
+    pub home_title: &'static str,
+    /// What the development server is for.
+    pub home_lead: &'static str,
+    /// Who can sign in; `{}` is the example user.
+    pub home_user: &'static str,
+    /// Where the example user's password is.
+    pub home_password: &'static str,
+    /// Heading.
+    pub home_endpoints: &'static str,
+    /// Heading.
+    pub tokens_title: &'static str,
+    /// What the page shows.
+    pub tokens_lead: &'static str,
+    /// Heading: a token's JOSE header.
+    pub token_header: &'static str,
+    /// Heading: a token's claims.
+    pub token_payload: &'static str,
+    /// Label: a token as it was sent.
+    pub token_raw: &'static str,
+    /// Heading: the answer of the token endpoint.
+    pub token_response: &'static str,
+    /// Button that shows what was typed as a password.
+    pub show_password: &'static str,
+    /// Heading of the account page.
+    pub account_title: &'static str,
+    /// Heading.
+    pub account_sessions: &'static str,
+    /// Beside the browser that shows the page.
+    pub account_this_browser: &'static str,
+    /// In the place of a browser's name.
+    pub account_unknown_device: &'static str,
+    /// Before the time of a sign-in.
+    pub account_signed_in: &'static str,
+    /// Before the time of the last use.
+    pub account_last_used: &'static str,
+    /// Button.
+    pub account_sign_out_others: &'static str,
+    /// Heading.
+    pub account_applications: &'static str,
+    /// What can be done with them.
+    pub account_applications_note: &'static str,
+    /// In the place of the list.
+    pub account_no_applications: &'static str,
+    /// Before a time.
+    pub account_since: &'static str,
+    /// Button.
+    pub account_disconnect: &'static str,
+    /// What a new password does.
+    pub account_password_note: &'static str,
+    /// Label.
+    pub account_current_password: &'static str,
+    /// Label.
+    pub account_new_password: &'static str,
+    /// Beside it; `{}` is a number.
+    pub account_password_rule: &'static str,
+    /// Button.
+    pub account_change_password: &'static str,
+    /// Heading.
+    pub account_language: &'static str,
+    /// Label.
+    pub account_language_label: &'static str,
+    /// The choice to leave it to the browser.
+    pub account_language_automatic: &'static str,
+    /// Button.
+    pub account_save: &'static str,
+    /// It was done.
+    pub account_password_changed: &'static str,
+    /// It was done.
+    pub account_signed_out: &'static str,
+    /// It was done.
+    pub account_disconnected: &'static str,
+    /// It was done.
+    pub account_language_chosen: &'static str,
+    /// The password was not changed.
+    pub problem_current_password: &'static str,
+    /// The password was not changed.
+    pub problem_too_short: &'static str,
+    /// The password was not changed.
+    pub problem_too_long: &'static str,
+    /// Nothing was done.
+    pub problem_expired_account: &'static str,
+}

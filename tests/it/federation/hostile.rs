@@ -1,0 +1,316 @@
+//! What a hostile visitor, a hostile provider and one that is down cannot do.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::flow::admin::user;
+use serde_json::json;
+
+use super::{AT_PROVIDER, Question, Scene, open, registered, scene, scene_with};
+use crate::harness::{START, Say, Upstream};
+
+#[tokio::test]
+async fn an_application_without_passwords_takes_none() {
+    let scene = scene().await;
+    let alice = scene.server.user("alice").await;
+    let password_client = scene.server.client("by-password").await;
+    let screen = alice.browser().authorize(&password_client.request()).await;
+    let form = screen.login_form();
+    let tied_request = screen.browser().fetch(&scene.acme.request().path()).await;
+    let transaction = tied_request
+        .header("location")
+        .unwrap()
+        .split("transaction=")
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    let page = screen
+        .browser()
+        .fetch(&format!("/login?transaction={transaction}&problem=failed"))
+        .await;
+    assert!(page.forms().iter().all(|form| form.value("password").is_none()));
+    let forged = form
+        .with("transaction", &transaction)
+        .with("username", "alice@example.com")
+        .with("password", &alice.password);
+    let refused = screen.browser().submit(&forged).await;
+    assert_eq!(refused.page(), "/login");
+    assert!(screen.browser().cookie("__Host-idsvc_session").is_none());
+}
+
+#[tokio::test]
+async fn an_answer_counts_once_in_the_browser_that_asked() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let answer = question.answer("code=c-1");
+    let stolen = scene.visitor().fetch(&answer).await;
+    assert_eq!(stolen.status, 400);
+    assert!(
+        stolen.text().contains("begun in another browser"),
+        "{}",
+        stolen.text()
+    );
+    assert!(
+        scene.upstream.seen("/token").is_empty(),
+        "nothing is redeemed for a thief"
+    );
+    browser.visit(&answer).await.callback().code();
+    let replayed = browser.fetch(&answer).await;
+    assert_eq!(replayed.status, 400);
+    assert_eq!(scene.upstream.seen("/token").len(), 1);
+    for bad in [
+        "code=x",
+        "state=&code=x",
+        "state=idsvc_us_x&code=x",
+        "state=a&state=b&code=x",
+        "error=x",
+    ] {
+        assert_eq!(
+            browser
+                .fetch(&format!("/federation/up/callback?{bad}"))
+                .await
+                .status,
+            400,
+            "{bad}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_last_question_is_the_one_that_is_answered() {
+    let scene = scene_with(open, |_| {}).await;
+    let browser = scene.visitor();
+    let screen = browser.authorize(&scene.acme.request()).await;
+    let start = screen.path.replace("/login?", "/federation/up/start?");
+    let first = Question::of(&browser.visit(&start).await, &scene.upstream);
+    let second = Question::of(&browser.visit(&start).await, &scene.upstream);
+    scene.vouch(&second, "u-1", &json!({}));
+    assert_eq!(browser.fetch(&first.answer("code=c")).await.status, 400);
+    browser.visit(&second.answer("code=c")).await.callback().code();
+}
+
+#[tokio::test]
+async fn an_answer_of_another_provider_is_refused() {
+    let scene = scene_with(open, |_| {}).await;
+    let evil = Upstream::start_other().await;
+    scene.server.provider("evil", registered(&evil)).await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| {
+            client.providers.insert("evil".to_owned());
+        })
+        .await;
+    let browser = scene.visitor();
+    let screen = browser.authorize(&scene.acme.request()).await;
+    let question = Question::of(
+        &browser
+            .visit(&screen.path.replace("/login?", "/federation/up/start?"))
+            .await,
+        &scene.upstream,
+    );
+    scene.vouch(&question, "u-1", &json!({}));
+    assert_eq!(
+        browser.fetch(&question.answer_of("evil", "code=c")).await.status,
+        400
+    );
+    let iss: String = form_urlencoded::byte_serialize(evil.issuer.as_bytes()).collect();
+    let mixed = browser
+        .visit(&question.answer(&format!("code=c&iss={iss}")))
+        .await;
+    assert!(mixed.text().contains("did not work"), "{}", mixed.text());
+    assert!(scene.upstream.seen("/token").is_empty() && evil.seen("/token").is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_promises_to_name_itself_has_to() {
+    let scene = scene().await;
+    let document = json!({
+        "issuer": scene.upstream.issuer,
+        "authorization_endpoint": format!("{}/authorize", scene.upstream.issuer),
+        "token_endpoint": format!("{}/token", scene.upstream.issuer),
+        "jwks_uri": format!("{}/jwks", scene.upstream.issuer),
+        "authorization_response_iss_parameter_supported": true,
+    });
+    scene
+        .upstream
+        .say("/.well-known/openid-configuration", Say::Json(document));
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let silent = browser.visit(&question.answer("code=c")).await;
+    assert!(silent.text().contains("did not work"));
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let iss: String = form_urlencoded::byte_serialize(scene.upstream.issuer.as_bytes()).collect();
+    browser
+        .visit(&question.answer(&format!("code=c&iss={iss}")))
+        .await
+        .callback()
+        .code();
+}
+
+#[tokio::test]
+async fn the_id_token_is_checked_in_full() {
+    let scene = scene().await;
+    let now = START.seconds();
+    for changes in [
+        json!({"iss": "https://other.example"}),
+        json!({"aud": "another-client"}),
+        json!({"aud": [AT_PROVIDER, "another-client"]}),
+        json!({"azp": "another-client"}),
+        json!({"nonce": null}),
+        json!({"nonce": "another"}),
+        json!({"exp": now - 31}),
+        json!({"iat": now + 31}),
+        json!({"sub": ""}),
+        json!({"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}),
+    ] {
+        let browser = scene.visitor();
+        let question = scene.ask(&browser).await;
+        scene.vouch(&question, "u-1", &changes);
+        let screen = browser.visit(&question.answer("code=c")).await;
+        assert_eq!((screen.status, screen.page()), (200, "/login"), "{changes}");
+        assert!(screen.text().contains("did not work"), "{changes}");
+        assert!(browser.cookie("__Host-idsvc_session").is_none());
+    }
+    let scene = &scene;
+    let forge = |token: String| async move {
+        let browser = scene.visitor();
+        let question = scene.ask(&browser).await;
+        let mut claims = scene.upstream.claims(AT_PROVIDER, "u-1");
+        claims["nonce"] = question.get("nonce").unwrap().into();
+        let payload = URL_SAFE_NO_PAD.encode(claims.to_string());
+        scene.issue(&token.replace("PAYLOAD", &payload));
+        browser
+            .visit(&question.answer("code=c"))
+            .await
+            .text()
+            .contains("did not work")
+    };
+    let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#);
+    assert!(forge(format!("{none}.PAYLOAD.")).await);
+    let hs256 = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
+    assert!(forge(format!("{hs256}.PAYLOAD.{}", URL_SAFE_NO_PAD.encode([1; 32]))).await);
+    assert!(
+        user::list(scene.server.admin(), 10).unwrap().is_empty(),
+        "nobody came in"
+    );
+}
+
+#[tokio::test]
+async fn an_error_is_told_on_the_page_or_to_the_application() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    let denied = browser
+        .visit(&question.answer("error=access_denied"))
+        .await
+        .callback();
+    assert_eq!(
+        denied.refusal(),
+        "access_denied: the user did not sign in at the provider"
+    );
+    for (error, expected) in [
+        ("temporarily_unavailable", "cannot be reached right now"),
+        ("server_error", "cannot be reached right now"),
+        ("invalid_scope", "did not work"),
+        ("%3Cscript%3E", "did not work"),
+    ] {
+        let question = scene.ask(&browser).await;
+        let screen = browser
+            .visit(&question.answer(&format!("error={error}&error_description=secret")))
+            .await;
+        assert!(screen.text().contains(expected), "{error}: {}", screen.text());
+        assert!(!screen.text().contains("secret") && !screen.text().contains("<script>"));
+        assert!(
+            screen.text().contains("Continue with"),
+            "there is a way to try again"
+        );
+    }
+    scene
+        .server
+        .change_client(&scene.acme, |client| client.password_sign_in = true)
+        .await;
+    let screen = browser.authorize(&scene.acme.request()).await;
+    let start = screen.path.replace("/login?", "/federation/up/start?");
+    let question = Question::of(&browser.visit(&start).await, &scene.upstream);
+    let screen = browser.visit(&question.answer("error=access_denied")).await;
+    assert!(screen.text().contains("was cancelled") && screen.login_form().value("password").is_some());
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_down_gives_a_clear_page() {
+    let scene = scene().await;
+    let down = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n".to_vec();
+    scene
+        .upstream
+        .say("/.well-known/openid-configuration", Say::Raw(down.clone()));
+    let browser = scene.visitor();
+    let screen = browser.authorize(&scene.acme.request()).await;
+    assert_eq!(screen.page(), "/login");
+    assert!(
+        screen.text().contains("cannot be reached right now"),
+        "{}",
+        screen.text()
+    );
+    let other = Scene { ..scene };
+    other.server.advance(5);
+    let fresh = Upstream::start_other().await;
+    drop(fresh);
+    let question = {
+        let issuer = other.upstream.issuer.clone();
+        other.upstream.say(
+            "/.well-known/openid-configuration",
+            Say::Json(json!({
+                "issuer": issuer,
+                "authorization_endpoint": format!("{issuer}/authorize"),
+                "token_endpoint": format!("{issuer}/token"),
+                "jwks_uri": format!("{issuer}/jwks"),
+            })),
+        );
+        other.ask(&browser).await
+    };
+    other.upstream.say("/token", Say::Raw(down));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(screen.text().contains("cannot be reached right now"));
+}
+
+#[tokio::test]
+async fn a_disabled_provider_refuses_everywhere() {
+    let scene = scene_with(open, |_| {}).await;
+    let browser = scene.visitor();
+    let screen = browser.authorize(&scene.acme.request()).await;
+    let start = screen.path.replace("/login?", "/federation/up/start?");
+    let question = Question::of(&browser.visit(&start).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({}));
+    let signed_in = scene.visitor();
+    let other = Question::of(
+        &signed_in
+            .authorize(&scene.acme.request().with("idp_hint", "up"))
+            .await,
+        &scene.upstream,
+    );
+    scene.vouch(&other, "u-1", &json!({}));
+    let code = signed_in.visit(&other.answer("code=c")).await.callback().code();
+    let tokens = scene.acme.redeem(&code).await.tokens();
+    let fields = ProviderFields {
+        enabled: Some(false),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", fields).await;
+    let screen = browser.visit(&start).await;
+    assert!(screen.page() == "/login" && screen.text().contains("did not work"));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(screen.page() == "/login" && screen.text().contains("did not work"));
+    assert_eq!(
+        signed_in.authorize(&scene.acme.request()).await.page(),
+        "/login",
+        "the session does not count"
+    );
+    assert_eq!(
+        scene.acme.refresh(tokens.refresh_token()).await.refusal(),
+        "400 invalid_grant: the provider by which the user signed in is no longer in service"
+    );
+}

@@ -1,0 +1,244 @@
+//! What becomes of the provider's word: claims, tokens, keys, and the operator's look at it.
+
+use base64::Engine;
+use idsvc::federation::provider::LinkPolicy;
+use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::flow::admin::provider::examine::{ProviderReport, Standing, examine};
+use idsvc::flow::admin::user;
+use idsvc::jose::jwt;
+use idsvc::store::tables::{FAMILIES, SESSIONS};
+use serde_json::json;
+
+use super::{AT_PROVIDER, Question, open, registered, scene, scene_with, tied, uuid};
+use crate::harness::{Say, Upstream};
+
+#[tokio::test]
+async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_person() {
+    let scene = scene().await;
+    scene.upstream.say(
+        "/userinfo",
+        Say::Json(json!({"sub": "u-1", "email": "ann@up.example", "email_verified": "true", "name": "Ann"})),
+    );
+    let tokens = scene
+        .tokens(&scene.visitor(), "u-1", &json!({"nickname": "ann"}))
+        .await;
+    assert_eq!(tokens.0["account_id"], "ann@up.example");
+    let seen = scene.upstream.seen("/userinfo").pop().unwrap();
+    assert_eq!(
+        seen.authorization.as_deref(),
+        Some("Bearer the-upstream-access-token")
+    );
+    let user = user::show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    assert_eq!(
+        (&user.claims["name"], &user.claims["nickname"]),
+        (&json!("Ann"), &json!("ann"))
+    );
+    scene.upstream.say(
+        "/userinfo",
+        Say::Json(json!({"sub": "u-2", "email": "victim@up.example"})),
+    );
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-3", &json!({}));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(screen.text().contains("did not work"));
+}
+
+#[tokio::test]
+async fn claims_are_mapped_by_the_record() {
+    let scene = scene_with(tied, |fields| {
+        fields.claims = Some(vec![
+            ("nickname".to_owned(), "login".to_owned()),
+            ("employee".to_owned(), "emp_no".to_owned()),
+        ]);
+    })
+    .await;
+    let claims = json!({"login": "ann-login", "nickname": "theirs", "emp_no": 7, "email": "not an address", "name": ["no text"]});
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &claims).await;
+    let user = user::show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    assert_eq!(
+        (&user.claims["nickname"], &user.claims["employee"]),
+        (&json!("ann-login"), &json!(7))
+    );
+    assert!(
+        user.email.is_none() && !user.claims.contains_key("name"),
+        "what has a wrong form is left out"
+    );
+}
+
+#[tokio::test]
+async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_rest() {
+    let scene = scene().await;
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    let access = scene.acme.verify(tokens.access_token()).await.claims;
+    assert_eq!(access["upstream_access_token"], "the-upstream-access-token");
+    assert!(tokens.0.get("upstream_access_token").is_none());
+    let (families, sessions) = scene
+        .server
+        .app
+        .core
+        .store
+        .read(|snapshot| Ok((FAMILIES.scan(snapshot, .., 9)?, SESSIONS.scan(snapshot, .., 9)?)))
+        .unwrap();
+    let stored = serde_json::to_string(&(&families, &sessions)).unwrap();
+    assert!(stored.contains("sealed") && !stored.contains("the-upstream-access-token"));
+    let again = scene.acme.refresh(tokens.refresh_token()).await.tokens();
+    let access = scene.acme.verify(again.access_token()).await.claims;
+    assert_eq!(access["upstream_access_token"], "the-upstream-access-token");
+    scene.server.advance(600);
+    let later = scene.acme.refresh(again.refresh_token()).await.tokens();
+    let access = scene.acme.verify(later.access_token()).await.claims;
+    assert!(access.get("upstream_access_token").is_none());
+    let family = scene
+        .server
+        .app
+        .core
+        .store
+        .read(|snapshot| FAMILIES.scan(snapshot, .., 9))
+        .unwrap();
+    assert!(
+        family
+            .iter()
+            .all(|(_, family)| family.authorization.upstream_token.is_none())
+    );
+    let off = ProviderFields {
+        embed_token: Some(String::new()),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", off).await;
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    let access = scene.acme.verify(tokens.access_token()).await.claims;
+    assert!(access.get("upstream_access_token").is_none());
+}
+
+#[tokio::test]
+async fn a_provider_is_replaced_without_a_change_at_the_application() {
+    let scene = scene_with(tied, |fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let ann = json!({"email": "ann@up.example", "email_verified": true});
+    let before = scene.tokens(&scene.visitor(), "u-1", &ann).await;
+    let next = Upstream::start_other().await;
+    let mut fields = registered(&next);
+    fields.link = Some(LinkPolicy::VerifiedEmail);
+    scene.server.provider("next", fields).await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| {
+            client.providers = ["next".to_owned()].into();
+        })
+        .await;
+    let browser = scene.visitor();
+    let question = Question::of(&browser.authorize(&scene.acme.request()).await, &next);
+    let mut claims = next.claims(AT_PROVIDER, "other-subject");
+    claims["nonce"] = question.get("nonce").unwrap().into();
+    claims["email"] = "ann@up.example".into();
+    claims["email_verified"] = true.into();
+    next.say(
+        "/token",
+        Say::Json(json!({"access_token": "a", "id_token": next.sign(&claims)})),
+    );
+    let code = browser
+        .visit(&question.answer_of("next", "code=c"))
+        .await
+        .callback()
+        .code();
+    let after = scene.acme.redeem(&code).await.tokens();
+    assert_eq!(
+        uuid(&before),
+        uuid(&after),
+        "the same verified address is the same user"
+    );
+    assert_eq!(after.0["amr"], json!([{"authority": "next"}]));
+    scene.acme.refresh(before.refresh_token()).await.tokens();
+}
+
+#[tokio::test]
+async fn a_new_key_of_the_provider_is_learned() {
+    let scene = scene().await;
+    scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    scene.upstream.publish(&[scene.upstream.next_key()]);
+    scene.server.advance(61);
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    let mut claims = scene.upstream.claims(AT_PROVIDER, "u-1");
+    claims["nonce"] = question.get("nonce").unwrap().into();
+    scene.issue(&jwt::sign(scene.upstream.next_key(), "JWT", &claims).unwrap());
+    browser.visit(&question.answer("code=c")).await.callback().code();
+}
+
+#[tokio::test]
+async fn who_may_not_come_in_is_told_so() {
+    let scene = scene_with(tied, |fields| fields.create_users = Some(false)).await;
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(
+        screen.text().contains("There is no account here for you"),
+        "{}",
+        screen.text()
+    );
+}
+
+#[tokio::test]
+async fn a_picture_is_served_and_can_do_nothing() {
+    let svg = r#"<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>"#;
+    let scene = scene_with(open, |fields| {
+        fields.logo = Some(base64::engine::general_purpose::STANDARD.encode(svg));
+    })
+    .await;
+    let reply = scene.server.get("/federation/up/logo").await;
+    assert_eq!(reply.header("content-type"), Some("image/svg+xml"));
+    assert!(
+        reply
+            .header("content-security-policy")
+            .unwrap()
+            .contains("sandbox")
+    );
+    assert_eq!(scene.server.get("/federation/none/logo").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_provider_is_examined_step_by_step() {
+    let scene = scene().await;
+    scene.upstream.say(
+        "/authorize",
+        Say::Raw(b"HTTP/1.1 303 See Other\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    );
+    let refused = |error: &str| {
+        let body = format!(r#"{{"error":"{error}"}}"#);
+        Say::Raw(
+            format!(
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .into_bytes(),
+        )
+    };
+    scene.upstream.say("/token", refused("invalid_grant"));
+    let report = examine(scene.server.admin(), "up").await.unwrap();
+    assert!(report.works, "{report:#?}");
+    let failed = |report: &ProviderReport| -> Vec<String> {
+        let failed = report
+            .findings
+            .iter()
+            .filter(|finding| finding.standing == Standing::Failed);
+        failed.map(|finding| finding.check.clone()).collect()
+    };
+    scene.upstream.say("/token", refused("invalid_client"));
+    scene.upstream.say("/authorize", refused("invalid_request"));
+    scene.upstream.say("/jwks", Say::Json(json!({"keys": []})));
+    let report = examine(scene.server.admin(), "up").await.unwrap();
+    assert_eq!(failed(&report), ["keys", "redirect uri", "credentials"]);
+    assert!(
+        report
+            .findings
+            .iter()
+            .filter(|finding| finding.standing == Standing::Failed)
+            .all(|finding| finding.remedy.is_some())
+    );
+    scene.upstream.say("/.well-known/openid-configuration", Say::Json(json!({
+        "issuer": "https://other.example", "authorization_endpoint": "https://a.example/", "token_endpoint": "https://a.example/", "jwks_uri": "https://a.example/",
+    })));
+    let report = examine(scene.server.admin(), "up").await.unwrap();
+    assert_eq!(failed(&report), ["discovery"]);
+}

@@ -1,0 +1,226 @@
+//! The way to a provider and back.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::federation::provider::UpstreamAuth;
+use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::flow::admin::user;
+use idsvc::store::tables::LOGIN_TRANSACTIONS;
+use serde_json::json;
+
+use super::{AT_PROVIDER, Question, SECRET, open, scene, scene_with, tied, uuid};
+use crate::harness::{ISSUER, START};
+
+#[tokio::test]
+async fn the_application_notices_nothing_but_the_amr() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    let claims = json!({"email": "ann@up.example", "email_verified": true, "name": "Ann Up"});
+    let tokens = scene.tokens(&browser, "u-1", &claims).await;
+    assert_eq!(tokens.0["amr"], json!([{"authority": "up"}]));
+    assert_eq!(
+        (&tokens.0["source"], &tokens.0["account_id"]),
+        (&json!("up"), &json!("ann@up.example"))
+    );
+    let id = scene.acme.verify(tokens.id_token()).await.claims;
+    assert_eq!(id["amr"], json!(["fed"]));
+    assert!(id["sid"].is_string() && id["auth_time"] == START.seconds());
+    let users = user::list(scene.server.admin(), 10).unwrap();
+    assert_eq!(users.len(), 1);
+    assert_eq!(users[0].claims["name"], "Ann Up");
+    let again = scene.acme.refresh(tokens.refresh_token()).await.tokens();
+    assert_eq!(again.0["amr"], json!([{"authority": "up"}]));
+}
+
+#[tokio::test]
+async fn the_question_is_complete_and_bound_to_this_sign_in() {
+    let scene = scene().await;
+    let request = scene
+        .acme
+        .request()
+        .with("login_hint", "ann@up.example")
+        .with("ui_locales", "de fr")
+        .with("max_age", "60");
+    let question = Question::of(&scene.visitor().authorize(&request).await, &scene.upstream);
+    for (name, value) in [
+        ("response_type", "code"),
+        ("client_id", AT_PROVIDER),
+        ("redirect_uri", &format!("{ISSUER}/federation/up/callback")),
+        ("scope", "openid profile email"),
+        ("code_challenge_method", "S256"),
+        ("login_hint", "ann@up.example"),
+        ("ui_locales", "de fr"),
+        ("max_age", "60"),
+    ] {
+        assert_eq!(question.get(name), Some(value), "{name}");
+    }
+    assert_eq!(question.get("code_challenge").unwrap().len(), 43);
+    assert_eq!(question.get("prompt"), None);
+    let other = scene.ask(&scene.visitor()).await;
+    for name in ["state", "nonce", "code_challenge"] {
+        assert_ne!(question.get(name), other.get(name), "{name}");
+    }
+    let stored = scene
+        .server
+        .app
+        .core
+        .store
+        .read(|snapshot| LOGIN_TRANSACTIONS.scan(snapshot, .., 10))
+        .unwrap();
+    assert!(!serde_json::to_string(&stored).unwrap().contains(question.state()));
+}
+
+#[tokio::test]
+async fn the_code_is_redeemed_with_the_secret_and_the_verifier() {
+    for (method, basic) in [
+        (UpstreamAuth::ClientSecretBasic, true),
+        (UpstreamAuth::ClientSecretPost, false),
+    ] {
+        let scene = scene_with(tied, |fields| fields.auth_method = Some(method)).await;
+        let browser = scene.visitor();
+        let question = scene.ask(&browser).await;
+        scene.vouch(&question, "u-1", &json!({}));
+        browser.visit(&question.answer("code=c%2B1")).await.callback();
+        let seen = scene.upstream.seen("/token").pop().unwrap();
+        assert_eq!(seen.field("grant_type"), Some("authorization_code"));
+        assert_eq!(seen.field("code"), Some("c+1"));
+        assert_eq!(seen.field("redirect_uri"), question.get("redirect_uri"));
+        let verifier = seen.field("code_verifier").unwrap();
+        let challenge = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
+        assert_eq!(
+            question.get("code_challenge"),
+            Some(&*URL_SAFE_NO_PAD.encode(challenge))
+        );
+        let encoded: String = form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
+        let pair = format!("{AT_PROVIDER}:{encoded}");
+        let header = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
+        assert_eq!(seen.authorization.is_some_and(|sent| sent == header), basic);
+        assert_eq!(seen.form.iter().any(|(_, value)| value == SECRET), !basic);
+    }
+}
+
+#[tokio::test]
+async fn the_service_can_sign_who_it_is() {
+    let scene = scene_with(tied, |fields| {
+        fields.auth_method = Some(UpstreamAuth::PrivateKeyJwt);
+        fields.client_secret = None;
+    })
+    .await;
+    scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    let seen = scene.upstream.seen("/token").pop().unwrap();
+    let assertion = scene.acme.verify(seen.field("client_assertion").unwrap()).await;
+    let claims = assertion.claims;
+    assert_eq!(
+        (&claims["iss"], &claims["sub"]),
+        (&json!(AT_PROVIDER), &json!(AT_PROVIDER))
+    );
+    assert_eq!(claims["aud"], scene.upstream.issuer);
+    assert_eq!(claims["exp"], START.seconds() + 60);
+    assert!(claims["jti"].is_string() && seen.field("client_secret").is_none());
+}
+
+#[tokio::test]
+async fn a_second_application_needs_no_second_sign_in() {
+    let scene = scene().await;
+    let other = scene.server.client_with("other", tied).await;
+    let browser = scene.visitor();
+    let first = scene.tokens(&browser, "u-1", &json!({})).await;
+    let second = other.tokens(&browser).await;
+    assert_eq!(uuid(&first), uuid(&second));
+    assert_eq!(scene.upstream.seen("/token").len(), 1);
+    let by_password = scene.server.client("by-password").await;
+    let screen = browser.authorize(&by_password.request()).await;
+    assert_eq!(
+        screen.page(),
+        "/login",
+        "an application that does not take the provider's word asks itself"
+    );
+}
+
+#[tokio::test]
+async fn the_page_offers_what_the_application_takes() {
+    let scene = scene_with(open, |_| {}).await;
+    let alice = scene.server.user("alice").await;
+    let screen = alice.browser().authorize(&scene.acme.request()).await;
+    assert_eq!(screen.page(), "/login");
+    assert!(
+        screen
+            .text()
+            .contains("Continue with <bdi class=\"name\">Up &amp; Co</bdi>"),
+        "{}",
+        screen.text()
+    );
+    let link = screen
+        .text()
+        .split("href=\"/federation/up/start?")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap()
+        .to_owned();
+    let question = Question::of(
+        &screen
+            .browser()
+            .visit(&format!("/federation/up/start?{link}"))
+            .await,
+        &scene.upstream,
+    );
+    scene.vouch(&question, "u-1", &json!({}));
+    screen
+        .browser()
+        .visit(&question.answer("code=c"))
+        .await
+        .callback()
+        .code();
+    let typed = alice
+        .browser()
+        .authorize(&scene.acme.request())
+        .await
+        .through()
+        .await;
+    typed.code();
+    let hinted = scene.acme.request().with("idp_hint", "up");
+    Question::of(&alice.browser().authorize(&hinted).await, &scene.upstream);
+    let unknown = scene.acme.request().with("idp_hint", "nobody");
+    assert_eq!(alice.browser().authorize(&unknown).await.page(), "/login");
+    let fields = ProviderFields {
+        domains: Some(vec!["up.example".to_owned()]),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", fields).await;
+    let by_domain = scene.acme.request().with("login_hint", "ann@UP.example");
+    Question::of(&alice.browser().authorize(&by_domain).await, &scene.upstream);
+    let elsewhere = scene.acme.request().with("login_hint", "ann@elsewhere.example");
+    assert_eq!(alice.browser().authorize(&elsewhere).await.page(), "/login");
+}
+
+#[tokio::test]
+async fn a_demanded_sign_in_is_demanded_there_too() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    scene.tokens(&browser, "u-1", &json!({})).await;
+    let request = scene.acme.request().with("prompt", "login");
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    assert_eq!(question.get("prompt"), Some("login"));
+    let request = scene.acme.request().with("max_age", "100");
+    scene.server.advance(101);
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    assert_eq!(
+        (question.get("prompt"), question.get("max_age")),
+        (Some("login"), Some("100"))
+    );
+    let now = START.seconds() + 101;
+    scene.vouch(&question, "u-1", &json!({"iat": now, "auth_time": now - 131}));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(
+        screen.text().contains("did not work"),
+        "an old sign-in there is none here"
+    );
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({"iat": now, "auth_time": now - 5}));
+    let code = browser.visit(&question.answer("code=c")).await.callback().code();
+    let tokens = scene.acme.redeem(&code).await.tokens();
+    let id = scene.acme.verify(tokens.id_token()).await.claims;
+    assert_eq!(id["auth_time"], now - 5);
+}
