@@ -27,8 +27,9 @@ pub async fn authenticate_client(
         token_endpoint,
     };
     let catalog = core.catalog();
-    let client = catalog.client(&credentials.client_id);
-    let once = match client_auth::authenticate(credentials, client, recipient, now) {
+    let id = &credentials.client_id;
+    let known = (catalog.client(id), catalog.client_keys(id));
+    let once = match client_auth::authenticate(credentials, known, recipient, now) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
         Ok(Authentication::Once(once)) => once,
         Err(refusal) => return Ok(Err(refusal)),

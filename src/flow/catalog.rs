@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::rotate_keys::open_signing_key;
 use super::{Failure, OpenError};
 use crate::jose::alg::Algorithm;
+use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
 use crate::oauth::{Client, Policy};
@@ -23,6 +24,7 @@ pub const ID_TOKEN_TYP: &str = "JWT";
 /// A consistent picture of the records that every request needs.
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
+    client_keys: HashMap<String, JwkSet>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     origins: HashSet<String>,
     keyring: Keyring,
@@ -48,6 +50,11 @@ impl Catalog {
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
             .collect();
+        let client_keys = clients
+            .values()
+            .filter(|client| !client.keys.is_empty())
+            .map(|client| (client.client_id.clone(), client.public_keys()))
+            .collect();
         let keyed = clients
             .values()
             .flat_map(|client| client.api_keys.iter().map(move |key| (key, client)));
@@ -71,6 +78,7 @@ impl Catalog {
         let (access_tokens, id_tokens) = (encoders(&policy.access_token_typ), encoders(ID_TOKEN_TYP));
         Ok(Self {
             clients,
+            client_keys,
             api_keys,
             origins,
             keyring,
@@ -82,6 +90,11 @@ impl Catalog {
     /// The client with this identifier, enabled or not.
     pub fn client(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.clients.get(client_id)
+    }
+
+    /// The keys that this client signs its assertions with; none for one that has no keys.
+    pub fn client_keys(&self, client_id: &str) -> Option<&JwkSet> {
+        self.client_keys.get(client_id)
     }
 
     /// The API key with this digest, by its id, and the client it belongs to, enabled or not.

@@ -6,7 +6,7 @@ use ring::digest;
 use serde::{Deserialize, Deserializer};
 
 use crate::clock::Timestamp;
-use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::{self, ExpectedTyp, JwtError};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::client::{AssertionAudience, Client};
@@ -103,20 +103,13 @@ impl Audience {
     }
 }
 
-/// Checks an assertion of `client`. Nothing is told to whom the client's key is not known.
+/// Checks an assertion of `client`, whose keys are `keys`. Nothing is told to whom the client's key is not known.
 pub fn check(
     assertion: &str,
-    client: &Client,
+    (client, keys): (&Client, &JwkSet),
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Use, Refusal> {
-    let keys = JwkSet {
-        keys: client
-            .keys
-            .iter()
-            .filter_map(|jwk| PublicKey::from_jwk(jwk).ok())
-            .collect(),
-    };
     let allowed: Vec<_> = keys
         .keys
         .iter()

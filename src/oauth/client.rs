@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
+use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
 use crate::secret::{ApiKey, ClientSecret, Digest};
@@ -259,6 +260,13 @@ pub struct Client {
 }
 
 impl Client {
+    /// The keys that the client signs its assertions with. Reading them costs more than one signature check: it
+    /// is done once for many requests.
+    pub fn public_keys(&self) -> JwkSet {
+        let keys = self.keys.iter().filter_map(|jwk| PublicKey::from_jwk(jwk).ok());
+        JwkSet { keys: keys.collect() }
+    }
+
     /// Whether the client cannot keep a secret (RFC 6749 section 2.1).
     pub fn is_public(&self) -> bool {
         self.auth_methods.contains(&AuthMethod::None)

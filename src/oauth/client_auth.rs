@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
+use crate::jose::jwk::JwkSet;
 use crate::jose::jwt;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{self, ASSERTION_TYPE, Recipient};
@@ -159,10 +160,11 @@ impl Credentials {
 /// The answer to whoever has proven nothing.
 pub(super) const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
 
-/// Checks credentials against the record they name. Whoever has no right learns only that.
+/// Checks credentials against the record they name, and against `keys`, which are the client's. Whoever has no right
+/// learns only that.
 pub fn authenticate(
     credentials: &Credentials,
-    client: Option<&Arc<Client>>,
+    (client, keys): (Option<&Arc<Client>>, Option<&JwkSet>),
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
@@ -170,7 +172,10 @@ pub fn authenticate(
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
         Proof::None if client.is_public() => None,
-        Proof::Assertion(assertion) => Some(assertion::check(assertion, client, recipient, now)?),
+        Proof::Assertion(assertion) => {
+            let keys = keys.ok_or(UNKNOWN)?;
+            Some(assertion::check(assertion, (client, keys), recipient, now)?)
+        }
         Proof::Secret(_) | Proof::None => return Err(UNKNOWN),
     };
     if !client.auth_methods.contains(&credentials.method) {
