@@ -1,12 +1,15 @@
 //! The running service: what every request is answered with, built once and shared.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use ipnet::IpNet;
+use ring::digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
@@ -35,19 +38,46 @@ pub struct App {
     pub limits: Limiter,
     /// The page that shows a sign-in, in development only.
     pub dev: Option<DevSite>,
-    metadata: ArcSwapOption<Described>,
+    documents: ArcSwapOption<Documents>,
+    /// Drawn at the start, so that names of requests differ between processes.
+    process: u32,
+    requests: AtomicU32,
     bodies: Arc<Semaphore>,
-}
-
-/// The discovery document, and what it was made of.
-struct Described {
-    catalog: Arc<Catalog>,
-    shelf: Arc<Shelf>,
-    document: Bytes,
 }
 
 /// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
 const BODIES_KIB: usize = 64 * 1024;
+
+/// What everybody may read, made anew when clients, keys or languages have changed.
+pub struct Documents {
+    /// The discovery document.
+    pub discovery: Document,
+    /// The public keys.
+    pub jwks: Document,
+    catalog: Arc<Catalog>,
+    shelf: Arc<Shelf>,
+}
+
+/// A document and what tells whether somebody has it already.
+pub struct Document {
+    /// The document.
+    pub body: Bytes,
+    /// A strong entity tag (RFC 9110 section 8.8.3): the document's SHA-256, in hexadecimal digits and quotes.
+    pub entity_tag: String,
+}
+
+impl Document {
+    /// Computes the tag.
+    pub fn new(body: Bytes) -> Self {
+        let mut entity_tag = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN + 2);
+        entity_tag.push('"');
+        for byte in digest::digest(&digest::SHA256, &body).as_ref() {
+            let _ = write!(entity_tag, "{byte:02x}");
+        }
+        entity_tag.push('"');
+        Self { body, entity_tag }
+    }
+}
 
 /// Room for one body; free again when dropped.
 pub struct Room {
@@ -122,13 +152,15 @@ impl App {
             .unwrap_or_default();
         Self {
             limits: Limiter::new(limits, &core.random),
+            process: u32::from_be_bytes(core.random.bytes()),
             core,
             themes: themes(&issuer_path),
             issuer_path,
             issuer_origin,
             trusted_proxies,
             dev,
-            metadata: ArcSwapOption::empty(),
+            documents: ArcSwapOption::empty(),
+            requests: AtomicU32::new(0),
             bodies: Arc::new(Semaphore::new(BODIES_KIB)),
         }
     }
@@ -158,23 +190,29 @@ impl App {
         format!("{}{}", self.issuer_path, route.path())
     }
 
-    /// The discovery document, made anew when clients, keys or languages have changed.
-    pub fn metadata(&self) -> Bytes {
+    /// A new name for a request: the process, and the how manieth request of it.
+    pub fn next_request_id(&self) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        format!("{:08x}{number:08x}", self.process)
+    }
+
+    /// What everybody may read.
+    pub fn documents(&self) -> Arc<Documents> {
         let (catalog, shelf) = (self.core.catalog(), self.themes.shelf());
-        if let Some(made) = &*self.metadata.load()
-            && Arc::ptr_eq(&made.catalog, &catalog)
-            && Arc::ptr_eq(&made.shelf, &shelf)
-        {
-            return made.document.clone();
+        let made = self.documents.load_full();
+        let is_current =
+            |made: &Arc<Documents>| Arc::ptr_eq(&made.catalog, &catalog) && Arc::ptr_eq(&made.shelf, &shelf);
+        if let Some(made) = made.filter(is_current) {
+            return made;
         }
-        let document = Bytes::from(self.describe(&catalog));
-        let made = Described {
+        let documents = Arc::new(Documents {
+            discovery: Document::new(self.describe(&catalog).into()),
+            jwks: Document::new(catalog.keyring().jwks().clone()),
             catalog,
             shelf,
-            document: document.clone(),
-        };
-        self.metadata.store(Some(Arc::new(made)));
-        document
+        });
+        self.documents.store(Some(Arc::clone(&documents)));
+        documents
     }
 
     fn describe(&self, catalog: &Catalog) -> String {

@@ -32,11 +32,12 @@ pub async fn authenticate_client(
     };
     let catalog = core.catalog();
     let client = catalog.client(&credentials.client_id);
-    let keys = match published_keys(core, credentials, client, now).await {
-        Ok(published) => published.unwrap_or_else(|| catalog.client_keys(&credentials.client_id)),
+    let keys = match keys_of(core, credentials, client, now).await {
+        Ok(keys) => keys,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let once = match client_auth::authenticate(credentials, client, &keys, recipient, now) {
+    let known = (client, keys.as_deref());
+    let once = match client_auth::authenticate(credentials, known, recipient, now) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
         Ok(Authentication::Once(once)) => once,
         Err(refusal) => return Ok(Err(refusal)),
@@ -62,8 +63,8 @@ pub async fn authenticate_client(
     Ok(once.written_down(is_first))
 }
 
-/// The keys that an assertion is checked with, where the client publishes them.
-async fn published_keys(
+/// The keys that an assertion is checked with: those that the client has registered, or those that it publishes.
+async fn keys_of(
     core: &Core,
     credentials: &Credentials,
     client: Option<&Arc<Client>>,
@@ -73,7 +74,7 @@ async fn published_keys(
         return Ok(None);
     };
     let Some(uri) = client.jwks_uri.as_ref().filter(|_| client.enabled) else {
-        return Ok(None);
+        return Ok(core.catalog().client_keys(&client.client_id).cloned());
     };
     let keys = core.upstreams.key_set_for(uri, assertion, now).await;
     keys.map(Some).map_err(|problem| {

@@ -102,9 +102,9 @@ impl Catalog {
         self.clients.get(client_id)
     }
 
-    /// The keys that the client has registered; an empty set when it has none, or publishes them.
-    pub fn client_keys(&self, client_id: &str) -> Arc<JwkSet> {
-        self.client_keys.get(client_id).cloned().unwrap_or_default()
+    /// The keys that the client has registered; nothing when it has none, or publishes them.
+    pub fn client_keys(&self, client_id: &str) -> Option<&Arc<JwkSet>> {
+        self.client_keys.get(client_id)
     }
 
     /// The provider with this id, enabled or not.

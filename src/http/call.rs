@@ -1,6 +1,5 @@
 //! One request on its way through an endpoint.
 
-use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -49,7 +48,7 @@ struct Look {
 impl Call {
     /// A call whose body has not been read yet.
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
-        let request_id = request_id(&app);
+        let request_id = app.next_request_id();
         let now = app.core.clock.now();
         Self {
             app,
@@ -251,18 +250,6 @@ impl Call {
             response::empty(StatusCode::NOT_FOUND)
         }
     }
-}
-
-/// A new name for a request.
-pub(super) fn request_id(app: &App) -> String {
-    app.core
-        .random
-        .bytes::<8>()
-        .iter()
-        .fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 fn unreadable(error: &request::ParameterError) -> Refusal {

@@ -211,7 +211,7 @@ pub fn throttled(wait: Wait) -> Failure {
 
 /// The answer to a request that came to none of its own: it panicked, or took too long.
 pub fn fallback(app: &App, status: StatusCode, tls: bool) -> Answer {
-    let request_id = super::call::request_id(app);
+    let request_id = app.next_request_id();
     tracing::error!(%request_id, status = status.as_u16(), "answered for a request that came to no answer");
     let mut answer = response::no_store(response::empty(status));
     if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
@@ -10,9 +9,9 @@ use http::header::{
     VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, StatusCode};
-use ring::digest;
 
 use super::response::{self, Answer};
+use crate::app::Document;
 
 /// The header that names a request in the answer and in the log.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -114,34 +113,26 @@ fn list(methods: &[Method]) -> HeaderValue {
 
 /// Answers with a document that everybody may keep for `max_age`, or with 304 when the sender has it
 /// already (RFC 9110 section 13.1.2).
-pub fn cacheable(request: &HeaderMap, content_type: &'static str, body: Bytes, max_age: Duration) -> Answer {
-    let tag = entity_tag(&body);
-    let mut answer = if is_known(request, &tag) {
+pub fn cacheable(
+    request: &HeaderMap,
+    content_type: &'static str,
+    document: &Document,
+    max_age: Duration,
+) -> Answer {
+    let tag = &document.entity_tag;
+    let mut answer = if is_known(request, tag) {
         response::empty(StatusCode::NOT_MODIFIED)
     } else {
-        response::with_body(StatusCode::OK, content_type, body)
+        response::with_body(StatusCode::OK, content_type, document.body.clone())
     };
     let headers = answer.headers_mut();
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
         headers.insert(ETAG, tag);
     }
     if let Ok(value) = HeaderValue::from_str(&format!("public, max-age={}", max_age.as_secs())) {
         headers.insert(CACHE_CONTROL, value);
     }
     answer
-}
-
-/// A strong entity tag: the document's SHA-256, in hexadecimal digits and quotes.
-fn entity_tag(body: &[u8]) -> String {
-    use std::fmt::Write;
-
-    let mut tag = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN + 2);
-    tag.push('"');
-    for byte in digest::digest(&digest::SHA256, body).as_ref() {
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag.push('"');
-    tag
 }
 
 fn is_known(request: &HeaderMap, tag: &str) -> bool {
@@ -210,12 +201,13 @@ mod tests {
     #[test]
     fn a_known_document_is_not_sent_again() {
         let age = Duration::from_mins(5);
+        let document = Document::new("{}".into());
         let ask = |known: Option<&str>| {
             let mut request = HeaderMap::new();
             if let Some(known) = known {
                 request.insert(IF_NONE_MATCH, known.parse().unwrap());
             }
-            cacheable(&request, "application/json", Bytes::from_static(b"{}"), age)
+            cacheable(&request, "application/json", &document, age)
         };
         let first = ask(None);
         assert_eq!(first.status(), StatusCode::OK);

@@ -83,6 +83,7 @@ fn announced(body: &impl Body) -> usize {
     exact.map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY))
 }
 
+/// The pages whose work needs much room get it on the heap: every request would otherwise carry it along.
 async fn dispatch(call: &Call, route: &Route) -> Answer {
     match route {
         Route::Authorize => endpoint::authorize::respond(call).await,
@@ -94,8 +95,8 @@ async fn dispatch(call: &Call, route: &Route) -> Answer {
         Route::Introspect => endpoint::introspect::respond(call).await,
         Route::Revoke => endpoint::revoke::respond(call).await,
         Route::EndSession => endpoint::end_session::respond(call).await,
-        Route::Login => screen::login::respond(call).await,
-        Route::Consent => screen::consent::respond(call).await,
+        Route::Login => Box::pin(screen::login::respond(call)).await,
+        Route::Consent => Box::pin(screen::consent::respond(call)).await,
         Route::LogoutConfirm => screen::logout::confirm(call).await,
         Route::LoggedOut => screen::logout::logged_out(call),
         Route::Account => screen::account::respond(call).await,

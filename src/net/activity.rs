@@ -6,11 +6,12 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,59 +26,71 @@ pub enum Phase {
 
 /// The phase of one connection, changed by whoever sees it change.
 #[derive(Clone, Debug)]
-pub struct Activity(watch::Sender<Phase>);
+pub struct Activity(Arc<Mutex<(Phase, Instant)>>);
 
 impl Activity {
     /// A connection that owes its first request.
     pub fn new() -> Self {
-        Self(watch::Sender::new(Phase::Reading))
+        Self(Arc::new(Mutex::new((Phase::Reading, Instant::now()))))
     }
 
     /// A request is being answered for as long as the returned value lives.
     pub fn serving(&self) -> Serving {
-        self.0.send_modify(|phase| {
-            *phase = match *phase {
-                Phase::Serving(count) => Phase::Serving(count.saturating_add(1)),
-                Phase::Reading | Phase::Idle => Phase::Serving(1),
-            };
+        self.change(|phase| match phase {
+            Phase::Serving(count) => Phase::Serving(count.saturating_add(1)),
+            Phase::Reading | Phase::Idle => Phase::Serving(1),
         });
         Serving(self.clone())
     }
 
     fn byte_read(&self) {
-        self.0.send_if_modified(|phase| {
-            let begins = *phase == Phase::Idle;
-            if begins {
-                *phase = Phase::Reading;
-            }
-            begins
+        self.change(|phase| match phase {
+            Phase::Idle | Phase::Reading => Phase::Reading,
+            Phase::Serving(count) => Phase::Serving(count),
         });
     }
 
     fn served(&self) {
-        self.0.send_modify(|phase| {
-            *phase = match *phase {
-                Phase::Serving(count) if count > 1 => Phase::Serving(count.saturating_sub(1)),
-                Phase::Serving(_) | Phase::Reading | Phase::Idle => Phase::Idle,
-            };
+        self.change(|phase| match phase {
+            Phase::Serving(count) if count > 1 => Phase::Serving(count.saturating_sub(1)),
+            Phase::Serving(_) | Phase::Reading | Phase::Idle => Phase::Idle,
         });
+    }
+
+    fn change(&self, to: impl FnOnce(Phase) -> Phase) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let phase = to(current.0);
+        if phase != current.0 {
+            *current = (phase, Instant::now());
+        }
+    }
+
+    /// The phase, and since when it is so.
+    fn current(&self) -> (Phase, Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until one phase has gone on for too long, and says which. While a request is being answered
     /// nothing is too long here: the request has a limit of its own.
+    ///
+    /// Nobody wakes it when the phase changes, which happens several times for each request. It looks again before
+    /// the earliest moment at which a phase that began meanwhile could be overdue, and so misses none.
     pub async fn overdue(&self, reading: Duration, idle: Duration) -> Phase {
-        let mut changes = self.0.subscribe();
+        const SHORTEST: Duration = Duration::from_millis(1);
         loop {
-            let phase = *changes.borrow_and_update();
-            let limit = match phase {
-                Phase::Reading => reading,
-                Phase::Idle => idle,
+            let now = Instant::now();
+            let (phase, since) = self.current();
+            let spent = now.saturating_duration_since(since);
+            let left = match phase {
+                Phase::Reading => reading.saturating_sub(spent),
+                Phase::Idle => idle.saturating_sub(spent),
                 Phase::Serving(_) => Duration::MAX,
             };
-            // `self` holds a sender, so the channel cannot end while this runs.
-            if tokio::time::timeout(limit, changes.changed()).await.is_err() {
+            if left.is_zero() {
                 return phase;
             }
+            let next_may_end = reading.min(idle).max(SHORTEST);
+            tokio::time::sleep(left.min(next_may_end)).await;
         }
     }
 }
@@ -175,9 +188,9 @@ mod tests {
         let activity = Activity::new();
         let (one, two) = (activity.serving(), activity.serving());
         drop(one);
-        assert_eq!(*activity.0.borrow(), Phase::Serving(1));
+        assert_eq!(activity.current().0, Phase::Serving(1));
         activity.byte_read();
-        assert_eq!(*activity.0.borrow(), Phase::Serving(1));
+        assert_eq!(activity.current().0, Phase::Serving(1));
         drop(two);
         assert_eq!(activity.overdue(LONG, SHORT).await, Phase::Idle);
         activity.byte_read();

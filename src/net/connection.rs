@@ -229,7 +229,7 @@ impl<S> Guarded<S> {
             let (service, fallback) = (service.clone(), fallback.clone());
             async move {
                 let _serving = serving;
-                let answer = caught(async move { service(request, peer).await });
+                let answer = caught(Box::pin(async move { service(request, peer).await }));
                 Ok(match tokio::time::timeout(limit, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(Panicked)) => {
@@ -248,8 +248,7 @@ impl<S> Guarded<S> {
 
 struct Panicked;
 
-async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = Box::pin(future);
+async fn caught<F: Future>(mut future: Pin<Box<F>>) -> Result<F::Output, Panicked> {
     // What the future was working on is dropped with it, so nobody sees it half done.
     std::future::poll_fn(move |context| {
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

@@ -73,11 +73,10 @@ fn is_for(audience: &Audience, recipient: Recipient<'_>, demand: AssertionAudien
     }
 }
 
-/// Checks an assertion of `client` with the client's keys. Nothing is told to whom the client's key is not known.
+/// Checks an assertion of `client`, whose keys are `keys`. Nothing is told to whom the client's key is not known.
 pub fn check(
     assertion: &str,
-    client: &Client,
-    keys: &JwkSet,
+    (client, keys): (&Client, &JwkSet),
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Use, Refusal> {

@@ -168,11 +168,11 @@ impl Credentials {
 /// The answer to whoever has proven nothing.
 pub(super) const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
 
-/// Checks credentials against the record they name, assertions with the client's keys. Whoever has no right learns only that.
+/// Checks credentials against the record they name, and against `keys`, which are the client's. Whoever has no right
+/// learns only that.
 pub fn authenticate(
     credentials: &Credentials,
-    client: Option<&Arc<Client>>,
-    keys: &JwkSet,
+    (client, keys): (Option<&Arc<Client>>, Option<&JwkSet>),
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
@@ -180,7 +180,10 @@ pub fn authenticate(
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
         Proof::None if client.is_public() => None,
-        Proof::Assertion(assertion) => Some(assertion::check(assertion, client, keys, recipient, now)?),
+        Proof::Assertion(assertion) => {
+            let keys = keys.ok_or(UNKNOWN)?;
+            Some(assertion::check(assertion, (client, keys), recipient, now)?)
+        }
         Proof::Secret(_) | Proof::None => return Err(UNKNOWN),
     };
     if !client.auth_methods.contains(&credentials.method) {

@@ -11,11 +11,20 @@ const MAX_AGE: Duration = Duration::from_mins(5);
 
 /// The discovery document.
 pub fn document(call: &Call) -> Answer {
-    cacheable(call.headers(), "application/json", call.app.metadata(), MAX_AGE)
+    cacheable(
+        call.headers(),
+        "application/json",
+        &call.app.documents().discovery,
+        MAX_AGE,
+    )
 }
 
 /// The public keys.
 pub fn jwks(call: &Call) -> Answer {
-    let keys = call.app.core.catalog().keyring().jwks().clone();
-    cacheable(call.headers(), "application/json", keys, MAX_AGE)
+    cacheable(
+        call.headers(),
+        "application/json",
+        &call.app.documents().jwks,
+        MAX_AGE,
+    )
 }

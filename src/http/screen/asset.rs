@@ -6,6 +6,7 @@ use ::http::StatusCode;
 use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue};
 use bytes::Bytes;
 
+use crate::app::Document;
 use crate::http::call::Call;
 use crate::http::headers::cacheable;
 use crate::http::response::{self, Answer};
@@ -56,7 +57,7 @@ pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option
         answer.headers_mut().insert(CACHE_CONTROL, FOR_EVER);
         answer
     } else {
-        cacheable(request, content_type, bytes, Duration::ZERO)
+        cacheable(request, content_type, &Document::new(bytes), Duration::ZERO)
     };
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HARMLESS);
     Some(answer)
