@@ -20,6 +20,8 @@ pub mod restore;
 pub mod schedule;
 pub mod serve;
 pub mod session;
+pub mod state;
+pub mod state_file;
 pub mod user;
 
 use std::io::{self, Write};
@@ -89,6 +91,13 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
+    /// Bring clients and users to the state that a file declares
+    #[command(
+        after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
+    )]
+    Apply(state::Apply),
+    /// Print clients and users as apply reads them
+    Export(state::Export),
     /// Save the database to a file, while the service runs or not
     #[command(
         after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup - | gzip >idsvc.backup.gz"
@@ -156,6 +165,8 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Key(verb) => key::run(verb, &call, output),
         Noun::Session(verb) => session::run(verb, &call, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
+        Noun::Apply(request) => state::apply(&request, &call, output),
+        Noun::Export(request) => state::export(&request, &call, output),
         Noun::Backup(request) => backup::run(&request, &call, output),
         Noun::Restore(request) => backup::restore(&request, &call, output),
         Noun::Completions(completions) => completions::run(&completions, output),

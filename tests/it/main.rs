@@ -15,5 +15,6 @@ mod harness;
 mod import;
 mod rsa_keygen;
 mod spec;
+mod state;
 mod sweep;
 mod tidy;

@@ -10,6 +10,7 @@ pub mod import;
 pub mod key;
 pub mod session;
 pub mod settings;
+pub mod state;
 pub mod user;
 
 use std::fmt;
