@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use crate::flow::{Catalog, Core};
+use crate::metrics::Metrics;
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::page::{Locale, Theme};
@@ -19,6 +20,8 @@ use crate::route::Route;
 pub struct App {
     /// The use cases and what they need.
     pub core: Core,
+    /// What is counted.
+    pub metrics: Metrics,
     /// How pages look.
     pub theme: Theme,
     /// The path of the issuer, empty for most; every route lies below it.
@@ -93,6 +96,7 @@ impl App {
         let theme = Theme::built_in(&issuer_path);
         Self {
             core,
+            metrics: Metrics::default(),
             theme,
             issuer_path,
             issuer_origin,

@@ -16,6 +16,7 @@
 //! | [`seal`] | encryption at rest under the master key | random, secret |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
+//! | [`metrics`] | what is counted | nothing |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
@@ -23,7 +24,7 @@
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML | route |
 //! | [`net`] | sockets, TLS, HTTP connections, draining | nothing of ours |
-//! | [`app`] | the running service, built once | flow, oauth, page, route |
+//! | [`app`] | the running service, built once | flow, metrics, oauth, page, route |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
@@ -74,8 +75,8 @@
 //! redb is a copy-on-write B-tree: a write costs what it touches. Keys are time-ordered, so that new rows land
 //! side by side and expired ones are a range at the other end; [`flow::sweep`] needs no index of expiry
 //! times, it walks the old end of each table and passes over rows that still live. Records are JSON behind a
-//! version byte: a released shape is never edited, and `store::schema` upgrades a file before anything listens,
-//! after copying it.
+//! version byte: a released shape is never edited, a backup is one loop over all tables (`store::backup`), and
+//! `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod app;
 pub mod audit;
@@ -87,6 +88,7 @@ pub mod flow;
 pub mod http;
 pub mod identity;
 pub mod jose;
+pub mod metrics;
 pub mod net;
 pub mod oauth;
 pub mod page;

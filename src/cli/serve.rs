@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 use super::Global;
 use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
-use super::log;
 use super::output::{Output, Stop};
 use super::schedule;
+use super::{event_log, log};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
@@ -23,7 +23,7 @@ use crate::control;
 use crate::control::server::ControlSocket;
 use crate::flow::admin::Admin;
 use crate::flow::{Core, rotate_keys, sweep};
-use crate::http::respond;
+use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
 use crate::net::listener::Listener;
 use crate::net::notify;
@@ -110,6 +110,8 @@ setting_flags! {
     keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
     backup_interval "backup.interval" "TIME" "How often a backup is made",
     backup_keep "backup.keep" "COUNT" "How many backups are kept",
+    events_max_mib "events.max_mib" "COUNT" "How many MiB of events are kept",
+    metrics_listen "metrics.listen" "ADDRESS" "Where the metrics are, or off",
     log_format "log.format" "FORMAT" "text, json or auto",
     log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
@@ -121,7 +123,7 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
         sources = sources.for_development();
     }
     let config = resolve(&sources).map_err(Stop::refused)?;
-    log::start(config.log);
+    log::start(config.log, &config.settings);
     for warning in &sources.warnings {
         tracing::warn!("{warning}");
     }
@@ -139,6 +141,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let listener = Listener::bind(&config.listen, config.limits())
         .await
         .map_err(Stop::refused)?;
+    let metrics = bind_metrics(config).await?;
     let data_dir = &config.settings.data_dir;
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.
@@ -177,6 +180,9 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
         example.map(|example| example.site),
     ));
     let control = take_commands(&app, config, stops.clone())?;
+    if let Some(metrics) = metrics {
+        expose(metrics, Arc::clone(&app), stops.clone());
+    }
     let backing_up = config.backups.interval.map(|interval| {
         let (app, data_dir) = (Arc::clone(&app), data_dir.clone());
         tokio::spawn(schedule::keep(app, data_dir, interval, config.backups))
@@ -217,7 +223,26 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     // Closing waits for what is queued; blocking here delays nobody any more.
     store.close();
     tracing::info!("stopped");
+    event_log::flush();
     Ok(())
+}
+
+/// Binds the address of the metrics, if there is to be one.
+async fn bind_metrics(config: &Config) -> Result<Option<Listener>, Stop> {
+    let Some(address) = config.metrics_listen else {
+        return Ok(None);
+    };
+    let bound = Listener::bind(&[address], config.limits()).await;
+    bound.map(Some).map_err(Stop::refused)
+}
+
+/// Answers those who collect metrics, until the process is told to stop.
+fn expose(listener: Listener, app: Arc<App>, stops: watch::Receiver<u32>) {
+    let service = move |request, _| {
+        let app = Arc::clone(&app);
+        async move { http::metrics::expose(&app, &request) }
+    };
+    tokio::spawn(async move { listener.serve(None, service, told(stops, 1)).await });
 }
 
 /// Answers commands on the control socket, until the process is told to stop.

@@ -160,6 +160,8 @@ pub struct Settings {
     id_token_alias: bool,
     anonymous_retention: Duration,
     announce: Duration,
+    /// The most bytes of events that are kept.
+    pub events_max_bytes: u64,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
     /// The rules for new passwords.
@@ -259,6 +261,8 @@ pub struct Config {
     pub tls: Tls,
     /// Proxies whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Where the metrics are, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
     /// When to make backups.
     pub backups: Backups,
     /// How to log.

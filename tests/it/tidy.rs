@@ -12,6 +12,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("seal", &["random", "secret"]),
     ("route", &[]),
     ("audit", &[]),
+    ("metrics", &[]),
     ("jose", &["clock", "random", "secret"]),
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
@@ -24,11 +25,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("page", &["route"]),
     ("net", &[]),
-    ("app", &["flow", "oauth", "page", "route"]),
+    ("app", &["flow", "metrics", "oauth", "page", "route"]),
     (
         "http",
         &[
-            "app", "clock", "flow", "identity", "net", "oauth", "page", "route", "secret", "store",
+            "app", "clock", "flow", "identity", "metrics", "net", "oauth", "page", "route", "secret", "store",
         ],
     ),
     ("config", &["identity", "jose", "net", "oauth"]),
@@ -66,6 +67,7 @@ const HOMES: &[(&str, &[&str])] = &[
         &["app.rs", "net/", "http/", "control/", "cli/", "store/", "flow/"],
     ),
     ("UnixListener", &["control/"]),
+    ("prometheus_client::", &["metrics.rs"]),
 ];
 
 const LONGEST_FILE: usize = 700;
