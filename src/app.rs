@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::flow::{Catalog, Core};
 use crate::limit::shares::Share;
 use crate::limit::{LimitPolicy, Limiter};
+use crate::metrics::Metrics;
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::page::Locale;
@@ -26,6 +27,8 @@ use crate::theme::{Shelf, Themes};
 pub struct App {
     /// The use cases and what they need.
     pub core: Core,
+    /// What is counted.
+    pub metrics: Metrics,
     /// How pages look.
     pub themes: Themes,
     /// The path of the issuer, empty for most; every route lies below it.
@@ -155,6 +158,7 @@ impl App {
             process: u32::from_be_bytes(core.random.bytes()),
             core,
             themes: themes(&issuer_path),
+            metrics: Metrics::default(),
             issuer_path,
             issuer_origin,
             trusted_proxies,

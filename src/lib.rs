@@ -17,6 +17,7 @@
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
 //! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
+//! | [`metrics`] | what is counted | nothing |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
@@ -26,7 +27,7 @@
 //! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
 //! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | limit |
-//! | [`app`] | the running service, built once | flow, limit, oauth, page, route, theme |
+//! | [`app`] | the running service, built once | flow, limit, metrics, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
@@ -81,8 +82,8 @@
 //! redb is a copy-on-write B-tree: a write costs what it touches. Keys are time-ordered, so that new rows land
 //! side by side and expired ones are a range at the other end; [`flow::sweep`] needs no index of expiry
 //! times, it walks the old end of each table and passes over rows that still live. Records are JSON behind a
-//! version byte: a released shape is never edited, and `store::schema` upgrades a file before anything listens,
-//! after copying it.
+//! version byte: a released shape is never edited, a backup is one loop over all tables (`store::backup`), and
+//! `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod app;
 pub mod audit;
@@ -96,6 +97,7 @@ pub mod http;
 pub mod identity;
 pub mod jose;
 pub mod limit;
+pub mod metrics;
 pub mod net;
 pub mod oauth;
 pub mod page;

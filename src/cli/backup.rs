@@ -13,6 +13,8 @@ use super::output::{Output, Stop, moment, yes_no};
 use super::place::Unfinished;
 use super::progress::Progress;
 use super::restore;
+use super::{event_log, log};
+use crate::audit::{self, Event};
 use crate::clock::{Clock, Timestamp};
 use crate::control::Command;
 use crate::flow::admin::Disclosed;
@@ -231,7 +233,8 @@ pub(super) fn name(stem: &str, now: Timestamp) -> String {
 
 /// Runs `idsvc restore`.
 pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
-    let data_dir = call.settings(output)?.data_dir;
+    let settings = call.settings(output)?;
+    let data_dir = settings.data_dir.clone();
     let stdin = io::stdin();
     let mut file;
     let mut locked;
@@ -256,6 +259,12 @@ pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> R
     );
     drop(progress);
     let header = restored.map_err(Stop::refused)?;
+    log::keep_events(&settings);
+    audit::record(&Event::Administered {
+        command: "restore",
+        subject: &header.master_key_fingerprint,
+    });
+    event_log::flush();
     if output.json {
         return output.document(&json!({
             "data_dir": data_dir,

@@ -11,6 +11,7 @@ use super::Global;
 use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
 use super::deed::Deed;
 use super::output::{Output, Stop};
+use super::{event_log, log};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
@@ -111,6 +112,7 @@ impl Session {
                     if let Some(exposure) = exposure(&settings.data_dir) {
                         warn(&exposure);
                     }
+                    log::keep_events(&settings);
                     break Some(core);
                 }
                 Err(DataDirError::Open(OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
@@ -178,6 +180,12 @@ impl Session {
                 _ => taken,
             }
         })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        event_log::flush();
     }
 }
 

@@ -61,7 +61,17 @@ impl Deed {
             | Command::ProviderTest(_)
             | Command::KeyList
             | Command::SessionList(_)
-            | Command::BackUp(_) => return None,
+            | Command::BackUp(_)
+            | Command::Export(_) => return None,
+            Command::Apply(request) if request.dry_run => return None,
+            Command::Apply(_) => Self {
+                done: "the state was applied".to_owned(),
+                lost: "what changed, and any secret that was made,",
+                remedy: Some(
+                    "idsvc client rotate-secret ID makes a new secret for a client that was added without one"
+                        .to_owned(),
+                ),
+            },
             Command::ClientAdd(add) => {
                 let done = format!("client {} was added", add.client_id);
                 if add.public || add.secret.is_some() {

@@ -274,7 +274,7 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
         lines: Vec::new(),
         existing: import::Existing::Refuse,
         skip_bad: false,
-        write: true,
+        write: !request.dry_run,
     });
     let session = call.session(&first, output)?;
     let lines = count(source)?;

@@ -10,9 +10,14 @@ pub mod data_dir;
 pub mod deed;
 pub mod dev;
 pub mod disk;
+pub mod doctor;
+pub mod event_log;
+pub mod events;
+pub mod grade;
 pub mod import;
 pub mod key;
 pub mod log;
+pub mod man;
 pub mod output;
 pub mod place;
 pub mod progress;
@@ -21,6 +26,8 @@ pub mod restore;
 pub mod schedule;
 pub mod serve;
 pub mod session;
+pub mod state;
+pub mod state_file;
 pub mod theme;
 pub mod user;
 
@@ -97,6 +104,20 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
+    /// Bring clients and users to the state that a file declares
+    #[command(
+        after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
+    )]
+    Apply(state::Apply),
+    /// Print clients and users as apply reads them
+    Export(state::Export),
+    /// Look at settings, files, keys and clients, and say what must be done
+    Doctor(doctor::Doctor),
+    /// Show what happened: sign-ins, tokens, changes by administrators
+    #[command(
+        after_help = "Examples:\n  idsvc events --since 24h --event sign_in_failed\n  idsvc events --follow --json"
+    )]
+    Events(events::Events),
     /// Save the database to a file, while the service runs or not
     #[command(
         after_help = "Examples:\n  idsvc backup\n  idsvc backup /mnt/backup/idsvc.backup --replace\n  idsvc backup - | gzip >idsvc.backup.gz"
@@ -109,6 +130,8 @@ pub enum Noun {
     Restore(backup::Restore),
     /// Completion scripts for shells
     Completions(completions::Completions),
+    /// Manual pages
+    Man(man::Man),
 }
 
 impl Global {
@@ -166,9 +189,14 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Session(verb) => session::run(verb, &call, output),
         Noun::Theme(verb) => theme::run(verb, &call, output),
         Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
+        Noun::Apply(request) => state::apply(&request, &call, output),
+        Noun::Export(request) => state::export(&request, &call, output),
+        Noun::Doctor(request) => doctor::run(&request, &cli.global, &call, output),
+        Noun::Events(request) => events::run(&request, &call, output),
         Noun::Backup(request) => backup::run(&request, &call, output),
         Noun::Restore(request) => backup::restore(&request, &call, output),
         Noun::Completions(completions) => completions::run(&completions, output),
+        Noun::Man(request) => man::run(&request, output),
     }
 }
 

@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 use super::Global;
 use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
-use super::log;
 use super::output::{Output, Stop};
 use super::schedule;
+use super::{event_log, log};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
@@ -24,7 +24,7 @@ use crate::control::server::ControlSocket;
 use crate::flow::admin::Admin;
 use crate::flow::{Core, rotate_keys, sweep};
 use crate::http::error::fallback;
-use crate::http::respond;
+use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
 use crate::net::Peer;
 use crate::net::listener::Listener;
@@ -133,6 +133,8 @@ setting_flags! {
     limits_connections_per_address "limits.connections_per_address" "COUNT" "Open connections from one address",
     backup_interval "backup.interval" "TIME" "How often a backup is made",
     backup_keep "backup.keep" "COUNT" "How many backups are kept",
+    events_max_mib "events.max_mib" "COUNT" "How many MiB of events are kept",
+    metrics_listen "metrics.listen" "ADDRESS" "Where the metrics are, or off",
     log_format "log.format" "FORMAT" "text, json or auto",
     log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
@@ -144,7 +146,7 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
         sources = sources.for_development();
     }
     let config = resolve(&sources).map_err(Stop::refused)?;
-    log::start(config.log);
+    log::start(config.log, &config.settings);
     for warning in &sources.warnings {
         tracing::warn!("{warning}");
     }
@@ -162,6 +164,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let listener = Listener::bind(&config.listen, config.edge())
         .await
         .map_err(Stop::refused)?;
+    let metrics = bind_metrics(config).await?;
     let data_dir = &config.settings.data_dir;
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.
@@ -191,6 +194,9 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     }
     let app = Arc::new(furnish(config, core, example));
     let control = take_commands(&app, config, stops.clone())?;
+    if let Some(metrics) = metrics {
+        expose(metrics, Arc::clone(&app), stops.clone());
+    }
     let backing_up = config.backups.interval.map(|interval| {
         let (app, data_dir) = (Arc::clone(&app), data_dir.clone());
         tokio::spawn(schedule::keep(app, data_dir, interval, config.backups))
@@ -236,6 +242,7 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     // Closing waits for what is queued; blocking here delays nobody any more.
     store.close();
     tracing::info!("stopped");
+    event_log::flush();
     Ok(())
 }
 
@@ -249,6 +256,24 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
         example.map(|example| example.site),
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
+}
+
+/// Binds the address of the metrics, if there is to be one.
+async fn bind_metrics(config: &Config) -> Result<Option<Listener>, Stop> {
+    let Some(address) = config.metrics_listen else {
+        return Ok(None);
+    };
+    let bound = Listener::bind(&[address], config.edge()).await;
+    bound.map(Some).map_err(Stop::refused)
+}
+
+/// Answers those who collect metrics, until the process is told to stop.
+fn expose(listener: Listener, app: Arc<App>, stops: watch::Receiver<u32>) {
+    let service = move |request, _| {
+        let app = Arc::clone(&app);
+        async move { http::metrics::expose(&app, &request) }
+    };
+    tokio::spawn(async move { listener.serve(None, service, told(stops, 1)).await });
 }
 
 /// Answers commands on the control socket, until the process is told to stop.

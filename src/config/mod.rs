@@ -168,6 +168,8 @@ pub struct Settings {
     pub theme_dir: PathBuf,
     /// How providers and published keys are reached.
     pub outbound: Terms,
+    /// The most bytes of events that are kept.
+    pub events_max_bytes: u64,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
     /// The rules for new passwords.
@@ -274,6 +276,8 @@ pub struct Config {
     max_connections: usize,
     /// Open connections from one address.
     max_connections_per_address: usize,
+    /// Where the metrics are, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
     /// When to make backups.
     pub backups: Backups,
     /// How to log.

@@ -351,6 +351,20 @@ pub const SETTINGS: &[Setting] = &[
         "How many of these backups are kept.",
     ),
     setting(
+        "events.max_mib",
+        Kind::Number,
+        Some("64"),
+        "1024",
+        "The most MiB of events that are kept in the data directory, for idsvc events; the oldest go.",
+    ),
+    setting(
+        "metrics.listen",
+        Kind::Text,
+        Some(r#""off""#),
+        r#""127.0.0.1:9464""#,
+        "The address of the metrics (Prometheus text at /metrics); whoever reaches it reads them. off for none.",
+    ),
+    setting(
         "log.format",
         Kind::Text,
         Some(r#""auto""#),

@@ -27,6 +27,7 @@ const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const LONGEST_CODE: Duration = Duration::from_mins(10);
 /// A hundred years: far enough for everybody, and no date after it overflows.
 const LONGEST: Duration = Duration::from_hours(24 * 36_525);
+const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
 const MOST_WORKERS: u64 = 1024;
 /// A thousand each second.
@@ -44,6 +45,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, &listen, has_proxies);
     let backups = backups(&mut reader);
+    let metrics_listen = metrics_listen(&mut reader);
     let log = log(&mut reader);
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), &tls, &listen);
     let config = Config {
@@ -55,6 +57,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         limits: limits(&mut reader),
         max_connections: connections(&mut reader, "limits.connections"),
         max_connections_per_address: connections(&mut reader, "limits.connections_per_address"),
+        metrics_listen,
         backups,
         log,
         is_dev: sources.is_dev,
@@ -369,6 +372,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
                 .map(|(file, _)| PathBuf::from(file)),
             allow: networks(reader, "outbound.allow"),
         },
+        events_max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
         password_params,
         password_policy: PasswordPolicy {
             min_length,
@@ -656,6 +660,20 @@ fn issuer(reader: &mut Reader<'_>, base_url: Option<&str>, tls: &Tls, listen: &[
             String::new()
         }
     }
+}
+
+fn metrics_listen(reader: &mut Reader<'_>) -> Option<SocketAddr> {
+    let (text, origin) = reader.text("metrics.listen").filter(|(text, _)| text != "off")?;
+    let address = text.parse().ok();
+    if address.is_none() {
+        reader.fault(
+            &origin,
+            format!(
+                "metrics.listen = {text:?} is no address with a port, as in 127.0.0.1:9464; off for none"
+            ),
+        );
+    }
+    address
 }
 
 /// The development server's data is not worth a backup.

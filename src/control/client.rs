@@ -42,7 +42,7 @@ pub async fn ask(path: &Path, command: &Command) -> Result<Option<Reply>, Contro
     let line = wire::to_line(command).map_err(|error| ControlError::HungUp(error.into()))?;
     let conversation = async {
         stream.write_all(&line).await?;
-        wire::read_line(&mut stream).await
+        wire::read_line(&mut stream, wire::REPLY_LIMIT).await
     };
     let line = tokio::time::timeout(TIMEOUT, conversation)
         .await
@@ -76,7 +76,7 @@ pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, By
         stream.write_all(&wire::to_line(command)?)?;
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
-        let limit = u64::try_from(wire::LIMIT).unwrap_or(u64::MAX);
+        let limit = u64::try_from(wire::REPLY_LIMIT).unwrap_or(u64::MAX);
         (&mut stream).take(limit).read_until(b'\n', &mut line)?;
         Ok((line, stream))
     })();

@@ -22,6 +22,7 @@ use crate::flow::admin::provider::examine::ProviderReport;
 use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::flow::admin::settings::IssuerView;
+use crate::flow::admin::state::{self, Applied, Apply, Exported};
 use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
 use crate::flow::admin::{
     Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, session, settings, user,
@@ -103,6 +104,10 @@ pub enum Command {
     SessionRevoke(RevokeSessions),
     /// `config set-issuer`.
     SetIssuer(String),
+    /// `apply`.
+    Apply(Box<Apply>),
+    /// `export`, with hashes or without.
+    Export(bool),
     /// `backup`. The reply is followed by the backup's bytes.
     BackUp(BackUp),
 }
@@ -110,20 +115,23 @@ pub enum Command {
 impl Command {
     /// Whether it only looks, so that nothing is made for its sake.
     pub fn is_reading(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::ClientList
-                | Self::ClientShow(_)
-                | Self::ApiKeyList(_)
-                | Self::UserList(_)
-                | Self::UserShow(_)
-                | Self::ProviderList
-                | Self::ProviderShow(_)
-                | Self::ProviderTest(_)
-                | Self::KeyList
-                | Self::SessionList(_)
-                | Self::BackUp(_)
-        )
+            | Self::ClientShow(_)
+            | Self::ApiKeyList(_)
+            | Self::UserList(_)
+            | Self::UserShow(_)
+            | Self::ProviderList
+            | Self::ProviderShow(_)
+            | Self::ProviderTest(_)
+            | Self::KeyList
+            | Self::SessionList(_)
+            | Self::Export(_)
+            | Self::BackUp(_) => true,
+            Self::Apply(request) => request.dry_run,
+            Self::UserImport(request) => !request.write,
+            _ => false,
+        }
     }
 }
 
@@ -169,6 +177,10 @@ pub enum Reply {
     Revoked(Revoked),
     /// The issuer from the next start on.
     Issuer(IssuerView),
+    /// What changed, or would.
+    Applied(Applied),
+    /// Everything that can be declared.
+    Exported(Exported),
     /// Bytes follow, to the end of the conversation.
     Bytes,
     /// The command was refused.
@@ -232,6 +244,8 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
+        Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
+        Command::Export(with_hashes) => Reply::Exported(state::export(admin, with_hashes)?),
         // The conversation writes the bytes itself, after this reply.
         Command::BackUp(_) => Reply::Bytes,
     })

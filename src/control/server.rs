@@ -133,7 +133,7 @@ async fn converse<F>(
 where
     F: Future<Output = Reply>,
 {
-    let line = tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream)).await??;
+    let line = tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream, wire::LIMIT)).await??;
     let mut poured = None;
     let reply = match serde_json::from_slice::<Command>(&line) {
         Ok(command) => {

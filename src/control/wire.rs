@@ -8,14 +8,19 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use zeroize::Zeroizing;
 
-/// The longest line, in bytes.
-pub(super) const LIMIT: usize = 1 << 20;
+/// The longest command, in bytes: room for a file of declared state.
+pub(super) const LIMIT: usize = 32 << 20;
+/// The longest reply: room for all users of a large service.
+pub(super) const REPLY_LIMIT: usize = 1 << 30;
 
 /// The longest path that a socket's address can hold on every system we run on (`unix(7)`: 108 on Linux, less elsewhere).
 const PATH_LIMIT: usize = 100;
 
-/// Reads one line. Longer ones are an error, and so is an end before the line's end.
-pub(super) async fn read_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Zeroizing<Vec<u8>>> {
+/// Reads one line of at most `limit` bytes. Longer ones are an error, and so is an end before the line's end.
+pub(super) async fn read_line(
+    stream: &mut (impl AsyncRead + Unpin),
+    limit: usize,
+) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::new());
     let mut chunk = Zeroizing::new([0; 4096]);
     loop {
@@ -31,7 +36,7 @@ pub(super) async fn read_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Resu
             }
             None => line.extend_from_slice(bytes),
         }
-        if line.len() > LIMIT {
+        if line.len() > limit {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "message is too long"));
         }
     }

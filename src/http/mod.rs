@@ -8,13 +8,14 @@ pub mod cookie;
 pub mod endpoint;
 pub mod error;
 pub mod headers;
+pub mod metrics;
 pub mod preview;
 pub mod request;
 pub mod response;
 pub mod screen;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use ::http::{Method, Request, StatusCode};
@@ -36,6 +37,7 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Answers one request.
 pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, peer: Peer) -> Answer {
+    let begun = Instant::now();
     let (parts, body) = request.into_parts();
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let mut call = Call::new(app, parts, peer);
@@ -63,9 +65,13 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
         share(&call, route, &mut answer);
     }
     headers::secure(answer.headers_mut(), &call.request_id, peer.tls);
+    let label = route.as_ref().map_or("none", Route::label);
+    call.app
+        .metrics
+        .answered(label, answer.status().as_u16(), begun.elapsed());
     tracing::debug!(
         request_id = %call.request_id,
-        route = route.as_ref().map_or("none", Route::label),
+        route = label,
         method = %call.method(),
         status = answer.status().as_u16(),
         client = %call.client_address(),

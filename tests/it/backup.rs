@@ -94,7 +94,7 @@ fn after_a_restore_every_token_still_works() {
     fs::write(service.folder.path().join("key"), key).unwrap();
     let restored = service.json(&["restore", "saved", "--master-key", "key", "--json"]);
     assert_eq!(restored["rows"], made["rows"]);
-    assert_eq!(names(&data), ["idsvc.redb", "master.key"]);
+    assert_eq!(names(&data), ["events", "idsvc.redb", "master.key"]);
 
     let running = service.serve();
     let bearer = format!("Bearer {access}");
@@ -214,7 +214,7 @@ fn another_master_key_in_the_target_is_refused_and_left_alone() {
         said(&refused)
     );
     assert_eq!(fs::read(foreign.join("master.key")).unwrap(), before);
-    assert_eq!(names(&foreign), ["master.key"]);
+    assert_eq!(names(&foreign), ["events", "master.key"]);
 }
 
 #[test]

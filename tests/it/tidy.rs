@@ -13,6 +13,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("route", &[]),
     ("audit", &[]),
     ("limit", &["clock", "random"]),
+    ("metrics", &[]),
     ("jose", &["clock", "random", "secret"]),
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
@@ -42,7 +43,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("page", &["route"]),
     ("theme", &["page"]),
     ("net", &["limit"]),
-    ("app", &["flow", "limit", "oauth", "page", "route", "theme"]),
+    (
+        "app",
+        &["flow", "limit", "metrics", "oauth", "page", "route", "theme"],
+    ),
     (
         "http",
         &[
@@ -52,6 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "flow",
             "identity",
             "limit",
+            "metrics",
             "net",
             "oauth",
             "page",
@@ -124,6 +129,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("UnixListener", &["control/"]),
+    ("prometheus_client::", &["metrics.rs"]),
 ];
 
 const LONGEST_FILE: usize = 700;

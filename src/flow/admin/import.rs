@@ -64,66 +64,58 @@ pub struct Imported {
     pub bad: Vec<BadLine>,
 }
 
-/// One user, as a line has it.
-#[derive(Debug, Default, Deserialize)]
+/// One user, as a line or an entry of a file has them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Line {
-    uuid: Option<Uuid>,
-    account_id: Option<String>,
-    email: Option<String>,
-    email_verified: Option<bool>,
-    phone_number: Option<String>,
-    phone_number_verified: Option<bool>,
-    user_type: Option<String>,
-    venue_id: Option<String>,
-    organization: Option<String>,
-    enabled: Option<bool>,
-    claims: BTreeMap<String, Value>,
-    password_hash: Option<Value>,
-    created_at: Option<u64>,
+pub struct UserLine {
+    /// The user's identifier in the platform.
+    pub uuid: Option<Uuid>,
+    /// The account identifier; the address when there is none.
+    pub account_id: Option<String>,
+    /// The e-mail address.
+    pub email: Option<String>,
+    /// Whether it was shown to be the user's.
+    pub email_verified: Option<bool>,
+    /// The telephone number.
+    pub phone_number: Option<String>,
+    /// Whether it was shown to be the user's.
+    pub phone_number_verified: Option<bool>,
+    /// The user's type.
+    pub user_type: Option<String>,
+    /// The venue.
+    pub venue_id: Option<String>,
+    /// The organization.
+    pub organization: Option<String>,
+    /// Whether the user may be given tokens.
+    pub enabled: Option<bool>,
+    /// Claims by name.
+    pub claims: BTreeMap<String, Value>,
+    /// The password's hash, as [`PasswordHash::import`] reads it.
+    pub password_hash: Option<Value>,
+    /// When the user was made, in seconds since the epoch.
+    pub created_at: Option<u64>,
 }
 
-/// A line that was understood.
-struct Arrival {
-    line: u64,
-    said: Line,
-    password: Option<PasswordHash>,
-    fresh: Uuid,
-}
-
-impl Arrival {
-    fn read(line: u64, text: &str, fresh: Uuid) -> Result<Self, String> {
-        let said: Line = serde_json::from_str(text).map_err(|error| {
-            let message = error.to_string();
-            // The place within the line is all that its number leaves open.
-            message.replace(" at line 1 column", ", at column")
-        })?;
-        let password = match &said.password_hash {
-            Some(hash) => Some(PasswordHash::import(hash).map_err(|problem| problem.to_string())?),
-            None => None,
-        };
-        if said.email.is_none() && said.account_id.is_none() {
-            return Err("neither email nor account_id: the user would have no name".to_owned());
-        }
-        Ok(Self {
-            line,
-            said,
-            password,
-            fresh,
-        })
+impl UserLine {
+    /// The name that messages call the user by.
+    pub fn name(&self) -> Option<&str> {
+        self.account_id.as_deref().or(self.email.as_deref())
     }
 
     fn names(&self) -> impl Iterator<Item = LoginName> {
-        [&self.said.account_id, &self.said.email]
+        [&self.account_id, &self.email]
             .into_iter()
             .flatten()
             .map(|name| LoginName::new(name))
     }
 
     /// The user that the line means, if they are there.
-    fn existing(&self, snapshot: &dyn Snapshot) -> Result<Result<Option<User>, String>, StoreError> {
+    pub(super) fn existing(
+        &self,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Result<Option<User>, String>, StoreError> {
         let mut owners = Vec::new();
-        if let Some(uuid) = self.said.uuid
+        if let Some(uuid) = self.uuid
             && USERS.contains(snapshot, &uuid)?
         {
             owners.push(uuid);
@@ -143,8 +135,14 @@ impl Arrival {
     }
 
     /// The user as the line wants it, made of the one who is there.
-    fn applied(&self, before: Option<&User>, organization: &str, now: Timestamp) -> Result<User, String> {
-        let said = &self.said;
+    pub(super) fn onto(
+        &self,
+        before: Option<&User>,
+        fresh: Uuid,
+        organization: &str,
+        now: Timestamp,
+    ) -> Result<User, String> {
+        let said = self;
         let mut faults = Vec::new();
         let mut user = if let Some(user) = before {
             user.clone()
@@ -154,7 +152,7 @@ impl Arrival {
                 email: None,
                 source: User::IMPORT.to_owned(),
                 created_at: made_at,
-                ..User::local(said.uuid.unwrap_or(self.fresh), "", organization, now)
+                ..User::local(said.uuid.unwrap_or(fresh), "", organization, now)
             }
         };
         if let Some(uuid) = said.uuid
@@ -215,6 +213,37 @@ impl Arrival {
             Err(faults.join("; "))
         }
     }
+}
+
+/// A line that was understood.
+struct Arrival {
+    line: u64,
+    said: UserLine,
+    password: Option<PasswordHash>,
+    fresh: Uuid,
+}
+
+impl Arrival {
+    fn read(line: u64, text: &str, fresh: Uuid) -> Result<Self, String> {
+        let said: UserLine = serde_json::from_str(text).map_err(|error| {
+            let message = error.to_string();
+            // The place within the line is all that its number leaves open.
+            message.replace(" at line 1 column", ", at column")
+        })?;
+        let password = match &said.password_hash {
+            Some(hash) => Some(PasswordHash::import(hash).map_err(|problem| problem.to_string())?),
+            None => None,
+        };
+        if said.email.is_none() && said.account_id.is_none() {
+            return Err("neither email nor account_id: the user would have no name".to_owned());
+        }
+        Ok(Self {
+            line,
+            said,
+            password,
+            fresh,
+        })
+    }
 
     /// What is to be done, decided on one state of the store.
     fn decide(
@@ -224,11 +253,11 @@ impl Arrival {
         organization: &str,
         now: Timestamp,
     ) -> Result<Result<Step, String>, StoreError> {
-        let before = match self.existing(snapshot)? {
+        let before = match self.said.existing(snapshot)? {
             Ok(before) => before,
             Err(fault) => return Ok(Err(fault)),
         };
-        let mut user = match self.applied(before.as_ref(), organization, now) {
+        let mut user = match self.said.onto(before.as_ref(), self.fresh, organization, now) {
             Ok(user) => user,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -332,7 +361,11 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
 fn refuse_repeats(arrivals: &mut Vec<Arrival>, bad: &mut Vec<BadLine>) {
     let mut seen: HashMap<String, u64> = HashMap::new();
     arrivals.retain(|arrival| {
-        let mut keys: Vec<String> = arrival.names().map(|name| name.as_str().to_owned()).collect();
+        let mut keys: Vec<String> = arrival
+            .said
+            .names()
+            .map(|name| name.as_str().to_owned())
+            .collect();
         keys.extend(arrival.said.uuid.map(|uuid| uuid.to_string()));
         if let Some(first) = keys.iter().find_map(|key| seen.get(key)) {
             bad.push(BadLine {

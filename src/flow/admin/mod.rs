@@ -11,6 +11,7 @@ pub mod key;
 pub mod provider;
 pub mod session;
 pub mod settings;
+pub mod state;
 pub mod user;
 
 use std::fmt;

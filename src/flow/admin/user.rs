@@ -283,11 +283,15 @@ pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decide
     for name in before.map(User::login_names).unwrap_or_default() {
         USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
     }
+    write(tx, user).map(Ok)
+}
+
+/// Writes the user and the names to sign in with, which are free.
+pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
     }
-    USERS.put(tx, &user.uuid, user)?;
-    Ok(Ok(()))
+    USERS.put(tx, &user.uuid, user)
 }
 
 /// Adds a user. The answer shows a password that was made, this once.
@@ -473,6 +477,29 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
     Ok(UserView::of(&user, None))
 }
 
+/// Takes a user and everything that belongs to them out of the store.
+pub(super) fn remove_in(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
+    end_everything(tx, user.uuid, now)?;
+    for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+        match FAMILIES.get(&*tx, &family)? {
+            Some(record) => sessions::forget_family(tx, family, &record)?,
+            None => {
+                FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
+            }
+        }
+    }
+    for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+        CONSENTS.remove(tx, &key)?;
+    }
+    for identity in &user.identities {
+        USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
+    }
+    for name in user.login_names() {
+        USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
+    }
+    USERS.remove(tx, &user.uuid).map(|_| ())
+}
+
 /// Removes a user with everything that belongs to them: names, sessions, consents, refresh families.
 pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
     let now = admin.core.clock.now();
@@ -484,25 +511,7 @@ pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            end_everything(tx, user.uuid, now)?;
-            for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-                match FAMILIES.get(&*tx, &family)? {
-                    Some(record) => sessions::forget_family(tx, family, &record)?,
-                    None => {
-                        FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
-                    }
-                }
-            }
-            for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-                CONSENTS.remove(tx, &key)?;
-            }
-            for identity in &user.identities {
-                USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
-            }
-            for name in user.login_names() {
-                USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
-            }
-            USERS.remove(tx, &user.uuid)?;
+            remove_in(tx, &user, now)?;
             Ok(Ok(user))
         })
         .await??;

@@ -5,7 +5,6 @@ use super::token;
 use crate::flow::authenticate_client::authenticate_api_key;
 use crate::flow::gate::check_grant;
 use crate::http::call::Call;
-use crate::http::error;
 use crate::http::request::{self, Parameters};
 use crate::http::response::Answer;
 use crate::oauth::api_key::{self, PresentedApiKey};
@@ -15,21 +14,22 @@ use crate::oauth::token::TokenRequest;
 
 /// Answers a refresh: parse, find the client by its API key, then as at the token endpoint.
 pub async fn respond(call: &Call) -> Answer {
+    let grant = GrantType::RefreshToken.as_str();
     let (parameters, presented) = match parse(call) {
         Ok(parsed) => parsed,
-        Err(refusal) => return error::refused(call, &refusal),
+        Err(refusal) => return token::refused(call, grant, &refusal),
     };
     let checking = authenticate_api_key(&call.app.core, &presented, call.now);
     let client = match limited(call, presented.key.locator(), checking).await {
         Ok(Ok(client)) => client,
-        Ok(Err(refusal)) => return error::refused(call, &refusal),
-        Err(failure) => return error::failed(call, &failure),
+        Ok(Err(refusal)) => return token::refused(call, grant, &refusal),
+        Err(failure) => return token::failed(call, grant, &failure),
     };
     let request = check_grant(&client, GrantType::RefreshToken)
         .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
     match request {
-        Ok(request) => token::issue(call, &client, request, &parameters).await,
-        Err(refusal) => error::refused(call, &refusal),
+        Ok(request) => token::issue(call, &client, (grant, request), &parameters).await,
+        Err(refusal) => token::refused(call, grant, &refusal),
     }
 }
 

@@ -3,18 +3,19 @@
 use ::http::StatusCode;
 
 use super::client::authenticated;
-use crate::flow::Answer as Reply;
 use crate::flow::create_anonymous_user::create_anonymous_user;
 use crate::flow::exchange_assertion::exchange_assertion;
 use crate::flow::gate::check_grant;
 use crate::flow::issue_client_token::issue_client_token;
 use crate::flow::redeem_code::redeem_code;
 use crate::flow::rotate_refresh_token::rotate_refresh_token;
+use crate::flow::{Answer as Reply, Failure};
 use crate::http::call::Call;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
 use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::error::Refusal;
 use crate::oauth::token::{self, TokenRequest};
 
 /// Answers a token request: parse, authenticate the client, check the grant, then what the grant demands.
@@ -22,21 +23,38 @@ pub async fn respond(call: &Call) -> Answer {
     let service_name = &call.app.core.policy.service_name;
     let parameters = match parameters(call, service_name) {
         Ok(parameters) => parameters,
-        Err(refusal) => return error::refused(call, &refusal),
+        Err(refusal) => return refused(call, UNKNOWN, &refusal),
     };
+    let asked = token::grant_type(&parameters, service_name);
+    let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
     let client = match authenticated(call, &parameters).await {
         Ok(Ok(client)) => client,
-        Ok(Err(refusal)) => return error::refused(call, &refusal),
-        Err(failure) => return error::failed(call, &failure),
+        Ok(Err(refusal)) => return refused(call, grant, &refusal),
+        Err(failure) => return failed(call, grant, &failure),
     };
-    let request = token::grant_type(&parameters, service_name).and_then(|grant_type| {
+    let request = asked.and_then(|grant_type| {
         check_grant(&client, grant_type)?;
         TokenRequest::parse(grant_type, &parameters)
     });
     match request {
-        Ok(request) => issue(call, &client, request, &parameters).await,
-        Err(refusal) => error::refused(call, &refusal),
+        Ok(request) => issue(call, &client, (grant, request), &parameters).await,
+        Err(refusal) => refused(call, grant, &refusal),
     }
+}
+
+/// What requests are counted under whose grant type is none that is known.
+const UNKNOWN: &str = "unknown";
+
+/// Says no, and counts it.
+pub(super) fn refused(call: &Call, grant: &'static str, refusal: &Refusal) -> Answer {
+    call.app.metrics.granted(grant, refusal.code.as_str());
+    error::refused(call, refusal)
+}
+
+/// Says that it cannot be said, and counts it.
+pub(super) fn failed(call: &Call, grant: &'static str, failure: &Failure) -> Answer {
+    call.app.metrics.granted(grant, "failed");
+    error::failed(call, failure)
 }
 
 /// The parameters in the body: a form, or a JSON object for the grants that take one.
@@ -55,7 +73,7 @@ fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
 pub(super) async fn issue(
     call: &Call,
     client: &AuthenticatedClient,
-    request: TokenRequest,
+    (grant, request): (&'static str, TokenRequest),
     parameters: &Parameters,
 ) -> Answer {
     let core = &call.app.core;
@@ -80,8 +98,11 @@ pub(super) async fn issue(
         }
     };
     match answer {
-        Ok(Ok(tokens)) => response::no_store(response::json(StatusCode::OK, &tokens)),
-        Ok(Err(refusal)) => error::refused(call, &refusal),
-        Err(failure) => error::failed(call, &failure),
+        Ok(Ok(tokens)) => {
+            call.app.metrics.granted(grant, "issued");
+            response::no_store(response::json(StatusCode::OK, &tokens))
+        }
+        Ok(Err(refusal)) => refused(call, grant, &refusal),
+        Err(failure) => failed(call, grant, &failure),
     }
 }

@@ -139,6 +139,12 @@ impl PasswordPool {
         Ok(pool)
     }
 
+    /// How many jobs wait, and how many are being done.
+    pub fn load(&self) -> (usize, usize) {
+        let queue = self.shared.lock();
+        (queue.waiting.len(), queue.running)
+    }
+
     /// The cost of the hashes that this pool makes.
     pub fn params(&self) -> PasswordParams {
         self.params

@@ -135,7 +135,7 @@ pub(in crate::flow::admin) fn without_blank(values: Vec<String>) -> Vec<String> 
 impl ClientFields {
     /// Writes what was said into the record. The default scope is cut to what stays allowed unless it was
     /// named.
-    pub(super) fn apply(self, client: &mut Client, faults: &mut Vec<String>) {
+    pub(in crate::flow::admin) fn apply(self, client: &mut Client, faults: &mut Vec<String>) {
         if let Some(name) = self.name {
             client.name = text_or_none(faults, "name", name);
         }
@@ -226,7 +226,7 @@ impl ClientFields {
 }
 
 /// Everything about the record as a whole that cannot be.
-pub(super) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<String>) {
+pub(in crate::flow::admin) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<String>) {
     let lists = [
         &client.redirect_uris,
         &client.post_logout_redirect_uris,
@@ -341,7 +341,7 @@ fn check_credentials(client: &Client, faults: &mut Vec<String>) {
 }
 
 /// Whether an identifier survives every header, form and log line it will stand in.
-pub(super) fn check_client_id(client_id: &str, faults: &mut Vec<String>) {
+pub(in crate::flow::admin) fn check_client_id(client_id: &str, faults: &mut Vec<String>) {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/~@-".contains(&byte);
     if client_id.is_empty() || client_id.len() > 200 || !client_id.bytes().all(is_fit) {
         faults.push(format!(

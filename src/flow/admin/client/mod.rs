@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 pub use self::fields::ClientFields;
 use self::fields::{check, check_client_id};
@@ -77,7 +78,7 @@ fn unknown(client_id: &str) -> AdminRefusal {
 }
 
 /// The secret to store and, when it was made here, to show.
-fn secret_of(
+pub(super) fn secret_of(
     admin: Admin<'_>,
     chosen: Option<Disclosed>,
     faults: &mut Vec<String>,
@@ -108,21 +109,17 @@ fn secret_of(
 }
 
 /// Algorithms that have a key, or will have one after the first start.
-fn usable(admin: Admin<'_>) -> Vec<Algorithm> {
+pub(super) fn usable(admin: Admin<'_>) -> Vec<Algorithm> {
     let mut usable = admin.core.catalog().keyring().algorithms();
     usable.extend(rotate_keys::indispensable(admin.core));
     usable
 }
 
-/// Registers a client. The answer shows the secret that was made, this once.
-pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
-    let core = admin.core;
-    let mut faults = Vec::new();
-    check_client_id(&request.client_id, &mut faults);
-    let now = core.clock.now();
-    let mut client = Client {
-        client_id: request.client_id,
-        client_uuid: core.random.uuid_v7(core.clock.unix_millis()),
+/// A confidential client of which nothing has been said yet.
+pub(super) fn blank(client_id: &str, client_uuid: Uuid, now: Timestamp) -> Client {
+    Client {
+        client_id: client_id.to_owned(),
+        client_uuid,
         name: None,
         auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
         secrets: Vec::new(),
@@ -151,7 +148,17 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         enabled: true,
         created_at: now,
         updated_at: now,
-    };
+    }
+}
+
+/// Registers a client. The answer shows the secret that was made, this once.
+pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
+    let core = admin.core;
+    let mut faults = Vec::new();
+    check_client_id(&request.client_id, &mut faults);
+    let now = core.clock.now();
+    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let mut client = blank(&request.client_id, uuid, now);
     let mut shown = None;
     let fields = &request.fields;
     let has_key = fields.public_key.is_some() || fields.jwks.is_some() || fields.jwks_uri.is_some();
@@ -210,7 +217,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
 }
 
 /// Whether every provider that the client names is there. The provider stays as long as a client names it.
-fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
+pub(super) fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
     for id in &client.providers {
         if !PROVIDERS.contains(snapshot, id)? {
             let refusal = AdminRefusal::new(format!("there is no provider {id}"));
@@ -358,12 +365,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
             let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
             };
-            CLIENTS.remove(tx, &client_id)?;
-            for key in &client.api_keys {
-                API_KEY_USES.remove(tx, &key.id)?;
-            }
-            withdraw_grants(tx, &client_id, now)?;
-            Ok(Ok(()))
+            remove_in(tx, &client, now).map(Ok)
         })
         .await??;
     admin.core.reload_catalog()?;
@@ -372,6 +374,15 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
         subject: &subject,
     });
     Ok(subject)
+}
+
+/// Takes a client and all that was granted to it out of the store.
+pub(super) fn remove_in(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
+    CLIENTS.remove(tx, &client.client_id)?;
+    for key in &client.api_keys {
+        API_KEY_USES.remove(tx, &key.id)?;
+    }
+    withdraw_grants(tx, &client.client_id, now)
 }
 
 /// Ends the refresh families of a client and forgets its codes, consents and sign-ins under way. Looks at every

@@ -1,0 +1,356 @@
+//! `idsvc doctor`: looks at everything that goes wrong with time, and says what to do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Global;
+use super::call::{Call, Session, unexpected};
+use super::data_dir::{DATABASE, MASTER_KEY};
+use super::disk::free_bytes;
+use super::grade;
+use super::output::{Output, Stop, moment};
+use super::schedule;
+use super::serve::SettingFlags;
+use crate::clock::{Clock, Timestamp};
+use crate::config::resolve::resolve;
+use crate::config::{Config, Tls};
+use crate::control::{Command, Reply};
+use crate::flow::admin::key::{KeyView, StandingView};
+use crate::net::certificate::examine;
+
+/// What to look at.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Show what is in order too
+    #[arg(long)]
+    pub all: bool,
+    /// The settings that `idsvc serve` is started with.
+    #[command(flatten)]
+    pub settings: Box<SettingFlags>,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// In order.
+    Good,
+    /// It could be better.
+    Advice,
+    /// Something must be done.
+    Mend,
+}
+
+/// Something that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What kind of thing.
+    pub check: &'static str,
+    /// Which one.
+    pub subject: String,
+    /// How bad it is.
+    pub level: Level,
+    /// What was found.
+    pub message: String,
+    /// Which rule it breaks.
+    pub rule: Option<&'static str>,
+    /// What to do.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    /// Something that is in order.
+    pub fn good(check: &'static str, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            check,
+            subject: subject.into(),
+            level: Level::Good,
+            message: message.into(),
+            rule: None,
+            remedy: None,
+        }
+    }
+
+    /// The same as something that is not.
+    #[must_use]
+    pub fn but(self, level: Level, remedy: impl Into<String>) -> Self {
+        Self {
+            level,
+            remedy: Some(remedy.into()),
+            ..self
+        }
+    }
+
+    /// The same with the rule that it breaks.
+    #[must_use]
+    pub fn by(self, rule: &'static str) -> Self {
+        Self {
+            rule: Some(rule),
+            ..self
+        }
+    }
+}
+
+/// Below so much room, in bytes, the database is in danger.
+const LEAST_ROOM: u64 = 256 << 20;
+/// A key that signs longer than this is due to be replaced.
+const KEY_AGE: Duration = Duration::from_hours(24 * 90);
+/// How far a moment in the future may lie, for clocks that were corrected.
+const SLACK: Duration = Duration::from_mins(5);
+/// When this was written: no clock that is right shows less.
+const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
+
+/// Runs every check; refuses when something must be done.
+pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let now = Clock::System.now();
+    let mut findings = Vec::new();
+    let sources = global.sources(request.settings.as_ref().clone().into_given());
+    for warning in &sources.warnings {
+        findings.push(
+            Finding::good("settings", "environment", warning.clone())
+                .but(Level::Advice, "unset it, or correct its name"),
+        );
+    }
+    match resolve(&sources) {
+        Ok(config) => {
+            findings.push(Finding::good("settings", "configuration", "all right"));
+            of_config(&config, now, &mut findings);
+        }
+        Err(error) => findings.extend(error.faults.into_iter().map(|fault| {
+            Finding::good("settings", fault.place, fault.message)
+                .but(Level::Mend, "idsvc config check shows it again")
+        })),
+    }
+    match call.session(&Command::KeyList, output) {
+        Ok(session) => {
+            of_data_dir(&session.settings().data_dir, &mut findings);
+            of_store(&session, now, &mut findings)?;
+        }
+        // What keeps every command away is the first thing to mend.
+        Err(stop) => findings.push(
+            Finding::good("data", "database", stop.to_string())
+                .but(Level::Mend, "nothing else can be looked at before"),
+        ),
+    }
+    show(&findings, request.all, output)
+}
+
+fn of_config(config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
+    match &config.tls {
+        Tls::Files { cert, key } => {
+            let subject = cert.display().to_string();
+            match examine(cert, key, now.seconds()) {
+                Ok(None) => findings.push(Finding::good("certificate", subject, "valid")),
+                Ok(Some(warning)) => findings.push(
+                    Finding::good("certificate", subject, warning)
+                        .but(Level::Mend, "renew it; the service reads the new file by itself"),
+                ),
+                Err(errors) => findings.extend(errors.into_iter().map(|error| {
+                    Finding::good("certificate", subject.clone(), error.to_string()).but(
+                        Level::Mend,
+                        "correct tls.cert and tls.key, or the files they name",
+                    )
+                })),
+            }
+            closed(key, 0o077, "the private key", findings);
+        }
+        Tls::SelfSigned => findings.push(
+            Finding::good("certificate", "self-signed", "browsers do not trust it")
+                .but(Level::Advice, "set tls.mode = \"files\" outside of development"),
+        ),
+        Tls::Off => {}
+    }
+    let data_dir = &config.settings.data_dir;
+    match config.backups.interval {
+        None if !config.is_dev => findings.push(
+            Finding::good("backup", "schedule", "no backups are scheduled").but(
+                Level::Advice,
+                "set backup.interval, unless something else runs idsvc backup",
+            ),
+        ),
+        None => {}
+        Some(interval) => {
+            let newest = schedule::newest(data_dir);
+            let database_age = age(&data_dir.join(DATABASE), now);
+            match newest {
+                Some((made, _)) if now.since(made) <= interval * 2 => findings.push(Finding::good(
+                    "backup",
+                    "schedule",
+                    format!("the newest is of {}", moment(made)),
+                )),
+                Some((made, _)) => findings.push(
+                    Finding::good("backup", "schedule", format!("the newest is of {}", moment(made))).but(
+                        Level::Mend,
+                        "start the service, or look into its log for why there is no newer one",
+                    ),
+                ),
+                None if database_age.is_some_and(|age| age > interval * 2) => findings.push(
+                    Finding::good("backup", "schedule", "there is none")
+                        .but(Level::Mend, "idsvc backup makes one"),
+                ),
+                None => findings.push(Finding::good(
+                    "backup",
+                    "schedule",
+                    "the first is made when the service runs",
+                )),
+            }
+        }
+    }
+}
+
+fn age(path: &Path, now: Timestamp) -> Option<Duration> {
+    modified(path).map(|at| now.since(at))
+}
+
+fn modified(path: &Path) -> Option<Timestamp> {
+    let at = fs::metadata(path).ok()?.modified().ok()?;
+    at.duration_since(UNIX_EPOCH)
+        .ok()
+        .map(|since| Timestamp::from_seconds(since.as_secs()))
+}
+
+/// Whether a file or folder is closed to others.
+fn closed(path: &Path, bits: u32, what: &str, findings: &mut Vec<Finding>) {
+    let Ok(found) = fs::metadata(path) else {
+        return;
+    };
+    let subject = path.display().to_string();
+    let mode = found.permissions().mode() & 0o777;
+    let right = mode & !bits;
+    findings.push(if mode & bits == 0 {
+        Finding::good("permissions", subject, format!("{what} is closed to others"))
+    } else {
+        Finding::good(
+            "permissions",
+            subject,
+            format!("{what} is open to others ({mode:03o})"),
+        )
+        .but(Level::Mend, format!("chmod {right:03o} {}", path.display()))
+    });
+}
+
+fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
+    closed(data_dir, 0o077, "the data directory", findings);
+    closed(&data_dir.join(DATABASE), 0o077, "the database", findings);
+    closed(&data_dir.join(MASTER_KEY), 0o077, "the master key", findings);
+    let size = fs::metadata(data_dir.join(DATABASE)).map_or(0, |found| found.len());
+    let needed = size.saturating_mul(3).max(LEAST_ROOM);
+    let Ok(free) = free_bytes(data_dir) else {
+        return;
+    };
+    let finding = Finding::good(
+        "disk",
+        data_dir.display().to_string(),
+        format!("{} MiB are free", free >> 20),
+    );
+    findings.push(if free >= needed {
+        finding
+    } else {
+        finding.but(
+            Level::Mend,
+            format!(
+                "free {} MiB: the database and its backups need room",
+                (needed - free) >> 20
+            ),
+        )
+    });
+}
+
+fn of_store(session: &Session, now: Timestamp, findings: &mut Vec<Finding>) -> Result<(), Stop> {
+    let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
+        return Err(unexpected());
+    };
+    let Reply::Clients(clients) = session.ask(Command::ClientList)? else {
+        return Err(unexpected());
+    };
+    let recorded = keys
+        .iter()
+        .map(|key| key.created_at)
+        .chain(clients.iter().map(|client| client.updated_at));
+    of_clock(now, recorded.max(), findings);
+    for key in &keys {
+        of_key(key, now, findings);
+    }
+    for client in &clients {
+        findings.extend(grade::of(client, now));
+    }
+    Ok(())
+}
+
+fn of_clock(now: Timestamp, newest: Option<Timestamp>, findings: &mut Vec<Finding>) {
+    let latest = newest.map_or(EARLIEST, |newest| newest.max(EARLIEST));
+    findings.push(if now + SLACK < latest {
+        Finding::good(
+            "clock",
+            "system clock",
+            format!("it shows {}, and records are of {}", moment(now), moment(latest)),
+        )
+        .but(
+            Level::Mend,
+            "set the clock, and let something like chrony keep it: tokens are dated by it",
+        )
+    } else {
+        Finding::good("clock", "system clock", format!("it shows {}", moment(now)))
+    });
+}
+
+fn of_key(key: &KeyView, now: Timestamp, findings: &mut Vec<Finding>) {
+    let StandingView::Active { since } = key.standing else {
+        return;
+    };
+    let days = now.since(since).as_secs() / 86_400;
+    let finding = Finding::good(
+        "key",
+        key.kid.clone(),
+        format!("{} has signed for {days} days", key.alg),
+    );
+    findings.push(if now.since(since) <= KEY_AGE {
+        finding
+    } else {
+        finding.but(Level::Mend, format!("idsvc key rotate --alg {}", key.alg))
+    });
+}
+
+fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let (faults, advice) = (count(Level::Mend), count(Level::Advice));
+    if output.json {
+        output.document(&json!({ "ok": faults == 0, "findings": findings }))?;
+    } else {
+        for level in [Level::Mend, Level::Advice, Level::Good] {
+            for finding in findings
+                .iter()
+                .filter(|finding| finding.level == level && (all || level != Level::Good))
+            {
+                let sign = match level {
+                    Level::Mend => "MEND",
+                    Level::Advice => "advice",
+                    Level::Good => "good",
+                };
+                let rule = finding.rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
+                output.line(&format!(
+                    "{sign}  {} {}: {}{rule}",
+                    finding.check, finding.subject, finding.message
+                ))?;
+                if let Some(remedy) = &finding.remedy {
+                    output.line(&format!("      {remedy}"))?;
+                }
+            }
+        }
+        output.line(&format!(
+            "{} in order, {advice} that could be better, {faults} to be mended",
+            count(Level::Good)
+        ))?;
+    }
+    if faults == 0 {
+        Ok(())
+    } else {
+        Err(Stop::refused(format!("{faults} things must be mended")))
+    }
+}

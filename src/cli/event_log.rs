@@ -1,0 +1,356 @@
+//! The audit kept in the data directory: one JSON object a line, in a few files of bounded size.
+//!
+//! Events come as log lines of the target `audit`, so nothing is kept that is not logged. A request hands its
+//! event over and goes on; a thread of its own writes what has gathered, without waiting for the disk. When
+//! it cannot keep up, events are dropped, and the next line says how many.
+
+use std::fmt::{self, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+use super::data_dir::make_folder;
+use crate::clock::Clock;
+
+/// The folder in the data directory.
+pub const EVENTS: &str = "events";
+/// The file that is written to; older ones have a number before the ending.
+pub const CURRENT: &str = "events.jsonl";
+/// How many files there are.
+pub const FILES: u64 = 4;
+/// The target under which the audit logs.
+pub const TARGET: &str = "audit";
+
+/// How many events may wait to be written.
+const QUEUE: usize = 8192;
+/// How long the end of the process waits for them.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+enum Order {
+    Line(String),
+    Flush(SyncSender<()>),
+}
+
+/// Takes the audit's events out of the log and hands them to the thread that writes.
+pub struct EventLog {
+    queue: SyncSender<Order>,
+    lost: Arc<AtomicU64>,
+    clock: Clock,
+}
+
+/// The queue of the one log of this process.
+static STARTED: OnceLock<SyncSender<Order>> = OnceLock::new();
+
+/// Waits until what was recorded so far has been written.
+pub fn flush() {
+    let Some(queue) = STARTED.get() else { return };
+    let (done, written) = sync_channel(1);
+    if queue.send(Order::Flush(done)).is_ok() {
+        let _ = written.recv_timeout(PATIENCE);
+    }
+}
+
+impl EventLog {
+    /// Starts the thread that writes below `data_dir`, at most `max_bytes` in all.
+    pub fn start(data_dir: &Path, max_bytes: u64, clock: Clock) -> io::Result<Self> {
+        let (queue, orders) = sync_channel(QUEUE);
+        let lost = Arc::new(AtomicU64::new(0));
+        let writer = Writer {
+            folder: data_dir.join(EVENTS),
+            file: None,
+            file_bytes: (max_bytes / FILES).max(1),
+            lost: Arc::clone(&lost),
+            clock: clock.clone(),
+            has_failed: false,
+        };
+        thread::Builder::new()
+            .name("events".to_owned())
+            .spawn(move || writer.work(&orders))?;
+        let _ = STARTED.set(queue.clone());
+        Ok(Self { queue, lost, clock })
+    }
+}
+
+impl<S: Subscriber> Layer<S> for EventLog {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() != TARGET {
+            return;
+        }
+        let mut members = Members(Map::new());
+        members
+            .0
+            .insert("time".to_owned(), self.clock.now().seconds().into());
+        event.record(&mut members);
+        let line = Value::Object(members.0).to_string();
+        if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Line(line)) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Members(Map<String, Value>);
+
+impl Visit for Members {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        let _ = write!(text, "{value:?}");
+        self.0.insert(field.name().to_owned(), text.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+struct Writer {
+    folder: PathBuf,
+    file: Option<(File, u64)>,
+    file_bytes: u64,
+    lost: Arc<AtomicU64>,
+    clock: Clock,
+    has_failed: bool,
+}
+
+impl Writer {
+    fn work(mut self, orders: &Receiver<Order>) {
+        while let Ok(first) = orders.recv() {
+            let mut text = String::new();
+            let mut waiting = Vec::new();
+            let mut lines = 0;
+            for order in std::iter::once(first).chain(orders.try_iter().take(QUEUE)) {
+                match order {
+                    Order::Line(line) => {
+                        text.push_str(&line);
+                        text.push('\n');
+                        lines += 1;
+                    }
+                    Order::Flush(done) => waiting.push(done),
+                }
+            }
+            self.write(text, lines);
+            for done in waiting {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn write(&mut self, mut text: String, lines: u64) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let note = serde_json::json!({"time": self.clock.now().seconds(), "event": "events_lost", "count": lost});
+            let _ = writeln!(text, "{note}");
+        }
+        if text.is_empty() {
+            return;
+        }
+        match self.append(text.as_bytes()) {
+            Ok(()) => self.has_failed = false,
+            Err(error) => {
+                self.file = None;
+                self.lost.fetch_add(lost.saturating_add(lines), Ordering::Relaxed);
+                if !self.has_failed {
+                    tracing::error!(%error, "events are not kept");
+                }
+                self.has_failed = true;
+            }
+        }
+    }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        if self
+            .file
+            .as_ref()
+            .is_some_and(|(_, size)| *size >= self.file_bytes)
+        {
+            self.file = None;
+            for number in (1..FILES - 1).rev() {
+                rename(
+                    &self.folder.join(older(number)),
+                    &self.folder.join(older(number + 1)),
+                )?;
+            }
+            rename(&self.folder.join(CURRENT), &self.folder.join(older(1)))?;
+        }
+        let (mut file, size) = match self.file.take() {
+            Some(open) => open,
+            None => open(&self.folder)?,
+        };
+        file.write_all(text)?;
+        let written = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        self.file = Some((file, size.saturating_add(written)));
+        Ok(())
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The name of an older file; the higher the number, the older.
+pub fn older(number: u64) -> String {
+    format!("events.{number}.jsonl")
+}
+
+/// The file that is written to. A line that a killed process left unfinished is ended first.
+fn open(folder: &Path) -> io::Result<(File, u64)> {
+    make_folder(folder).map_err(io::Error::other)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(folder.join(CURRENT))?;
+    let size = file.seek(SeekFrom::End(0))?;
+    if size > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok((file, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::audit;
+    use crate::random::Random;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn scratch() -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4())))
+    }
+
+    fn written(log: &SyncSender<Order>) {
+        let (done, is_done) = sync_channel(1);
+        log.send(Order::Flush(done)).unwrap();
+        is_done.recv().unwrap();
+    }
+
+    #[test]
+    fn events_are_lines_of_json_and_other_log_lines_are_not_kept() {
+        let data = scratch();
+        let clock = Clock::manual(crate::clock::Timestamp::from_seconds(5));
+        let log = EventLog::start(&data.0, 1 << 20, clock).unwrap();
+        let queue = log.queue.clone();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+            tracing::info!("something else");
+            audit::record(&audit::Event::TokensIssued {
+                user: uuid::Uuid::nil(),
+                client_id: "web",
+                grant_type: "refresh_token",
+                jti: uuid::Uuid::nil(),
+                family: None,
+            });
+            audit::record(&audit::Event::Administered {
+                command: "client add",
+                subject: "a \"quoted\"\nname",
+            });
+        });
+        written(&queue);
+        let text = fs::read_to_string(data.0.join(EVENTS).join(CURRENT)).unwrap();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                serde_json::json!({"time": 5, "event": "tokens_issued", "user": uuid::Uuid::nil(), "client_id": "web", "grant_type": "refresh_token", "jti": uuid::Uuid::nil()}),
+                serde_json::json!({"time": 5, "event": "administered", "command": "client add", "subject": "a \"quoted\"\nname"}),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_files_stay_small_and_the_oldest_goes() {
+        let data = scratch();
+        let mut writer = Writer {
+            folder: data.0.join(EVENTS),
+            file: None,
+            file_bytes: 100,
+            lost: Arc::default(),
+            clock: Clock::System,
+            has_failed: false,
+        };
+        for number in 0..60 {
+            writer.write(format!("{{\"number\":{number}}}\n"), 1);
+        }
+        let folder = data.0.join(EVENTS);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
+        for entry in fs::read_dir(&folder).unwrap() {
+            assert!(entry.unwrap().metadata().unwrap().len() < 130);
+        }
+        assert!(fs::read_to_string(folder.join(CURRENT)).unwrap().contains("59"));
+        assert!(
+            !fs::read_to_string(folder.join(older(3)))
+                .unwrap()
+                .contains("{\"number\":0}")
+        );
+    }
+
+    #[test]
+    fn a_cut_off_line_is_ended_and_what_could_not_be_written_is_counted() {
+        let data = scratch();
+        let folder = make_folder(&data.0.join(EVENTS)).unwrap();
+        fs::write(folder.join(CURRENT), "{\"cut\":").unwrap();
+        let mut writer = Writer {
+            folder: folder.clone(),
+            file: None,
+            file_bytes: 1000,
+            lost: Arc::default(),
+            clock: Clock::System,
+            has_failed: false,
+        };
+        writer.write("{}\n".to_owned(), 1);
+        assert_eq!(
+            fs::read_to_string(folder.join(CURRENT)).unwrap(),
+            "{\"cut\":\n{}\n"
+        );
+        writer.lost.fetch_add(3, Ordering::Relaxed);
+        writer.write(String::new(), 0);
+        assert!(
+            fs::read_to_string(folder.join(CURRENT))
+                .unwrap()
+                .contains("\"count\":3")
+        );
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "in the way").unwrap();
+        writer.file = None;
+        writer.write("{}\n".to_owned(), 1);
+        assert_eq!(writer.lost.load(Ordering::Relaxed), 1);
+    }
+}

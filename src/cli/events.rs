@@ -1,0 +1,213 @@
+//! `idsvc events`
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::call::Call;
+use super::event_log::{CURRENT, EVENTS, FILES, older};
+use super::output::{Output, Stop, moment};
+use crate::clock::{Clock, Timestamp};
+use crate::config::resolve::parse_duration;
+
+/// Which events.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on with what happens from now on, until interrupted
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Show at most so many of what has happened
+    #[arg(long, default_value_t = 50, value_name = "COUNT")]
+    pub limit: usize,
+    /// Show only events of this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub event: Vec<String>,
+    /// Show only events about this user, client, session or command
+    #[arg(long, value_name = "TEXT")]
+    pub about: Option<String>,
+    /// Show only what happened within this time, as in 24h
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub since: Option<Duration>,
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "a time such as 24h, 90d, 30m or 60s".to_owned())
+}
+
+/// How often the file is looked at for more.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The longest line that is read; events are far shorter.
+const LINE_LIMIT: u64 = 1 << 20;
+
+impl Events {
+    /// The event on a line, if it is one that was asked for.
+    fn wanted(&self, line: &[u8], earliest: Timestamp) -> Option<Value> {
+        let event: Value = serde_json::from_slice(line).ok()?;
+        let name = event.get("event")?.as_str()?;
+        let at = event.get("time")?.as_u64()?;
+        let is_named = self.event.is_empty() || self.event.iter().any(|wanted| wanted == name);
+        let is_about = self.about.as_deref().is_none_or(|about| {
+            let mut members = event.as_object().into_iter().flat_map(|members| members.values());
+            members.any(|value| value.as_str() == Some(about))
+        });
+        (is_named && is_about && at >= earliest.seconds()).then_some(event)
+    }
+}
+
+/// A file of events, read line by line.
+struct Reading {
+    file: BufReader<File>,
+    inode: u64,
+    unfinished: Vec<u8>,
+}
+
+impl Reading {
+    fn open(path: &Path) -> io::Result<Option<Self>> {
+        match File::open(path) {
+            Ok(file) => Ok(Some(Self {
+                inode: file.metadata()?.ino(),
+                file: BufReader::new(file),
+                unfinished: Vec::new(),
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next whole line; none when there is no more for now.
+    fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        use io::Read;
+        (&mut self.file)
+            .take(LINE_LIMIT)
+            .read_until(b'\n', &mut self.unfinished)?;
+        let is_whole = self.unfinished.last() == Some(&b'\n');
+        Ok(is_whole.then(|| std::mem::take(&mut self.unfinished)))
+    }
+
+    /// Whether the file has another name by now.
+    fn is_replaced(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|found| found.ino() != self.inode)
+    }
+}
+
+/// Runs `idsvc events`.
+pub fn run(request: &Events, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let folder = call.settings(output)?.data_dir.join(EVENTS);
+    let now = Clock::System.now();
+    let earliest = request
+        .since
+        .map_or(Timestamp::from_seconds(0), |since| now - since);
+    let unreadable =
+        |error: io::Error| Stop::refused(format!("{} cannot be read: {error}", folder.display()));
+    let current = folder.join(CURRENT);
+    let mut paths: Vec<PathBuf> = (1..FILES)
+        .rev()
+        .map(|number| folder.join(older(number)))
+        .collect();
+    paths.push(current.clone());
+    let mut last = VecDeque::new();
+    let mut reading = None;
+    for path in paths {
+        let Some(mut file) = Reading::open(&path).map_err(unreadable)? else {
+            continue;
+        };
+        while let Some(line) = file.next_line().map_err(unreadable)? {
+            if let Some(event) = request.wanted(&line, earliest) {
+                last.push_back(event);
+                if last.len() > request.limit {
+                    last.pop_front();
+                }
+            }
+        }
+        reading = (path == current).then_some(file);
+    }
+    if request.follow {
+        for event in &last {
+            show(event, output)?;
+        }
+        return follow(request, reading, &current, output).map_err(|stop| match stop {
+            Followed::Stopped(stop) => stop,
+            Followed::Unreadable(error) => unreadable(error),
+        });
+    }
+    if output.json {
+        return output.document(&last);
+    }
+    for event in &last {
+        show(event, output)?;
+    }
+    if last.is_empty() {
+        output.hint("no such event: idsvc events --follow waits for what happens");
+    }
+    Ok(())
+}
+
+enum Followed {
+    Stopped(Stop),
+    Unreadable(io::Error),
+}
+
+impl From<io::Error> for Followed {
+    fn from(error: io::Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// Shows what comes, past the change of files, until nobody reads any more.
+fn follow(
+    request: &Events,
+    mut reading: Option<Reading>,
+    current: &Path,
+    output: &mut Output<'_>,
+) -> Result<(), Followed> {
+    loop {
+        if let Some(file) = &mut reading {
+            // Asked before the rest is read: what is written afterwards is in the new file.
+            let is_replaced = file.is_replaced(current);
+            while let Some(line) = file.next_line()? {
+                if let Some(event) = request.wanted(&line, Timestamp::from_seconds(0)) {
+                    show(&event, output).map_err(Followed::Stopped)?;
+                }
+            }
+            if is_replaced {
+                reading = None;
+                continue;
+            }
+        } else {
+            reading = Reading::open(current)?;
+            if reading.is_some() {
+                continue;
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// One event on one line: an object with `--json`, else the time, the name, and the rest in the order of names.
+fn show(event: &Value, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.line(&event.to_string());
+    }
+    let time = event.get("time").and_then(Value::as_u64).unwrap_or_default();
+    let name = event.get("event").and_then(Value::as_str).unwrap_or_default();
+    let mut line = format!("{}  {name}", moment(Timestamp::from_seconds(time)));
+    for (member, value) in event.as_object().into_iter().flatten() {
+        if !matches!(member.as_str(), "time" | "event") {
+            let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
+            let text = match value {
+                Value::String(text) if plain(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let _ = write!(line, "  {member}={text}");
+        }
+    }
+    output.line(&line)
+}

@@ -1,0 +1,180 @@
+//! How well a client is set up, held against OAuth 2.1 and the FAPI 2.0 Security Profile.
+
+use std::time::Duration;
+
+use super::doctor::{Finding, Level};
+use crate::clock::Timestamp;
+use crate::flow::admin::client::ClientView;
+use crate::jose::alg::Algorithm;
+use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
+
+// OAuth 2.1 is a draft whose sections move; the rule is named.
+const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
+const OAUTH_SECRET: &str = "OAuth 2.1: credentials are kept fresh";
+const FAPI_AUTHENTICATION: &str =
+    "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
+const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
+const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
+
+/// A secret older than this should have been replaced.
+const SECRET_AGE: Duration = Duration::from_hours(24 * 365);
+
+/// What is to be said of a client, at least that it is in order.
+pub fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
+    let id = &client.client_id;
+    let advice =
+        |message: &str, remedy: String| Finding::good("client", id, message).but(Level::Advice, remedy);
+    let mut findings = Vec::new();
+    let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
+    if signs_in && client.pkce == PkceRequirement::Optional {
+        findings.push(
+            advice(
+                "PKCE is optional: a code that is stolen can be injected",
+                format!("idsvc client update {id} --pkce required"),
+            )
+            .by(OAUTH_PKCE),
+        );
+    }
+    let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
+    if client.max_scope.is_some() {
+        findings.push(
+            advice(
+                "it acts for itself with a secret, which travels with every request",
+                format!(
+                    "idsvc client update {id} --public-key-file PEM --allow-secret-credentials --max-scope ''"
+                ),
+            )
+            .by(FAPI_AUTHENTICATION),
+        );
+    } else if client.public {
+        findings.push(
+            advice(
+                "it is public: whoever has its identifier can be it",
+                format!(
+                    "where it runs on a server, idsvc client add a confidential one in the place of {id}"
+                ),
+            )
+            .by(FAPI_AUTHENTICATION),
+        );
+    } else if uses_secret {
+        findings.push(
+            advice(
+                "it authenticates with a secret, not with a key",
+                format!("idsvc client update {id} --public-key-file PEM"),
+            )
+            .by(FAPI_AUTHENTICATION),
+        );
+    }
+    if client.auth_methods.contains(&AuthMethod::PrivateKeyJwt)
+        && client.assertion_audience == AssertionAudience::Any
+    {
+        findings.push(
+            advice(
+                "its assertions may be addressed to the token endpoint: another server can be made to ask for them",
+                format!("idsvc client update {id} --assertion-audience strict"),
+            )
+            .by(FAPI_AUDIENCE),
+        );
+    }
+    let signs_weakly = client
+        .id_token_signed_response_alg
+        .is_none_or(|alg| alg == Algorithm::Rs256);
+    if signs_in && signs_weakly {
+        findings.push(
+            advice(
+                "its ID tokens are signed with RS256",
+                format!("idsvc client update {id} --id-token-alg ES256, where its library can"),
+            )
+            .by(FAPI_ALGORITHM),
+        );
+    }
+    let oldest = client
+        .secrets
+        .iter()
+        .filter(|secret| secret.expires_at.is_none())
+        .map(|secret| secret.created_at)
+        .min();
+    if let Some(made) = oldest
+        && now.since(made) > SECRET_AGE
+    {
+        findings.push(
+            advice(
+                &format!("its secret is {} days old", now.since(made).as_secs() / 86_400),
+                format!("idsvc client rotate-secret {id} --keep-old 24h"),
+            )
+            .by(OAUTH_SECRET),
+        );
+    }
+    if findings.is_empty() {
+        findings.push(Finding::good(
+            "client",
+            id,
+            "in order by OAuth 2.1, and by FAPI 2.0 as far as registration goes",
+        ));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(changes: &serde_json::Value) -> ClientView {
+        let mut view = serde_json::json!({
+            "client_id": "web", "client_uuid": "0193b2a4-7a10-7cc0-8000-000000000001", "name": null, "public": false,
+            "auth_methods": ["client_secret_basic", "client_secret_post"], "secrets": [], "redirect_uris": ["https://a.example/"],
+            "post_logout_redirect_uris": [], "cors_origins": [], "scope": "openid", "default_scope": "openid",
+            "grant_types": ["authorization_code"], "pkce": "optional", "consent": "skip", "audience": null,
+            "id_token_signed_response_alg": null, "access_token_alg": null, "refresh_policy": "rotate", "enabled": true,
+            "created_at": 0, "updated_at": 0, "issuer": "https://id.example",
+        });
+        for (name, value) in changes.as_object().unwrap() {
+            view[name] = value.clone();
+        }
+        serde_json::from_value(view).unwrap()
+    }
+
+    fn remedies(view: &ClientView, now: u64) -> Vec<String> {
+        let found = of(view, Timestamp::from_seconds(now));
+        found.into_iter().filter_map(|finding| finding.remedy).collect()
+    }
+
+    #[test]
+    fn a_usual_client_is_told_what_a_stricter_one_would_have() {
+        let remedies = remedies(&view(&serde_json::json!({})), 0);
+        for part in ["--pkce required", "--public-key-file", "--id-token-alg"] {
+            assert!(
+                remedies.iter().any(|remedy| remedy.contains(part)),
+                "{part}: {remedies:?}"
+            );
+        }
+        assert_eq!(remedies.len(), 3);
+    }
+
+    #[test]
+    fn a_client_with_a_key_and_pkce_is_in_order() {
+        let strict = view(&serde_json::json!({
+            "pkce": "required", "auth_methods": ["private_key_jwt"], "assertion_audience": "strict", "id_token_signed_response_alg": "ES256",
+        }));
+        assert_eq!(of(&strict, Timestamp::from_seconds(0))[0].level, Level::Good);
+        let lax = view(&serde_json::json!({
+            "pkce": "required", "auth_methods": ["private_key_jwt"], "id_token_signed_response_alg": "ES256",
+        }));
+        assert!(remedies(&lax, 0)[0].contains("--assertion-audience strict"));
+    }
+
+    #[test]
+    fn an_old_secret_and_one_that_acts_for_itself_are_named() {
+        let old =
+            view(&serde_json::json!({"secrets": [{"created_at": 0, "expires_at": null}], "max_scope": "a"}));
+        let remedies = remedies(&old, 400 * 86_400);
+        assert!(
+            remedies.iter().any(|remedy| remedy.contains("rotate-secret web")),
+            "{remedies:?}"
+        );
+        assert!(
+            remedies.iter().any(|remedy| remedy.contains("--max-scope ''")),
+            "{remedies:?}"
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! `idsvc man`
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+
+use super::Cli;
+use super::output::{Output, Stop};
+
+/// Where the pages go.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The folder to write a page for every command to [default: print the first one]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
+/// Prints the page of the whole command line, or writes one for every command.
+pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), Stop> {
+    let Some(directory) = &man.directory else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        output.out.write_all(&page)?;
+        return Ok(output.out.flush()?);
+    };
+    let unwritable =
+        |error: std::io::Error| Stop::refused(format!("{} cannot be written: {error}", directory.display()));
+    fs::create_dir_all(directory).map_err(unwritable)?;
+    clap_mangen::generate_to(Cli::command(), directory).map_err(unwritable)?;
+    if output.json {
+        return output.document(&serde_json::json!({ "directory": directory }));
+    }
+    output.line(&format!("the pages are in {}", directory.display()))
+}

@@ -1,0 +1,225 @@
+//! `idsvc apply` and `idsvc export`.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::call::{Call, unexpected};
+use super::output::{Output, Stop};
+use super::state_file::{Sources, parse};
+use crate::control::{Command, Reply};
+use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported};
+
+/// Which state, and how far.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// The state, as export writes it, - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Remove clients and users that are not in the file, of the kinds that are
+    #[arg(long)]
+    pub prune: bool,
+    /// Do not ask before something is removed
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// What is in the export.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Write the hashes of passwords and secrets too, for another installation
+    #[arg(long)]
+    pub with_hashes: bool,
+}
+
+/// The most that a file may hold.
+const FILE_LIMIT: u64 = 12 << 20;
+
+fn read(file: &Path) -> Result<String, Stop> {
+    let mut text = String::new();
+    let read = if file.as_os_str() == "-" {
+        std::io::stdin().take(FILE_LIMIT + 1).read_to_string(&mut text)
+    } else {
+        File::open(file).and_then(|opened| opened.take(FILE_LIMIT + 1).read_to_string(&mut text))
+    };
+    let bytes = read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", file.display())))?;
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes > FILE_LIMIT) {
+        return Err(Stop::refused(format!(
+            "{} is larger than {FILE_LIMIT} bytes: idsvc user import is for so many users",
+            file.display()
+        )));
+    }
+    Ok(text)
+}
+
+/// Runs `idsvc apply`.
+pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let text = read(&request.file)?;
+    let folder = request.file.parent().unwrap_or(Path::new(""));
+    let sources = Sources {
+        folder,
+        variable: &|name| std::env::var(name).ok(),
+    };
+    let state = parse(&text, &sources).map_err(|faults| {
+        let placed = faults
+            .iter()
+            .map(|fault| format!("{}: {fault}", request.file.display()));
+        Stop::refused(placed.collect::<Vec<_>>().join("\n"))
+    })?;
+    let command = |dry_run| {
+        Command::Apply(Box::new(Request {
+            state: state.clone(),
+            dry_run,
+            prune: request.prune,
+        }))
+    };
+    if request.prune && !request.dry_run && !request.yes {
+        let Reply::Applied(planned) = call.ask(command(true), output)? else {
+            return Err(unexpected());
+        };
+        let removed: Vec<_> = planned
+            .changes
+            .iter()
+            .filter(|change| change.action == Action::Remove)
+            .collect();
+        if !removed.is_empty() {
+            for change in &removed {
+                output.say(&heading(change));
+            }
+            output.confirm(
+                &format!("Remove these {} with everything granted to them?", removed.len()),
+                false,
+            )?;
+        }
+    }
+    call.run(command(request.dry_run), output, |reply, output| match reply {
+        Reply::Applied(applied) if output.json => output.document(&applied),
+        Reply::Applied(applied) => show(&applied, output),
+        _ => Err(unexpected()),
+    })
+}
+
+fn heading(change: &Change) -> String {
+    let sign = match change.action {
+        Action::Add => '+',
+        Action::Change => '~',
+        Action::Remove => '-',
+    };
+    format!("{sign} {} {}", change.kind, change.id)
+}
+
+fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), Stop> {
+    let mut counts = [0_u64; 3];
+    for change in &applied.changes {
+        let place = match change.action {
+            Action::Add => 0,
+            Action::Change => 1,
+            Action::Remove => 2,
+        };
+        if let Some(count) = counts.get_mut(place) {
+            *count += 1;
+        }
+        output.line(&heading(change))?;
+        for field in &change.fields {
+            let text = |value: &Value| value.to_string();
+            let line = match (&field.before, &field.after) {
+                (None, None) => format!("    {} (new, not shown)", field.name),
+                (None, Some(after)) => format!("    {} = {}", field.name, text(after)),
+                (Some(before), None) => format!("    {} = {} -> none", field.name, text(before)),
+                (Some(before), Some(after)) => {
+                    format!("    {} = {} -> {}", field.name, text(before), text(after))
+                }
+            };
+            output.line(&line)?;
+        }
+        if let Some(secret) = &change.client_secret {
+            output.line(&format!("    client_secret = {}", secret.reveal()))?;
+        }
+    }
+    let [added, changed, removed] = counts;
+    let unchanged = applied.unchanged;
+    output.line(&format!(
+        "{added} added, {changed} changed, {removed} removed, {unchanged} as they were"
+    ))?;
+    if applied.dry_run {
+        output.hint("Nothing was changed: this was a dry run.");
+    } else if applied
+        .changes
+        .iter()
+        .any(|change| change.client_secret.is_some())
+    {
+        output.hint("A secret that was made is shown this once; only its digest is kept.");
+    }
+    Ok(())
+}
+
+/// Runs `idsvc export`.
+pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = Command::Export(request.with_hashes);
+    call.run(command, output, |reply, output| match reply {
+        Reply::Exported(exported) if output.json => output.document(&exported),
+        Reply::Exported(exported) => {
+            let text = to_toml(&exported)?;
+            output.line(text.trim_end())
+        }
+        _ => Err(unexpected()),
+    })
+}
+
+fn to_toml(exported: &Exported) -> Result<String, Stop> {
+    let mut text = String::from("# Made by idsvc export. idsvc apply -f FILE brings it about.\n");
+    for (kind, entries) in [("client", &exported.client), ("user", &exported.user)] {
+        for entry in entries {
+            let _ = write!(text, "\n[[{kind}]]\n");
+            for (name, value) in in_order(entry) {
+                let value = toml_of(value).ok_or_else(|| Stop::Refused {
+                    message: format!("{name} of a {kind} cannot be written in TOML: {value}"),
+                    hint: Some("idsvc export --json can, and idsvc apply reads that too".to_owned()),
+                })?;
+                let _ = writeln!(text, "{name} = {value}");
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// What names the record comes first.
+fn in_order(entry: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let rank = |name: &str| match name {
+        "client_id" | "account_id" => 0,
+        "client_uuid" | "uuid" => 1,
+        "name" | "email" => 2,
+        _ => 3,
+    };
+    let mut members: Vec<_> = entry.iter().collect();
+    members.sort_by_key(|(name, _)| (rank(name), (*name).clone()));
+    members
+}
+
+/// The value on one line; none where TOML has no such value.
+fn toml_of(value: &Value) -> Option<toml::Value> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => whole.into(),
+            None if number.is_f64() => number.as_f64()?.into(),
+            None => return None,
+        },
+        Value::String(text) => text.clone().into(),
+        Value::Array(values) => toml::Value::Array(values.iter().map(toml_of).collect::<Option<_>>()?),
+        Value::Object(members) => toml::Value::Table(
+            members
+                .iter()
+                .map(|(name, value)| Some((name.clone(), toml_of(value)?)))
+                .collect::<Option<_>>()?,
+        ),
+    })
+}

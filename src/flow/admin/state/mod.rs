@@ -1,0 +1,294 @@
+//! Declared state: what clients and users there are to be, compared with what there is, and made so in one
+//! transaction.
+//!
+//! Every kind of record has a file here with three functions: what it is called, `export` (a record as a file has
+//! it), and `plan` (what must change). A further kind is one more of these files, one more member of [`State`],
+//! and one line in each function below.
+
+pub mod clients;
+pub mod users;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use self::clients::DeclaredClient;
+use self::users::DeclaredUser;
+use super::{Admin, Decided, Disclosed, Done, all_or_none};
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::identity::User;
+use crate::oauth::Client;
+use crate::store::StoreError;
+use crate::store::backend::{Snapshot, Tx};
+
+/// What there is to be. A kind that is left out is left alone.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct State {
+    /// Clients.
+    pub client: Option<Vec<DeclaredClient>>,
+    /// Users.
+    pub user: Option<Vec<DeclaredUser>>,
+}
+
+/// A state to be brought about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Apply {
+    /// The state.
+    pub state: State,
+    /// Whether to say only what would change.
+    pub dry_run: bool,
+    /// Whether what is not declared is removed, of the kinds that are.
+    pub prune: bool,
+}
+
+/// What happens to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is new.
+    Add,
+    /// It changes.
+    Change,
+    /// It goes.
+    Remove,
+}
+
+/// A part of a record that changes. Of a secret, neither value is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldChange {
+    /// The part, as the file calls it.
+    pub name: String,
+    /// What it was.
+    pub before: Option<Value>,
+    /// What it is to be.
+    pub after: Option<Value>,
+}
+
+/// A record that changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// `client` or `user`.
+    pub kind: String,
+    /// Which.
+    pub id: String,
+    /// What happens to it.
+    pub action: Action,
+    /// What is different.
+    pub fields: Vec<FieldChange>,
+    /// A client's secret that was made because none was given, this once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<Disclosed>,
+}
+
+/// What changed, or would.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Whether it was only looked at.
+    pub dry_run: bool,
+    /// Each record that changes.
+    pub changes: Vec<Change>,
+    /// How many declared records are as they are to be.
+    pub unchanged: u64,
+}
+
+/// Everything there is, as a file has it: kinds, and the records of each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exported {
+    /// Clients, by identifier.
+    pub client: Vec<Map<String, Value>>,
+    /// Users, in the order in which they were added.
+    pub user: Vec<Map<String, Value>>,
+}
+
+/// One write of a plan.
+enum Step {
+    PutClient(Box<Client>),
+    RemoveClient(Box<Client>),
+    PutUser(Option<Box<User>>, Box<User>),
+    RemoveUser(Box<User>),
+}
+
+/// What must change, and why it cannot.
+#[derive(Default)]
+struct Plan {
+    steps: Vec<Step>,
+    applied: Applied,
+    faults: Vec<String>,
+}
+
+impl Plan {
+    /// Notes a record that comes, changes or goes, by what the file says of it before and after.
+    fn note(
+        &mut self,
+        kind: &str,
+        id: &str,
+        before: Option<&Map<String, Value>>,
+        after: Option<&Map<String, Value>>,
+    ) {
+        let action = match (before, after) {
+            (None, _) => Action::Add,
+            (_, None) => Action::Remove,
+            _ => Action::Change,
+        };
+        let fields = if action == Action::Remove {
+            Vec::new()
+        } else {
+            differences(before, after)
+        };
+        self.applied.changes.push(Change {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            action,
+            fields,
+            client_secret: None,
+        });
+    }
+
+    /// Adds to the last note that a secret changes, and the one that was made.
+    fn note_secret(&mut self, name: &str, made: Option<Disclosed>) {
+        if let Some(change) = self.applied.changes.last_mut() {
+            change.fields.push(FieldChange {
+                name: name.to_owned(),
+                before: None,
+                after: None,
+            });
+            change.client_secret = made;
+        }
+    }
+}
+
+fn differences(before: Option<&Map<String, Value>>, after: Option<&Map<String, Value>>) -> Vec<FieldChange> {
+    let empty = Map::new();
+    let (before, after) = (before.unwrap_or(&empty), after.unwrap_or(&empty));
+    let mut names: Vec<&String> = after.keys().collect();
+    names.extend(before.keys().filter(|name| !after.contains_key(*name)));
+    names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name))
+        .map(|name| FieldChange {
+            name: name.clone(),
+            before: before.get(name).cloned(),
+            after: after.get(name).cloned(),
+        })
+        .collect()
+}
+
+/// Brings a state about, or says what that would change. Everything or nothing.
+pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
+    let Apply {
+        state,
+        dry_run,
+        prune,
+    } = request;
+    let mut faults = Vec::new();
+    let clients = state
+        .client
+        .map(|declared| clients::prepare(admin, declared, &mut faults));
+    let users = match state.user {
+        Some(declared) => Some(users::prepare(admin, declared, &mut faults).await?),
+        None => None,
+    };
+    all_or_none(&faults)?;
+    let now = admin.core.clock.now();
+    let plan = move |snapshot: &dyn Snapshot| -> Result<Plan, StoreError> {
+        let mut plan = Plan::default();
+        plan.applied.dry_run = dry_run;
+        if let Some(clients) = &clients {
+            clients::plan(snapshot, clients, prune, now, &mut plan)?;
+        }
+        if let Some(users) = &users {
+            users::plan(snapshot, users, prune, now, &mut plan)?;
+        }
+        Ok(plan)
+    };
+    if dry_run {
+        let mut plan = admin.core.store.read(plan)?;
+        all_or_none(&plan.faults)?;
+        for change in &mut plan.applied.changes {
+            // Nobody will have this secret.
+            change.client_secret = None;
+        }
+        return Ok(plan.applied);
+    }
+    let applied = admin
+        .core
+        .store
+        .write("apply", move |tx: &mut dyn Tx| -> Decided<Applied> {
+            let plan = plan(&*tx)?;
+            if let Err(refusal) = all_or_none(&plan.faults) {
+                return Ok(Err(refusal));
+            }
+            execute(tx, &plan.steps, now)?;
+            Ok(Ok(plan.applied))
+        })
+        .await??;
+    admin.core.reload_catalog()?;
+    for change in &applied.changes {
+        audit::record(&Event::Administered {
+            command: "apply",
+            subject: &format!("{} {}", change.kind, change.id),
+        });
+    }
+    Ok(applied)
+}
+
+/// Names go before names come, so that two users may swap theirs.
+fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreError> {
+    for step in steps {
+        match step {
+            Step::RemoveClient(client) => super::client::remove_in(tx, client, now)?,
+            Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
+            Step::PutUser(Some(before), _) => users::drop_names(tx, before)?,
+            Step::PutClient(_) | Step::PutUser(None, _) => {}
+        }
+    }
+    for step in steps {
+        match step {
+            Step::PutClient(client) => clients::put(tx, client)?,
+            Step::PutUser(_, user) => users::put(tx, user)?,
+            Step::RemoveClient(_) | Step::RemoveUser(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Everything that can be declared, as it is now. Hashes are in it only when asked for, secrets never.
+pub fn export(admin: Admin<'_>, with_hashes: bool) -> Done<Exported> {
+    let now = admin.core.clock.now();
+    Ok(admin.core.store.read(|snapshot| {
+        Ok(Exported {
+            client: clients::export_all(snapshot, with_hashes, now)?,
+            user: users::export_all(snapshot, with_hashes)?,
+        })
+    })?)
+}
+
+/// Two entries of a kind that mean the same record.
+fn refuse_twins(kind: &str, ids: impl Iterator<Item = String>, faults: &mut Vec<String>) {
+    let mut seen = std::collections::HashSet::new();
+    for id in ids {
+        if seen.contains(&id) {
+            faults.push(format!("{kind} {id} is declared twice"));
+        }
+        seen.insert(id);
+    }
+}
+
+/// A refusal with the record that it is about before each of its lines.
+fn about(kind: &str, id: &str, faults: Vec<String>) -> impl Iterator<Item = String> {
+    let place = format!("{kind} {id}");
+    faults.into_iter().map(move |fault| format!("{place}: {fault}"))
+}
+
+/// Leaves out what is not there.
+fn without_nulls(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String, Value> {
+    entries
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! What an administrator meets on a machine: a full disk, the data of another release, the manual.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use idsvc::store::backend::Tx;
+use idsvc::store::schema::{Schema, meta_put};
+use idsvc::store::{Options, Store, StoreError};
+
+use crate::harness::process::Service;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn step(tx: &mut dyn Tx) -> Result<(), StoreError> {
+    meta_put(tx, "from", "the future")
+}
+
+#[test]
+fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
+    const LATER: Schema = Schema::new(&[step, step, step, step, step, step, step, step]);
+    let service = Service::new();
+    service.json(&[
+        "client",
+        "add",
+        "web",
+        "--redirect-uri",
+        "https://app.example/cb",
+        "--json",
+    ]);
+    let database = service.folder.path().join("data/idsvc.redb");
+    Store::open_with(&database, Options::default(), &LATER)
+        .unwrap()
+        .close();
+    let before = fs::read(&database).unwrap();
+    for words in [&["serve"][..], &["client", "list"], &["backup", "saved"]] {
+        let refused = service.run(words);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            said(&refused).contains("install the newer release"),
+            "{}",
+            said(&refused)
+        );
+        assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
+    }
+    let doctor = service.run(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("install the newer release"));
+    assert!(fs::read(&database).unwrap() == before);
+    assert!(!service.folder.path().join("saved").exists());
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_room_and_damages_nothing() {
+    let service = Service::new();
+    service.json(&[
+        "client",
+        "add",
+        "web",
+        "--redirect-uri",
+        "https://app.example/cb",
+        "--json",
+    ]);
+    let lines: Vec<_> = (0..20_000)
+        .map(|number| format!("{{\"email\":\"user-{number}@example.com\"}}\n"))
+        .collect();
+    let lines = lines.concat();
+    fs::write(service.folder.path().join("users.jsonl"), lines).unwrap();
+    let size = fs::metadata(service.folder.path().join("data/idsvc.redb"))
+        .unwrap()
+        .len();
+    let blocks = size / 512 + 64;
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" user import users.jsonl");
+    let full = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_idsvc")])
+        .env_clear()
+        .env("IDSVC_DATA_DIR", service.folder.path().join("data"))
+        .current_dir(service.folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(full.status.code(), Some(1));
+    assert!(said(&full).contains("no space is left"), "{}", said(&full));
+    assert!(
+        said(&full).contains("run the same command again"),
+        "{}",
+        said(&full)
+    );
+    let _running = service.serve();
+    assert_eq!(
+        service.json(&["client", "show", "web", "--json"])["client_id"],
+        "web"
+    );
+    let done = service.json(&["user", "import", "users.jsonl", "--json"]);
+    let counts = done["added"].as_u64().unwrap() + done["unchanged"].as_u64().unwrap();
+    assert_eq!((counts, &done["bad"]), (20_000, &serde_json::json!([])));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let service = Service::new();
+    let whole = service.run(&["man"]);
+    assert!(String::from_utf8_lossy(&whole.stdout).contains(".TH idsvc 1"));
+    assert!(service.run(&["man", "pages"]).status.success());
+    let pages = service.folder.path().join("pages");
+    let import = fs::read_to_string(pages.join("idsvc-user-import.1")).unwrap();
+    assert!(import.contains("skip\\-bad"), "{import}");
+    assert!(fs::read_dir(&pages).unwrap().count() > 40);
+}

@@ -1,0 +1,206 @@
+//! Declared state from a file, and back into one.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use crate::harness::process::Service;
+
+const STATE: &str = r#"
+[[client]]
+client_id = "web"
+client_uuid = "0193b2a4-7a10-7cc0-8000-000000000001"
+name = "Acme Notes"
+redirect_uris = ["https://app.example/cb"]
+secret_file = "web.secret"
+
+[[client]]
+client_id = "phone"
+public = true
+redirect_uris = ["com.example.app:/cb"]
+
+[[user]]
+email = "alice@example.com"
+email_verified = true
+password_env = "ALICE_PASSWORD"
+claims = { given_name = "Alice", address = { locality = "Ghent" } }
+"#;
+
+const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
+const PASSWORD: &str = "correct horse battery staple";
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn shown(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn declared() -> Service {
+    let service = Service::new();
+    fs::write(service.folder.path().join("state.toml"), STATE).unwrap();
+    fs::write(
+        service.folder.path().join("web.secret"),
+        format!("{}\n", "s".repeat(40)),
+    )
+    .unwrap();
+    service
+}
+
+fn apply(service: &Service, flags: &[&str]) -> Output {
+    service
+        .command(&[&["apply", "-f", "state.toml"][..], flags].concat())
+        .env("ALICE_PASSWORD", PASSWORD)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_state_is_applied_the_same_with_a_service_and_without_one_and_once_only() {
+    let run = |service: &Service| {
+        let outputs = [
+            apply(service, &["--dry-run"]),
+            apply(service, &[]),
+            apply(service, &[]),
+        ];
+        for output in &outputs {
+            assert!(output.status.success(), "{}", said(output));
+        }
+        outputs.map(|output| (shown(&output), said(&output)))
+    };
+    let (one, other) = (declared(), declared());
+    for service in [&one, &other] {
+        service.json(&["user", "add", "bob@example.com", "--no-password", "--json"]);
+    }
+    let running = other.serve();
+    let outputs = run(&one);
+    assert_eq!(outputs, run(&other));
+    assert!(outputs[0].1.contains("dry run"));
+    assert!(
+        outputs[1].0.contains("+ client web\n")
+            && outputs[1]
+                .0
+                .ends_with("3 added, 0 changed, 0 removed, 0 as they were\n"),
+        "{}",
+        outputs[1].0
+    );
+    assert_eq!(outputs[2].0, "0 added, 0 changed, 0 removed, 3 as they were\n");
+    assert!(
+        !outputs
+            .iter()
+            .any(|(text, _)| text.contains(PASSWORD) || text.contains("ssss"))
+    );
+    let (reply, _) = running.type_in(TARGET, "alice@example.com", PASSWORD);
+    assert_eq!(reply.status, 303, "{reply:?}");
+    let web = other.json(&["client", "show", "web", "--json"]);
+    assert_eq!(web["client_uuid"], "0193b2a4-7a10-7cc0-8000-000000000001");
+}
+
+#[test]
+fn export_and_apply_are_a_fixed_point_and_a_copy_is_the_same() {
+    let service = declared();
+    assert!(apply(&service, &[]).status.success());
+    service.json(&[
+        "user",
+        "add",
+        "bob@example.com",
+        "--no-password",
+        "--claim",
+        "badge=7",
+        "--json",
+    ]);
+    service.json(&[
+        "client",
+        "add",
+        "robot",
+        "--grant",
+        "client_credentials",
+        "--scope",
+        "a b",
+        "--allow-secret-credentials",
+        "--max-scope",
+        "a",
+        "--json",
+    ]);
+    let exported = service.run(&["export"]);
+    assert!(exported.status.success(), "{}", said(&exported));
+    assert!(!shown(&exported).contains("hash") && !shown(&exported).contains("sha256"));
+    let pipe = |service: &Service, text: &[u8], flags: &[&str]| {
+        let mut child = service
+            .command(&[&["apply", "-f", "-", "--json"][..], flags].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let applied = pipe(&service, &exported.stdout, &["--prune", "--yes"]);
+    assert_eq!(
+        (&applied["changes"], &applied["unchanged"]),
+        (&serde_json::json!([]), &5.into())
+    );
+    assert_eq!(shown(&service.run(&["export"])), shown(&exported));
+    let whole = service.run(&["export", "--with-hashes"]);
+    let copy = Service::new();
+    let _running = copy.serve();
+    assert_eq!(
+        pipe(&copy, &whole.stdout, &[])["changes"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5
+    );
+    assert_eq!(shown(&copy.run(&["export", "--with-hashes"])), shown(&whole));
+    let json = copy.run(&["export", "--json"]);
+    assert_eq!(pipe(&copy, &json.stdout, &[])["unchanged"], 5);
+}
+
+#[test]
+fn pruning_asks_and_a_faulty_file_changes_nothing() {
+    let service = declared();
+    assert!(apply(&service, &[]).status.success());
+    service.json(&[
+        "client",
+        "add",
+        "extra",
+        "--redirect-uri",
+        "https://x.example/",
+        "--json",
+    ]);
+    let asked = apply(&service, &["--prune"]);
+    assert_eq!(asked.status.code(), Some(2));
+    assert!(
+        said(&asked).contains("- client extra") && said(&asked).contains("--yes"),
+        "{}",
+        said(&asked)
+    );
+    let planned = apply(&service, &["--prune", "--dry-run"]);
+    assert!(shown(&planned).contains("- client extra"));
+    assert_eq!(
+        service
+            .json(&["client", "list", "--json"])
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+    let pruned = apply(&service, &["--prune", "--yes"]);
+    assert!(shown(&pruned).contains("1 removed"));
+    fs::write(
+        service.folder.path().join("state.toml"),
+        format!("{STATE}\n[[user]]\nemial = \"x\"\n"),
+    )
+    .unwrap();
+    let refused = apply(&service, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains("state.toml: line 21: unknown key emial of a user: did you mean email?"),
+        "{}",
+        said(&refused)
+    );
+}

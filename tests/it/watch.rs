@@ -1,0 +1,275 @@
+//! What the service tells whoever watches it: `doctor`, `events` and the metrics.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Output, Stdio};
+
+use crate::harness::process::{Service, request};
+
+const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn shown(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn with_client() -> Service {
+    let service = Service::new();
+    service.json(&[
+        "client",
+        "add",
+        "web",
+        "--redirect-uri",
+        "https://app.example/cb",
+        "--json",
+    ]);
+    service
+}
+
+#[test]
+fn the_doctor_says_the_same_with_a_service_and_without_one() {
+    let service = with_client();
+    let mut running = service.serve();
+    let online = service.run(&["doctor", "--backup-interval", "off"]);
+    running.kill();
+    let offline = service.run(&["doctor", "--backup-interval", "off"]);
+    let without_count = |output: &Output| {
+        shown(output)
+            .lines()
+            .filter(|line| !line.contains("in order"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        online.status.code(),
+        Some(0),
+        "{}{}",
+        shown(&online),
+        said(&online)
+    );
+    assert_eq!(without_count(&online), without_count(&offline));
+    assert!(
+        shown(&online).contains("idsvc client update web --pkce required"),
+        "{}",
+        shown(&online)
+    );
+    assert!(shown(&online).contains("FAPI 2.0 Security Profile section 5.3.2.1"));
+}
+
+#[test]
+fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
+    let service = with_client();
+    service.serve().kill();
+    let data = service.folder.path().join("data");
+    fs::set_permissions(data.join("master.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let sick = service
+        .command(&[
+            "doctor",
+            "--json",
+            "--tls-mode",
+            "files",
+            "--tls-cert",
+            "no.pem",
+            "--tls-key",
+            "no.key",
+        ])
+        .env("IDSVC_REGOIN", "us")
+        .output()
+        .unwrap();
+    assert_eq!(sick.status.code(), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&sick.stdout).unwrap();
+    assert_eq!(document["ok"], false);
+    let findings = document["findings"].as_array().unwrap();
+    let remedy = |check: &str, level: &str| {
+        let found = findings
+            .iter()
+            .filter(|finding| finding["check"] == check && finding["level"] == level);
+        let texts: Vec<_> = found
+            .map(|finding| finding["message"].to_string() + &finding["remedy"].to_string())
+            .collect();
+        texts.join("\n")
+    };
+    assert!(
+        remedy("permissions", "mend").contains(&format!("chmod 600 {}", data.join("master.key").display())),
+        "{document}"
+    );
+    assert!(
+        remedy("settings", "mend").contains("base_url") || remedy("certificate", "mend").contains("no.pem"),
+        "{document}"
+    );
+    assert!(
+        remedy("settings", "advice").contains("did you mean IDSVC_REGION?"),
+        "{document}"
+    );
+}
+
+#[test]
+fn what_happened_can_be_read_with_a_service_and_without_one() {
+    let service = with_client();
+    let running = service.serve();
+    service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
+    running.type_in(TARGET, "alice@example.com", "a wrong password");
+    terminate(running);
+    let events = service.json(&["events", "--json"]);
+    let events = events.as_array().unwrap();
+    let told: Vec<_> = events
+        .iter()
+        .filter(|event| event["command"] != "backup")
+        .map(|event| {
+            assert!(event["time"].as_u64().is_some());
+            (
+                event["event"].as_str().unwrap(),
+                event["command"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("administered", "client add"),
+            ("administered", "user add"),
+            ("sign_in_failed", "")
+        ],
+        "a command without a service is accounted for too"
+    );
+    let failed = service.run(&[
+        "events",
+        "--event",
+        "sign_in_failed",
+        "--about",
+        "web",
+        "--since",
+        "1h",
+    ]);
+    let line = shown(&failed);
+    assert!(
+        line.contains("sign_in_failed  client_id=web  from=127.0.0.1"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1);
+    assert!(!line.contains("wrong password"));
+    let mode = fs::metadata(service.folder.path().join("data/events/events.jsonl"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let none = service.run(&["events", "--event", "no_such"]);
+    assert!(none.status.success() && none.stdout.is_empty());
+}
+
+fn terminate(mut running: crate::harness::process::Running<'_>) {
+    let killed = std::process::Command::new("kill")
+        .args(["-TERM", &running.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    assert!(running.wait().success());
+}
+
+#[test]
+fn events_are_followed_as_they_come() {
+    let service = with_client();
+    let _running = service.serve();
+    let mut follower = service
+        .command(&["events", "--follow", "--limit", "0", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let adding = std::thread::scope(|scope| {
+        let adder = scope.spawn(|| {
+            for number in 0..50 {
+                service.json(&[
+                    "user",
+                    "add",
+                    &format!("u{number}@example.com"),
+                    "--no-password",
+                    "--json",
+                ]);
+            }
+        });
+        let first = lines.next().unwrap().unwrap();
+        adder.join().unwrap();
+        first
+    });
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    let event: serde_json::Value = serde_json::from_str(&adding).unwrap();
+    assert_eq!(
+        (&event["event"], &event["command"]),
+        (&"administered".into(), &"user add".into())
+    );
+}
+
+#[test]
+fn the_metrics_have_a_listener_of_their_own() {
+    let service = with_client();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let address = format!("127.0.0.1:{port}");
+    let child = service
+        .command(&["serve", "--metrics-listen", &address])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut child = Ended(child);
+    let begun = std::time::Instant::now();
+    while request(service.port, "GET", "/readyz", &[], "").is_none_or(|reply| reply.status != 200) {
+        assert!(begun.elapsed() < std::time::Duration::from_mins(1));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let body = "grant_type=client_credentials&client_id=web&client_secret=wrong";
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let refused = request(service.port, "POST", "/oauth2/token", &form, body).unwrap();
+    assert_eq!(refused.status, 401);
+    assert_eq!(
+        request(service.port, "GET", "/metrics", &[], "").unwrap().status,
+        404
+    );
+    let scraped = request(port, "GET", "/metrics", &[], "").unwrap();
+    assert_eq!(scraped.status, 200);
+    assert!(
+        scraped
+            .header("content-type")
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
+    for line in [
+        "idsvc_requests_total{route=\"token\",status=\"401\"} 1",
+        "idsvc_requests_total{route=\"none\",status=\"404\"} 1",
+        "idsvc_grants_total{grant_type=\"client_credentials\",outcome=\"invalid_client\"} 1",
+        "idsvc_store_writable 1",
+        "idsvc_password_queue 0",
+    ] {
+        assert!(
+            scraped.body.lines().any(|found| found == line),
+            "{line}\n{}",
+            scraped.body
+        );
+    }
+    assert!(scraped.body.contains("idsvc_request_duration_seconds_bucket"));
+    assert_eq!(
+        request(port, "GET", "/oauth2/token", &[], "").unwrap().status,
+        404
+    );
+    child.0.kill().unwrap();
+}
+
+/// A process that does not outlive the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
