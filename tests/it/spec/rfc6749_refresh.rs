@@ -312,7 +312,7 @@ async fn withdrawn_consent_ends_refreshing() {
     let refused = acme.refresh(tokens.refresh_token()).await;
     assert_eq!(
         refused.refusal(),
-        "400 invalid_grant: the user has withdrawn consent"
+        "400 invalid_grant: the user has not given consent or has withdrawn it"
     );
 }
 
