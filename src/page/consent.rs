@@ -121,10 +121,10 @@ impl Page for Consent {
     }
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
-        slots.part("lead", sentence(text.consent_lead, &self.client_name));
-        slots.part("scope_list", self.list(text));
-        slots.part("form", self.form(text));
-        slots.part("hidden", self.hidden_fields());
+        slots.part("lead", || sentence(text.consent_lead, &self.client_name));
+        slots.part("scope_list", || self.list(text));
+        slots.part("form", || self.form(text));
+        slots.part("hidden", || self.hidden_fields());
         slots.text("action", &self.action);
         slots.text("transaction", &self.transaction);
         slots.text("csrf", &self.csrf);

@@ -60,8 +60,8 @@ impl Page for FormPost {
     }
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
-        slots.part("form", self.form(text));
-        slots.part("hidden", self.hidden_fields());
+        slots.part("form", || self.form(text));
+        slots.part("hidden", || self.hidden_fields());
         slots.text("action", &self.action);
         slots.list(
             "fields",

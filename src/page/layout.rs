@@ -1,6 +1,6 @@
 //! The document around every page.
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::asset;
 use super::theme::Slots;
@@ -66,14 +66,16 @@ fn links(theme: &Theme, locale: &Locale) -> Markup {
     }
 }
 
-/// What a template is given: what every page has, then what this one adds.
-pub fn slots<P: Page>(page: &P, theme: &Theme, locale: &Locale, content: &str) -> Slots {
+/// What a template is given: what every page has, then what this one adds. `content` is what stands inside the
+/// page's `main` element, where it has been drawn already.
+pub fn fill<P: Page>(page: &P, theme: &Theme, locale: &Locale, content: Option<&str>, slots: &mut Slots) {
     let text = locale.text();
-    let mut slots = Slots::default();
-    slots.part("head", head(page, theme, locale));
-    slots.part("brand", brand(theme));
-    slots.part("content", maud::PreEscaped(content.to_owned()));
-    slots.part("footer", links(theme, locale));
+    slots.part("head", || head(page, theme, locale));
+    slots.part("brand", || brand(theme));
+    slots.part("content", || {
+        content.map_or_else(|| page.body(&text), |content| PreEscaped(content.to_owned()))
+    });
+    slots.part("footer", || links(theme, locale));
     slots.text("page", P::NAME);
     slots.text("lang", locale.tag());
     slots.text("dir", locale.direction());
@@ -90,6 +92,5 @@ pub fn slots<P: Page>(page: &P, theme: &Theme, locale: &Locale, content: &str) -
             .map(|(href, text)| [("href", href), ("text", text)]),
     );
     slots.value("text", locale.values());
-    page.slots(&text, &mut slots);
-    slots
+    page.slots(&text, slots);
 }

@@ -270,12 +270,12 @@ impl Page for Login {
     }
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
-        slots.part("lead", sentence(text.sign_in_to, &self.client_name));
-        slots.part("problem", self.problem(text));
-        slots.part("choice", self.choice(text));
-        slots.part("form", self.form(text));
-        slots.part("providers", self.ways_by_provider(text));
-        slots.part("hidden", self.hidden_fields());
+        slots.part("lead", || sentence(text.sign_in_to, &self.client_name));
+        slots.part("problem", || self.problem(text));
+        slots.part("choice", || self.choice(text));
+        slots.part("form", || self.form(text));
+        slots.part("providers", || self.ways_by_provider(text));
+        slots.part("hidden", || self.hidden_fields());
         slots.text("action", &self.action);
         slots.text("transaction", &self.transaction);
         slots.text("csrf", &self.csrf);

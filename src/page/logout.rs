@@ -61,8 +61,8 @@ impl Page for LogoutConfirm {
     }
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
-        slots.part("form", self.form(text));
-        slots.part("hidden", hidden("csrf", &self.csrf));
+        slots.part("form", || self.form(text));
+        slots.part("hidden", || hidden("csrf", &self.csrf));
         slots.text("action", &self.action);
         slots.text("csrf", &self.csrf);
         slots.text("user", self.user.as_deref().unwrap_or_default());

@@ -46,7 +46,9 @@ impl<P: Page + Send + Sync> AnyPage for P {
     }
 
     fn slots(&self, theme: &Theme, locale: &Locale) -> Slots {
-        layout::slots(self, theme, locale, &AnyPage::content(self, locale))
+        let mut slots = Slots::default();
+        layout::fill(self, theme, locale, None, &mut slots);
+        slots
     }
 }
 

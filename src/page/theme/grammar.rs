@@ -5,17 +5,30 @@
 //! compiled, and everything that makes new values, calls something or captures output is refused. What is left
 //! cannot hold more than it was given.
 
+use std::collections::BTreeSet;
+
 use minijinja::machinery::{Span, ast, parse};
 use minijinja::value::ValueKind;
 
 use super::finding::{Finding, Severity};
 use super::template::FILTERS;
 
-/// Reads a template and says what in it is not allowed.
-pub fn check(name: &str, source: &str) -> Vec<Finding> {
+/// What a template is made of.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// What in it is not allowed.
+    pub findings: Vec<Finding>,
+    /// The names that it reads.
+    pub names: BTreeSet<String>,
+    /// The templates that it draws besides itself.
+    pub files: BTreeSet<String>,
+}
+
+/// Reads a template.
+pub fn read(name: &str, source: &str) -> Reading {
     let mut reader = Reader {
         name,
-        findings: Vec::new(),
+        reading: Reading::default(),
     };
     match parse(source, name, minijinja::syntax::SyntaxConfig::default()) {
         Ok(root) => reader.statement(&root),
@@ -24,17 +37,18 @@ pub fn check(name: &str, source: &str) -> Vec<Finding> {
             error.detail().unwrap_or("this is no template"),
         ),
     }
-    reader.findings
+    reader.reading
 }
 
 struct Reader<'a> {
     name: &'a str,
-    findings: Vec<Finding>,
+    reading: Reading,
 }
 
 impl Reader<'_> {
     fn refuse(&mut self, line: usize, message: &str) {
-        self.findings
+        self.reading
+            .findings
             .push(Finding::at_line(Severity::Refused, self.name, line, message));
     }
 
@@ -87,9 +101,12 @@ impl Reader<'_> {
 
     /// The name of another template: written out, so that it is known before anything is drawn.
     fn file(&mut self, name: &ast::Expr<'_>) {
-        let is_text = matches!(name, ast::Expr::Const(constant) if constant.value.as_str().is_some());
-        if !is_text {
-            self.forbid(name.span(), "the name of a template that is not written out");
+        match name {
+            ast::Expr::Const(constant) if constant.value.as_str().is_some() => {
+                let file = constant.value.as_str().unwrap_or_default().to_owned();
+                self.reading.files.insert(file);
+            }
+            _ => self.forbid(name.span(), "the name of a template that is not written out"),
         }
     }
 
@@ -97,7 +114,9 @@ impl Reader<'_> {
         use ast::{BinOpKind, CompareOpKind, Expr, UnaryOpKind};
         let span = expression.span();
         match expression {
-            Expr::Var(_) => {}
+            Expr::Var(variable) => {
+                self.reading.names.insert(variable.id.to_owned());
+            }
             Expr::Const(constant) => {
                 if !matches!(
                     constant.value.kind(),
@@ -184,7 +203,7 @@ mod tests {
             {% else %}{% include 'none.html' %}{% endfor %}\
             {% if not problem_text and (a == 1 or b < 2) %}{{ text.sign_in_to|with(client_name) }}{% endif %}\
             {{ 'a.css'|asset if dir == 'rtl' else 'b.css'|asset }}{% endblock %}";
-        assert_eq!(check("login.html", source), []);
+        assert_eq!(read("login.html", source).findings, []);
     }
 
     #[test]
@@ -223,7 +242,7 @@ mod tests {
             "{% if x %}",
             "{{",
         ] {
-            let findings = check("login.html", &format!("<p>\n{code}"));
+            let findings = read("login.html", &format!("<p>\n{code}")).findings;
             assert!(!findings.is_empty(), "{code}");
             assert!(
                 findings

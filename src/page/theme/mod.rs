@@ -372,10 +372,15 @@ impl Theme {
             (false, true) => LAYOUT,
             (false, false) => return Ok(None),
         };
-        let content = page.body(&locale.text()).into_string();
-        let html = templates.draw(name, layout::slots(page, self, locale, &content))?;
-        let is_whole =
-            html.contains(&content) || has_own && page.vital().into_iter().all(|part| html.contains(part));
+        let names = templates.names(name);
+        let content = names
+            .contains("content")
+            .then(|| page.body(&locale.text()).into_string());
+        let mut slots = Slots::wanted(names);
+        layout::fill(page, self, locale, content.as_deref(), &mut slots);
+        let html = templates.draw(name, slots)?;
+        let is_whole = has_own && page.vital().into_iter().all(|part| html.contains(part))
+            || content.is_some_and(|content| html.contains(&content));
         if is_whole {
             Ok(Some(html))
         } else {

@@ -1,28 +1,46 @@
 //! What a template is given: finished parts, and the raw fields they are made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use maud::Markup;
 use minijinja::Value;
 
-/// Names and values for one template.
+/// Names and values for one template. Those that it does not read are not made.
 #[derive(Debug, Default)]
-pub struct Slots(BTreeMap<&'static str, Value>);
+pub struct Slots {
+    values: BTreeMap<&'static str, Value>,
+    wanted: Option<Arc<BTreeSet<String>>>,
+}
 
 impl Slots {
+    /// Room for what a template reads.
+    pub(super) fn wanted(names: Arc<BTreeSet<String>>) -> Self {
+        Self {
+            values: BTreeMap::new(),
+            wanted: Some(names),
+        }
+    }
+
+    fn put(&mut self, name: &'static str, value: impl FnOnce() -> Value) {
+        if self.wanted.as_ref().is_none_or(|names| names.contains(name)) {
+            self.values.insert(name, value());
+        }
+    }
+
     /// A finished part: markup that is printed as it is.
-    pub fn part(&mut self, name: &'static str, markup: Markup) {
-        self.0.insert(name, Value::from_safe_string(markup.into_string()));
+    pub fn part(&mut self, name: &'static str, markup: impl FnOnce() -> Markup) {
+        self.put(name, || Value::from_safe_string(markup().into_string()));
     }
 
     /// A text, which is escaped where it is printed; empty when there is nothing to say.
     pub fn text(&mut self, name: &'static str, text: &str) {
-        self.0.insert(name, Value::from(text));
+        self.put(name, || Value::from(text));
     }
 
     /// A truth value.
     pub fn flag(&mut self, name: &'static str, is_so: bool) {
-        self.0.insert(name, Value::from(is_so));
+        self.put(name, || Value::from(is_so));
     }
 
     /// A list of entries, each with the same few texts.
@@ -35,21 +53,23 @@ impl Slots {
             let texts = texts.into_iter().map(|(name, text)| (name, Value::from(text)));
             Value::from(texts.collect::<BTreeMap<_, _>>())
         };
-        let entries: Vec<Value> = entries.into_iter().map(entry).collect();
-        self.0.insert(name, Value::from(entries));
+        self.put(name, || {
+            let entries: Vec<Value> = entries.into_iter().map(entry).collect();
+            Value::from(entries)
+        });
     }
 
     /// A value that was made before.
     pub(in crate::page) fn value(&mut self, name: &'static str, value: Value) {
-        self.0.insert(name, value);
+        self.put(name, || value);
     }
 
     /// The names, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.keys().copied()
+        self.values.keys().copied()
     }
 
     pub(super) fn into_value(self) -> Value {
-        Value::from(self.0)
+        Value::from(self.values)
     }
 }

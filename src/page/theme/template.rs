@@ -1,6 +1,6 @@
 //! The operator's HTML: templates that are drawn within bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ const LONGEST_TEMPLATE: usize = 64_000;
 #[derive(Debug)]
 pub struct Templates {
     environment: Environment<'static>,
+    /// The names that each template reads, and those that it draws besides itself.
+    names: BTreeMap<String, Arc<BTreeSet<String>>>,
 }
 
 impl Templates {
@@ -63,14 +65,17 @@ impl Templates {
             })
         });
         let mut findings = Vec::new();
+        let mut read = BTreeMap::new();
         for (name, source) in sources {
             if source.len() > LONGEST_TEMPLATE {
                 let message = format!("a template has at most {LONGEST_TEMPLATE} bytes");
                 findings.push(Finding::refused(&name, message));
                 continue;
             }
-            let mut faults = grammar::check(&name, &source);
+            let reading = grammar::read(&name, &source);
+            let mut faults = reading.findings;
             faults.extend(unquoted(&name, &source));
+            read.insert(name.clone(), (reading.names, reading.files));
             if faults.is_empty()
                 && let Err(error) = environment.add_template_owned(name.clone(), source)
             {
@@ -78,7 +83,16 @@ impl Templates {
             }
             findings.extend(faults);
         }
-        (Self { environment }, findings)
+        let names = read
+            .keys()
+            .map(|name| (name.clone(), Arc::new(names_of(name, &read))))
+            .collect();
+        (Self { environment, names }, findings)
+    }
+
+    /// The names that a template reads, by itself and by those that it draws besides itself.
+    pub fn names(&self, name: &str) -> Arc<BTreeSet<String>> {
+        self.names.get(name).cloned().unwrap_or_default()
     }
 
     /// Whether there is a template of that name.
@@ -99,6 +113,18 @@ impl Templates {
             .map_err(|error| fault(&error))?;
         String::from_utf8(page.0).map_err(|_| Finding::refused(name, "the page is no text"))
     }
+}
+
+fn names_of(name: &str, read: &BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let (mut seen, mut left) = (BTreeSet::new(), vec![name]);
+    while let Some(file) = left.pop() {
+        if let Some((own, files)) = read.get(file).filter(|_| seen.insert(file)) {
+            names.extend(own.iter().cloned());
+            left.extend(files.iter().map(String::as_str));
+        }
+    }
+    names
 }
 
 /// A page that is being written, up to the most that one may have.
