@@ -16,7 +16,7 @@ use super::call::Call;
 use super::event_log::{CURRENT, EVENTS, FILES, older};
 use super::output::{Output, Stop, moment};
 use crate::clock::{Clock, Timestamp};
-use crate::config::resolve::parse_duration;
+use crate::config::reader::parse_duration;
 
 /// Which events.
 #[derive(Debug, Args)]

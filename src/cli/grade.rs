@@ -123,7 +123,7 @@ mod tests {
         let mut view = serde_json::json!({
             "client_id": "web", "client_uuid": "0193b2a4-7a10-7cc0-8000-000000000001", "name": null, "public": false,
             "auth_methods": ["client_secret_basic", "client_secret_post"], "secrets": [], "redirect_uris": ["https://a.example/"],
-            "post_logout_redirect_uris": [], "cors_origins": [], "scope": "openid", "default_scope": "openid",
+            "post_logout_redirect_uris": [], "cors_origins": [], "scope": "openid", "default_scope": "openid", "password_sign_in": true,
             "grant_types": ["authorization_code"], "pkce": "optional", "consent": "skip", "audience": null,
             "id_token_signed_response_alg": null, "access_token_alg": null, "refresh_policy": "rotate", "enabled": true,
             "created_at": 0, "updated_at": 0, "issuer": "https://id.example",

@@ -5,6 +5,7 @@
 //! and every fault is reported at once.
 
 pub mod file;
+pub mod reader;
 pub mod reference;
 pub mod resolve;
 #[cfg(test)]

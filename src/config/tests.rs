@@ -1,4 +1,5 @@
-use super::resolve::{check_base_url, parse_duration, resolve, resolve_settings};
+use super::reader::parse_duration;
+use super::resolve::{check_base_url, resolve, resolve_settings};
 use super::*;
 
 fn given(flags: &[(&'static str, &str)], env: &[(&str, &str)], file: &str) -> Sources {

@@ -22,7 +22,7 @@ use crate::federation::upstreams::UpstreamTokens;
 use crate::identity::{Factor, UpstreamToken};
 use crate::oauth::authorize::{AuthorizationRequest, UpstreamSignIn};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::secret::{Secret, UpstreamState};
+use crate::secret::{Digest, Secret, UpstreamState};
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// What comes of a provider's answer.
@@ -36,6 +36,12 @@ pub enum Return {
     Stale(Stale),
 }
 
+/// The sign-in that a provider's `state` names, and what tells the question. Nothing is known to be true yet.
+pub fn question_of(state: &str) -> Option<(Uuid, Digest<UpstreamState>)> {
+    let state = Secret::<UpstreamState>::parse(state).ok()?;
+    Some((Uuid::from_slice(state.locator()).ok()?, state.digest()))
+}
+
 /// Takes a provider's answer. It counts once, in the browser that was sent there, for the question that was asked last.
 pub async fn finish_federation(
     core: &Core,
@@ -44,10 +50,7 @@ pub async fn finish_federation(
     callback: Callback,
     now: Timestamp,
 ) -> Result<Return, Failure> {
-    let Some((id, state)) = Secret::<UpstreamState>::parse(&callback.state)
-        .ok()
-        .and_then(|state| Some((Uuid::from_slice(state.locator()).ok()?, state.digest())))
-    else {
+    let Some((id, state)) = question_of(&callback.state) else {
         return Ok(Return::Stale(Stale::Expired));
     };
     let (asked, expected) = (browser.clone(), provider.to_owned());

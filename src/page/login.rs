@@ -213,15 +213,15 @@ impl Login {
         }
     }
 
-    /// The form that is filled in; nothing where no password is taken.
-    fn form(&self, text: &Text<'_>) -> Markup {
-        let described_by = self.problem.map(|_| "problem");
-        let invalid = self
-            .problem
-            .filter(|problem| *problem == LoginProblem::Credentials)
-            .map(|_| "true");
-        let choosing = self.continue_as.is_some();
-        let password = PasswordField {
+    /// What is wrong with the fields: the id of what says so, and what `aria-invalid` is.
+    fn fault(&self) -> (Option<&'static str>, Option<&'static str>) {
+        let is_mistyped = self.problem == Some(LoginProblem::Credentials);
+        (self.problem.map(|_| "problem"), is_mistyped.then_some("true"))
+    }
+
+    fn password_field(&self, text: &Text<'_>) -> Markup {
+        let (described_by, invalid) = self.fault();
+        let field = PasswordField {
             id: "password",
             name: "password",
             label: text.password,
@@ -230,8 +230,15 @@ impl Login {
             hint: None,
             described_by,
             is_invalid: invalid.is_some(),
-            has_focus: !choosing && !self.username.is_empty(),
+            has_focus: self.continue_as.is_none() && !self.username.is_empty(),
         };
+        field.draw(text)
+    }
+
+    /// The form that is filled in; nothing where no password is taken.
+    fn form(&self, text: &Text<'_>) -> Markup {
+        let (described_by, invalid) = self.fault();
+        let choosing = self.continue_as.is_some();
         html! {
             @if self.takes_password {
                 form.stack method="post" action=(self.action) {
@@ -243,7 +250,7 @@ impl Login {
                             enterkeyhint="next" aria-describedby=[described_by] aria-invalid=[invalid]
                             autofocus[!choosing && self.username.is_empty()];
                     }
-                    (password.draw(text))
+                    (self.password_field(text))
                     button.button.button-quiet[choosing] type="submit" { (text.sign_in) }
                 }
             }
@@ -274,6 +281,7 @@ impl Page for Login {
         slots.part("problem", || self.problem(text));
         slots.part("choice", || self.choice(text));
         slots.part("form", || self.form(text));
+        slots.part("password_field", || self.password_field(text));
         slots.part("providers", || self.ways_by_provider(text));
         slots.part("hidden", || self.hidden_fields());
         slots.text("action", &self.action);
@@ -309,6 +317,6 @@ impl Page for Login {
     }
 
     fn script(&self) -> Option<File> {
-        Some(File::Reveal)
+        self.takes_password.then_some(File::Reveal)
     }
 }

@@ -13,7 +13,7 @@ use self::print::{list, show};
 use super::call::Call;
 use super::key::algorithm;
 use super::output::{Output, Stop};
-use crate::config::resolve::parse_duration;
+use crate::config::reader::parse_duration;
 use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};

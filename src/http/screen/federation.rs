@@ -12,7 +12,7 @@ use super::underway::{self, Asked};
 use crate::federation::authorization::Callback;
 use crate::flow::authorization::Stale;
 use crate::flow::begin_federation::{FederationProblem, begin_federation};
-use crate::flow::finish_federation::{Return, finish_federation};
+use crate::flow::finish_federation::{Return, finish_federation, question_of};
 use crate::http::call::Call;
 use crate::http::error;
 use crate::http::response::{self, Answer};
@@ -45,6 +45,9 @@ pub async fn callback(call: &Call, provider: &str) -> Answer {
         let message = "This is not the answer of an identity provider.";
         return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
     };
+    if let Some((id, _)) = question_of(&callback.state) {
+        underway::dress(call, id);
+    }
     match finish_federation(&call.app.core, &call.browser(), provider, callback, call.now).await {
         Ok(Return::Onward(next)) => onward::go(call, next),
         Ok(Return::Again(id, problem)) => again(call, id, problem),

@@ -37,8 +37,7 @@ pub fn find(call: &Call) -> Result<Asked, Box<Answer>> {
 pub fn again(call: &Call, id: Uuid) -> Result<Underway, Box<Answer>> {
     match authorization::underway(&call.app.core, &call.browser(), id, call.now) {
         Ok(Ok(underway)) => {
-            let ui_locales = underway.transaction.request.ui_locales.as_deref();
-            call.dress(&underway.client, ui_locales);
+            dress_for(call, &underway);
             Ok(underway)
         }
         Ok(Err(stale)) => Err(call
@@ -46,4 +45,16 @@ pub fn again(call: &Call, id: Uuid) -> Result<Underway, Box<Answer>> {
             .into()),
         Err(failure) => Err(error::failed_page(call, &failure).into()),
     }
+}
+
+/// Has the pages of this request look as the client of a sign-in wants them, if this browser has begun it.
+pub fn dress(call: &Call, id: Uuid) {
+    if let Ok(Ok(underway)) = authorization::underway(&call.app.core, &call.browser(), id, call.now) {
+        dress_for(call, &underway);
+    }
+}
+
+fn dress_for(call: &Call, underway: &Underway) {
+    let ui_locales = underway.transaction.request.ui_locales.as_deref();
+    call.dress(&underway.client, ui_locales);
 }

@@ -311,6 +311,35 @@ fn the_contract_names_every_class_of_the_pages_and_no_other() {
 }
 
 #[test]
+fn every_built_in_theme_styles_every_class() {
+    for source in built_in::sources() {
+        let theme = Theme::load(&source, "/id", Some(default_theme())).unwrap();
+        let style = String::from_utf8(theme.file("theme.css").unwrap().bytes.to_vec()).unwrap();
+        let is_styled = |class: &str| {
+            style.match_indices(class).any(|(at, _)| {
+                let next = style[at + class.len()..].chars().next();
+                next.is_some_and(|next| !next.is_ascii_alphanumeric() && next != '-')
+            })
+        };
+        for class in contract("## Classes")
+            .iter()
+            .filter(|class| !class.starts_with(".page-"))
+        {
+            assert!(is_styled(class), "{}: {class}", source.name);
+        }
+        let own = source
+            .files
+            .get("theme.css")
+            .map(|css| String::from_utf8_lossy(css));
+        if let Some(own) = own.filter(|own| own.contains("max-inline-size")) {
+            for page in [".page-account", ".page-home", ".page-tokens"] {
+                assert!(own.contains(page), "{}: {page} is wide", source.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_contract_names_every_custom_property_and_no_other() {
     let css = default_theme().manifest.tokens.css();
     let set: BTreeSet<String> = css

@@ -224,3 +224,26 @@ async fn a_demanded_sign_in_is_demanded_there_too() {
     let id = scene.acme.verify(tokens.id_token()).await.claims;
     assert_eq!(id["auth_time"], now - 5);
 }
+
+#[tokio::test]
+async fn the_answer_in_a_form_looks_and_speaks_as_the_application_asked() {
+    let scene = scene_with(
+        |client| {
+            tied(client);
+            client.theme = Some("horizon".to_owned());
+        },
+        |_| {},
+    )
+    .await;
+    let browser = scene.visitor();
+    let request = scene
+        .acme
+        .request()
+        .with("response_mode", "form_post")
+        .with("ui_locales", "de");
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({}));
+    let page = browser.fetch(&question.answer("code=c")).await;
+    assert!(page.text().contains("card page-form-post"), "{}", page.text());
+    assert!(page.text().contains("<html lang=\"de\"") && page.text().contains("<body class=\"horizon\">"));
+}
