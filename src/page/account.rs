@@ -78,6 +78,8 @@ pub enum AccountNotice {
     TooShort,
     /// The new password is too long.
     TooLong,
+    /// Too many wrong passwords; this one was not looked at.
+    Throttled,
     /// Too much to do at this moment.
     Busy,
     /// The form was too old or came from elsewhere.
@@ -86,7 +88,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -94,6 +96,7 @@ impl AccountNotice {
         Self::WrongPassword,
         Self::TooShort,
         Self::TooLong,
+        Self::Throttled,
         Self::Busy,
         Self::Expired,
     ];
@@ -105,7 +108,12 @@ impl AccountNotice {
             Self::SignedOut => Some("sessions"),
             Self::Disconnected => Some("applications"),
             Self::LanguageChosen => Some("language"),
-            Self::WrongPassword | Self::TooShort | Self::TooLong | Self::Busy | Self::Expired => None,
+            Self::WrongPassword
+            | Self::TooShort
+            | Self::TooLong
+            | Self::Throttled
+            | Self::Busy
+            | Self::Expired => None,
         }
     }
 
@@ -118,6 +126,7 @@ impl AccountNotice {
             | Self::SignedOut
             | Self::Disconnected
             | Self::LanguageChosen
+            | Self::Throttled
             | Self::Busy
             | Self::Expired => None,
         }
@@ -132,6 +141,7 @@ impl AccountNotice {
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,
             Self::TooLong => text.problem_too_long,
+            Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
             Self::Expired => text.problem_expired_account,
         }
