@@ -18,6 +18,16 @@ pub enum Admission {
     Refused,
 }
 
+/// The user who signs in with the e-mail address that a provider names.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder<'a> {
+    /// The user.
+    pub user: &'a User,
+    /// Whether the record's word about its address counts: the operator's does, and that of a provider that may itself
+    /// link by addresses. Otherwise any provider that may bring users could lie in wait with somebody else's address.
+    pub is_vouched_for: bool,
+}
+
 /// Decides by the provider's policies.
 ///
 /// `holder` is the user who signs in with the e-mail address that the provider names, if there is one. An address links
@@ -28,17 +38,19 @@ pub fn admit(
     provider: &Provider,
     identity: LinkedIdentity,
     profile: &Profile,
-    holder: Option<&User>,
+    holder: Option<Holder<'_>>,
     (uuid, organization): (Uuid, &str),
     now: Timestamp,
 ) -> Admission {
     let verified = profile.email.as_deref().filter(|_| profile.email_verified);
     let is_theirs = |user: &User| {
         let same = user.email.as_deref().zip(verified);
-        user.email_verified && same.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+        user.email_verified
+            && holder.is_some_and(|holder| holder.is_vouched_for)
+            && same.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
     };
     if provider.link == LinkPolicy::VerifiedEmail
-        && let Some(user) = holder.filter(|user| is_theirs(user))
+        && let Some(user) = holder.map(|holder| holder.user).filter(|user| is_theirs(user))
     {
         if !user.enabled {
             return Admission::Refused;

@@ -11,7 +11,7 @@ use crate::oauth::Client;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{Recipient, Use};
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
-use crate::oauth::error::Refusal;
+use crate::oauth::error::{ErrorCode, Refusal};
 use crate::store::records::ApiKeyUse;
 use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 
@@ -79,7 +79,10 @@ async fn keys_of(
     let keys = core.upstreams.key_set_for(uri, assertion, now).await;
     keys.map(Some).map_err(|problem| {
         tracing::warn!(client_id = client.client_id, %problem, "the keys of a client cannot be had");
-        Refusal::invalid_client("the keys of this client could not be fetched from its jwks_uri")
+        Refusal::new(
+            ErrorCode::TemporarilyUnavailable,
+            "the keys of this client could not be fetched from its jwks_uri",
+        )
     })
 }
 

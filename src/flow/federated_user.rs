@@ -4,13 +4,13 @@ use uuid::Uuid;
 
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::federation::account::{Admission, admit};
+use crate::federation::account::{Admission, Holder, admit};
 use crate::federation::profile::Profile;
-use crate::federation::provider::Provider;
+use crate::federation::provider::{LinkPolicy, Provider};
 use crate::identity::{LinkedIdentity, LoginName, User};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
 /// Somebody in the words of a provider, as a transaction needs it.
 pub struct Newcomer<'a> {
@@ -67,6 +67,13 @@ pub fn find(
         Some(email) => find_by_name(snapshot, email)?,
         None => None,
     };
+    let holder = match &holder {
+        Some(user) => Some(Holder {
+            user,
+            is_vouched_for: is_vouched_for(snapshot, user)?,
+        }),
+        None => None,
+    };
     let identity = LinkedIdentity {
         issuer: provider.issuer.clone(),
         subject: (*subject).to_owned(),
@@ -74,18 +81,25 @@ pub fn find(
         linked_at: now,
     };
     let slot = (newcomer.uuid, newcomer.organization);
-    Ok(
-        match admit(provider, identity, profile, holder.as_ref(), slot, now) {
-            Admission::Link(user) => Some((*user, Arrival::Linked)),
-            Admission::Create(mut user) => {
-                if find_by_name(snapshot, &user.account_id)?.is_some() {
-                    user.account_id = user.uuid.to_string();
-                }
-                Some((*user, Arrival::Created))
+    Ok(match admit(provider, identity, profile, holder, slot, now) {
+        Admission::Link(user) => Some((*user, Arrival::Linked)),
+        Admission::Create(mut user) => {
+            if find_by_name(snapshot, &user.account_id)?.is_some() {
+                user.account_id = user.uuid.to_string();
             }
-            Admission::Refused => None,
-        },
-    )
+            Some((*user, Arrival::Created))
+        }
+        Admission::Refused => None,
+    })
+}
+
+/// Whether the record's word about its e-mail address counts for linking.
+fn is_vouched_for(snapshot: &dyn Snapshot, user: &User) -> Result<bool, StoreError> {
+    if !user.comes_from_provider() {
+        return Ok(true);
+    }
+    let source = PROVIDERS.get(snapshot, &user.source)?;
+    Ok(source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail))
 }
 
 fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {

@@ -34,8 +34,8 @@ const DEFAULTS = {
   claimsInIdToken: true,
   /** Seconds that access tokens and ID tokens last. */
   lifetime: 600,
-  /** What every answer waits for: a promise, to make the provider as slow as a test wants it. */
-  held: undefined,
+  /** Asked of every request: what its answer waits for, to make the provider as slow as a test wants it. */
+  hold: () => undefined,
   /** How the provider itself fetches the `jwks_uri` of clients that authenticate with private_key_jwt. */
   outbound: undiciFetch,
 };
@@ -221,7 +221,7 @@ export class Upstream {
 
   async #answer(request, response) {
     try {
-      await this.held;
+      await this.hold(request);
       await this.#handle(request, response);
     } catch (error) {
       response.writeHead(error.statusCode ?? 500, { 'content-type': 'text/plain' }).end(String(error));

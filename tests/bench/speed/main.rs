@@ -46,6 +46,9 @@ pub(crate) const REDIRECT_URI: &str = "https://app.example/cb";
 pub(crate) const PASSWORD: &str = "the password of the benchmark's user";
 pub(crate) const GRANT_ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 
+/// Whose tokens are exchanged.
+pub(crate) const PROVIDER: &str = "https://partner.example";
+
 const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
                      [--refreshes N]";
 
@@ -253,6 +256,12 @@ impl<'a> Bench<'a> {
         self.row(&mut run, "anonymous with an RS256 ID token", 668.0, |bench| {
             bench.same(&scripts::anonymous(&bench.secret, "openid services:all"))
         });
+        self.row(
+            &mut run,
+            "token exchange, RS256 assertion",
+            120.0,
+            Self::exchanges,
+        );
         self.row(&mut run, "introspection", 75.0, |bench| {
             let token = bench.access_token();
             bench.same(&scripts::introspection(&bench.secret, &token))
@@ -322,6 +331,27 @@ impl<'a> Bench<'a> {
                     "jti": random.uuid_v4(),
                 }));
                 scripts::client_assertion(&assertion.unwrap())
+            });
+            Box::new(Each(requests.collect()))
+        })
+    }
+
+    /// ID tokens of a provider, each with a `jti` of its own: what was used is written down, and a family begins.
+    fn exchanges(&mut self) -> Vec<Box<dyn Script>> {
+        const EACH: usize = 250;
+        let (encoder, random) = (Encoder::new(&self.robot, "JWT"), Random::system());
+        let now = Clock::System.now().seconds();
+        self.each(|bench, number| {
+            let requests = (0..EACH).map(|_| {
+                let assertion = encoder.encode(&json!({
+                    "iss": PROVIDER,
+                    "sub": format!("person-{number}"),
+                    "aud": "app",
+                    "exp": now + 600,
+                    "iat": now,
+                    "jti": random.uuid_v4(),
+                }));
+                scripts::token_exchange(&bench.secret, &assertion.unwrap())
             });
             Box::new(Each(requests.collect()))
         })
@@ -421,8 +451,12 @@ fn register(server: &Server, robot: &SigningKey) -> Value {
     let add = "client add robot --grant client_credentials --scope services:all --jwks-file robot.json";
     server.json(&add.split(' ').collect::<Vec<_>>());
     let add = format!(
+        "provider add partner --issuer {PROVIDER} --exchange --audience app --create-users --jwks-file robot.json"
+    );
+    server.json(&add.split(' ').collect::<Vec<_>>());
+    let add = format!(
         "client add {CLIENT} --redirect-uri {REDIRECT_URI} --grant authorization_code --grant refresh_token \
-         --grant anonymous --grant client_credentials --allow-secret-credentials --max-scope services:all \
+         --grant anonymous --grant jwt-bearer --provider partner --grant client_credentials --allow-secret-credentials --max-scope services:all \
          --scope openid --scope services:all --scope offline_access --api-key"
     );
     server.json(&add.split(' ').collect::<Vec<_>>())

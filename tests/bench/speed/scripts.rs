@@ -74,6 +74,20 @@ pub(crate) fn client_assertion(assertion: &str) -> String {
     form("/oauth2/token", &[], &fields)
 }
 
+/// Tokens for a provider's ID token.
+pub(crate) fn token_exchange(secret: &str, assertion: &str) -> String {
+    let fields = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("scope", "services:all"),
+        ("assertion", assertion),
+    ];
+    form(
+        "/oauth2/token",
+        &[("Authorization", &basic(CLIENT, secret))],
+        &fields,
+    )
+}
+
 /// A user without a name.
 pub(crate) fn anonymous(secret: &str, scope: &str) -> String {
     let fields = [("grant_type", GRANT_ANONYMOUS), ("scope", scope)];

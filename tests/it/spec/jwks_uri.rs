@@ -15,7 +15,7 @@ use crate::harness::{ISSUER, RelyingParty, Reply, Say, Server, Upstream};
 
 const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 const UNREACHABLE: &str =
-    "401 invalid_client: the keys of this client could not be fetched from its jwks_uri";
+    "503 temporarily_unavailable: the keys of this client could not be fetched from its jwks_uri";
 const UNKNOWN: &str = "401 invalid_client: client authentication failed";
 
 /// A client whose keys are on a website of its own.

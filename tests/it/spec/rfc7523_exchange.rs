@@ -604,3 +604,23 @@ async fn keys_from_a_file_need_no_network() {
     call.await.tokens();
     assert!(upstream.seen("/jwks").is_empty());
 }
+
+#[tokio::test]
+async fn a_provider_that_may_not_link_prepares_no_account_for_another_to_link_to() {
+    let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let sly = Upstream::start_other().await;
+    scene.server.provider("sly", trusting(&sly)).await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| {
+            client.providers.insert("sly".to_owned());
+        })
+        .await;
+    let mut claims = sly.claims(APP, "waiting");
+    claims["email"] = "victim@example.com".into();
+    claims["email_verified"] = true.into();
+    let prepared = scene.exchange(&sly.sign(&claims)).await.tokens();
+    let token = scene.token(&json!({"email": "victim@example.com", "email_verified": true}));
+    let victim = scene.exchange(&token).await.tokens();
+    assert_ne!(uuid(&prepared), uuid(&victim));
+}
