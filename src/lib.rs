@@ -33,6 +33,10 @@
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
 //! | [`cli`] | the commands; composes everything | everything |
 //!
+//! Two rooms import downwards what one would not expect. [`federation`] reaches `net`, because what a provider says
+//! is fetched and remembered in one place ([`federation::Upstreams`]); its rules beside it stay pure. `net` reaches
+//! [`limit`], so that connections, bodies and passwords of one address are counted by one piece.
+//!
 //! # What always holds
 //!
 //! 1. **A refusal is an answer, a failure is an error.** Flows return `Result<Answer<T>, Failure>`: the
@@ -64,6 +68,13 @@
 //! `next_step` again, and writes the code. The browser goes to the client with `code`, `state` and `iss`. The
 //! client redeems the code: [`flow::redeem_code`] consumes it and starts a refresh family in one
 //! transaction, and [`flow::mint`] signs.
+//!
+//! At a provider it goes on like this: the page links to `/federation/{provider}/start`, where
+//! [`flow::begin_federation`] writes the question (digest of `state`, `nonce`, sealed verifier) into the same login
+//! transaction. The answer comes to `…/callback`; [`flow::finish_federation`] takes the question out of the transaction
+//! before anything is asked, redeems the code, has [`federation::id_token`] check the token against the provider's
+//! record and [`federation::account`] decide whose account it is, and joins the way of the password in
+//! [`flow::start_session`]. An exchanged token meets the same two rules in [`flow::exchange_assertion`].
 //!
 //! The account page, too, is something that a sign-in can be for: [`oauth::own_page`] makes it a client of the service,
 //! with no grant and a name that no request can spell. So every way to sign in ends there as well, in the session
