@@ -25,8 +25,12 @@ before(async () => {
   [server, dev] = await Promise.all([Server.start(), Server.start({ dev: true })]);
   alice = await server.addAlice();
   website = await Website.start();
+  // nobody is there: the page says that the provider cannot be reached, and offers it once more
+  const nobody = ['--issuer', 'https://127.0.0.1:1', '--client-id', 'x', '--auth-method', 'private_key_jwt'];
+  await server.json('provider', 'add', 'upstream', ...nobody, '--name', 'Upstream & Company');
   for (const [id, ...flags] of [
     ['web', '--name', 'Acme Notes'],
+    ['choice', '--name', 'Acme Radio', '--provider', 'upstream'],
     ['careful', '--name', 'Acme Television', '--consent', 'require'],
   ]) {
     await website.join(server, await server.addClient(id, website.redirectUri, ...flags));
@@ -121,6 +125,15 @@ for (const locale of ['en', 'ar']) {
       await page.locator('button[value=logout]').click();
       await page.waitForURL(/logged-out/);
       await survey(page, locale, 'logged-out');
+    });
+
+    it('suit every screen and everybody where there is a choice of providers', async () => {
+      const page = await visitor({ locale });
+      await page.goto(website.start('choice'));
+      await survey(page, locale, 'login-providers');
+      await page.locator('a.provider').click();
+      await page.locator('#problem').waitFor();
+      await survey(page, locale, 'login-provider-problem');
     });
 
     it('suit every screen and everybody where something is wrong', async () => {

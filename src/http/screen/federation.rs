@@ -28,6 +28,9 @@ pub async fn start(call: &Call, provider: &str) -> Answer {
         Err(page) => return *page,
     };
     let id = underway.id;
+    if let Err(wait) = call.app.limits.begin_sign_in(call.client_address(), call.now) {
+        return error::failed_page(call, &error::throttled(wait));
+    }
     match begin_federation(&call.app.core, &browser, underway, provider, call.now).await {
         Ok(Ok(address)) => response::no_store(response::redirect_303(&address)),
         Ok(Err(problem)) => again(call, id, problem),

@@ -314,3 +314,17 @@ async fn a_disabled_provider_refuses_everywhere() {
         "400 invalid_grant: the provider by which the user signed in is no longer in service"
     );
 }
+
+#[tokio::test]
+async fn questions_without_end_are_held_back() {
+    let scene = scene_with(open, |_| {}).await;
+    let browser = scene.visitor();
+    let screen = browser.authorize(&scene.acme.request()).await;
+    let start = screen.path.replace("/login?", "/federation/up/start?");
+    for _ in 0..299 {
+        assert_eq!(browser.fetch(&start).await.status, 303);
+    }
+    let held_back = browser.fetch(&start).await;
+    assert_eq!(held_back.status, 429);
+    assert!(held_back.header("retry-after").is_some());
+}
