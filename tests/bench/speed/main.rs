@@ -342,10 +342,10 @@ impl<'a> Bench<'a> {
         let (encoder, random) = (Encoder::new(&self.robot, "JWT"), Random::system());
         let now = Clock::System.now().seconds();
         self.each(|bench, number| {
-            let requests = (0..EACH).map(|_| {
+            let requests = (0..EACH).map(|turn| {
                 let assertion = encoder.encode(&json!({
                     "iss": PROVIDER,
-                    "sub": format!("person-{number}"),
+                    "sub": format!("person-{number}-{}", turn % 10),
                     "aud": "app",
                     "exp": now + 600,
                     "iat": now,

@@ -24,6 +24,8 @@ const BATCH: usize = 10_000;
 /// No more tokens than these are used, spread over all families.
 const MOST_TOKENS: usize = 60_000;
 const SESSIONS_BEFORE: usize = 64;
+/// The first users are the ones who sign in while the load runs.
+const MOST_CONNECTIONS: usize = 128;
 
 /// What the load can use of it.
 pub(crate) struct Seed {
@@ -46,7 +48,8 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
         let mut rows = Vec::new();
         for number in start..users.min(start + BATCH) {
             let row = Row::draw(number, password, &random, now);
-            if number.is_multiple_of(every) {
+            // Those who sign in begin families without end, and the service ends their oldest.
+            if number.is_multiple_of(every) && number >= MOST_CONNECTIONS {
                 seed.tokens.push(row.token.clone());
             }
             rows.push(row);
