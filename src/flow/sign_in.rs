@@ -56,7 +56,8 @@ pub async fn sign_in(
     let user = core.store.read(
         |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
             Some(uuid) => USERS.get(snapshot, &uuid),
-            None => Ok(None),
+            // whoever is not there costs the reading of somebody who is
+            None => USERS.scan(snapshot, .., 1).map(|_| None),
         },
     )?;
     let usable = user

@@ -80,6 +80,8 @@ pub enum AccountNotice {
     TooShort,
     /// The new password is too long.
     TooLong,
+    /// Too many wrong passwords; this one was not looked at.
+    Throttled,
     /// Too much to do at this moment.
     Busy,
     /// The form was too old or came from elsewhere.
@@ -88,7 +90,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -96,6 +98,7 @@ impl AccountNotice {
         Self::WrongPassword,
         Self::TooShort,
         Self::TooLong,
+        Self::Throttled,
         Self::Busy,
         Self::Expired,
     ];
@@ -107,7 +110,12 @@ impl AccountNotice {
             Self::SignedOut => Some("sessions"),
             Self::Disconnected => Some("applications"),
             Self::LanguageChosen => Some("language"),
-            Self::WrongPassword | Self::TooShort | Self::TooLong | Self::Busy | Self::Expired => None,
+            Self::WrongPassword
+            | Self::TooShort
+            | Self::TooLong
+            | Self::Throttled
+            | Self::Busy
+            | Self::Expired => None,
         }
     }
 
@@ -121,6 +129,7 @@ impl AccountNotice {
             Self::WrongPassword => "wrong-password",
             Self::TooShort => "too-short",
             Self::TooLong => "too-long",
+            Self::Throttled => "throttled",
             Self::Busy => "busy",
             Self::Expired => "expired",
         }
@@ -135,6 +144,7 @@ impl AccountNotice {
             | Self::SignedOut
             | Self::Disconnected
             | Self::LanguageChosen
+            | Self::Throttled
             | Self::Busy
             | Self::Expired => None,
         }
@@ -149,6 +159,7 @@ impl AccountNotice {
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,
             Self::TooLong => text.problem_too_long,
+            Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
             Self::Expired => text.problem_expired_account,
         }

@@ -658,3 +658,26 @@ fn a_change_survives_a_kill_and_is_accounted_for() {
         assert!(!log.contains(secret), "{secret} is in the log");
     }
 }
+
+/// A session gives nobody a free hand to guess the password: after ten wrong ones none is looked at for a while,
+/// and whoever fails at the sign-in page meanwhile takes nothing away from the owner.
+#[tokio::test]
+async fn guesses_at_the_present_password_are_limited() {
+    let (server, _acme, alice) = scene().await;
+    let (browser, other) = (alice.browser(), alice.browser());
+    let page = at_account(&browser).await;
+    let elsewhere = at_account(&other).await;
+    for _ in 0..10 {
+        let refused = browser.submit(&new_password(&page, "a guess", NEW)).await;
+        assert!(refused.text().contains("That is not your current password"));
+    }
+    let right = new_password(&page, &alice.password, NEW);
+    let held = browser.submit(&right).await;
+    assert_eq!((held.status, held.header("retry-after")), (429, Some("300")));
+    assert!(held.text().contains("Too many attempts"));
+    assert_eq!(stored(&server, &alice).password, alice.user.password);
+    let refused = other.submit(&new_password(&elsewhere, "wrong", NEW)).await;
+    assert_eq!(refused.status, 200, "another session is counted by itself");
+    server.advance(5 * MINUTE);
+    assert!(browser.submit(&right).await.text().contains("has been changed"));
+}

@@ -8,7 +8,7 @@ use crate::oauth::own_page;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Begins a sign-in that ends on the account page. Where somebody is signed in already, it is to be proved anew.
-pub(super) async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Onward, Failure> {
+pub async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Onward, Failure> {
     let live = sign_out::find(core, browser, now)?;
     let again = live.as_ref().map(|live| live.user.account_id.as_str());
     let request = own_page::request(&core.policy.issuer, again);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::{Outcome, begin};
+use super::Outcome;
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
@@ -50,7 +50,7 @@ pub async fn change_password(
     now: Timestamp,
 ) -> Result<Outcome<Change>, Failure> {
     let Some(live) = sign_out::find(core, browser, now)? else {
-        return begin::sign_in(core, browser, now).await.map(Outcome::SignIn);
+        return Ok(Outcome::SignIn);
     };
     if let Err(problem) = core.policy.password.check(&typed.chosen) {
         return Ok(Outcome::Done(Change::Unfit(problem)));
@@ -91,7 +91,7 @@ pub async fn change_password(
         })
         .await?;
     let Some((session, ended)) = started else {
-        return begin::sign_in(core, browser, now).await.map(Outcome::SignIn);
+        return Ok(Outcome::SignIn);
     };
     audit::record(&Event::PasswordChanged { user, session });
     for session in ended {

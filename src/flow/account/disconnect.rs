@@ -33,7 +33,7 @@ pub async fn disconnect(
     })
     .await?;
     Ok(match outcome {
-        Outcome::SignIn(onward) => Outcome::SignIn(onward),
+        Outcome::SignIn => Outcome::SignIn,
         Outcome::Done((user, is_any)) => {
             if is_any {
                 let client_id = &client_id;

@@ -44,7 +44,7 @@ pub async fn end_sessions(
     })
     .await?;
     Ok(match outcome {
-        Outcome::SignIn(onward) => Outcome::SignIn(onward),
+        Outcome::SignIn => Outcome::SignIn,
         Outcome::Done((user, ended)) => {
             for session in ended {
                 audit::record(&Event::SignedOut { user, session });

@@ -3,13 +3,13 @@
 //! Whoever has only found a browser left open must not take the account over, nor lock its owner out. So what ends
 //! something asks for a sign-in of the last minutes, and a new password for the present one.
 
-mod begin;
+pub mod begin;
 pub mod change_password;
 pub mod disconnect;
 pub mod end_sessions;
 pub mod view;
 
-use super::authorization::{Browser, Onward};
+use super::authorization::Browser;
 use super::sessions::{self, LiveSession};
 use super::{Core, Failure};
 use crate::clock::Timestamp;
@@ -22,7 +22,7 @@ pub enum Outcome<T> {
     /// It was done.
     Done(T),
     /// Nothing was done: the user has to sign in first, or once more, and comes back.
-    SignIn(Onward),
+    SignIn,
 }
 
 /// Carries out a deed in the name of whoever signed in in this browser during the last minutes, in one
@@ -48,8 +48,5 @@ where
             }
         })
         .await?;
-    match done {
-        Some(done) => Ok(Outcome::Done(done)),
-        None => begin::sign_in(core, browser, now).await.map(Outcome::SignIn),
-    }
+    Ok(done.map_or(Outcome::SignIn, Outcome::Done))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::{Outcome, begin};
+use super::Outcome;
 use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
 use crate::flow::catalog::Catalog;
@@ -40,8 +40,8 @@ pub struct Application {
     pub scope: Scope,
 }
 
-/// Reads what the page shows, in one snapshot; writes nothing unless a sign-in has to begin.
-pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
+/// Reads what the page shows, in one snapshot.
+pub fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core.store.read(|snapshot| {
         let Some(live) = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
@@ -56,10 +56,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
             applications,
         })))
     })?;
-    match account {
-        Some(account) => Ok(Outcome::Done(account)),
-        None => begin::sign_in(core, browser, now).await.map(Outcome::SignIn),
-    }
+    Ok(account.map_or(Outcome::SignIn, Outcome::Done))
 }
 
 /// Live refresh families and remembered consents, told by client. One that is not registered any more can do

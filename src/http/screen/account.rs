@@ -10,15 +10,15 @@ use crate::flow::account::change_password::{Change, NewPassword, change_password
 use crate::flow::account::disconnect::disconnect;
 use crate::flow::account::end_sessions::{Which, end_sessions};
 use crate::flow::account::view::{self, Application};
-use crate::flow::account::{Outcome, view::view};
+use crate::flow::account::{Outcome, begin, view::view};
 use crate::flow::{Failure, sign_out};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
-use crate::identity::Session;
 use crate::identity::password::PasswordProblem;
+use crate::identity::{LoginName, Session};
 use crate::oauth::redirect_uri::with_query;
 use crate::page::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::route::Route;
@@ -91,7 +91,7 @@ impl Deed {
         let is_here = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
         let outcome = match self {
             Self::Password(typed) => {
-                return changed(call, change_password(core, &browser, typed, now).await).await;
+                return take_password(call, typed).await;
             }
             Self::Language(language) => return speak(call, language),
             Self::EndSession(id) if is_here(id) => {
@@ -114,10 +114,52 @@ impl Deed {
             Ok((Outcome::Done(()), notice)) => {
                 back(call, notice, call.cookie(Cookie::Session).unwrap_or_default())
             }
-            Ok((Outcome::SignIn(next), _)) => onward::go(call, next),
+            Ok((Outcome::SignIn, _)) => sign_in(call).await,
             Err(failure) => error::failed_page(call, &failure),
         }
     }
+}
+
+/// Sends the browser to sign in, first or once more, unless too many sign-ins were begun from its address.
+async fn sign_in(call: &Call) -> Answer {
+    let admitted = call.app.limits.begin_sign_in(call.client_address(), call.now);
+    let begun = match admitted.map_err(error::throttled) {
+        Ok(()) => begin::sign_in(&call.app.core, &call.browser(), call.now).await,
+        Err(failure) => Err(failure),
+    };
+    match begun {
+        Ok(next) => onward::go(call, next),
+        Err(failure) => error::failed_page(call, &failure),
+    }
+}
+
+/// Looks at the passwords, unless too many were wrong in this session or too many of the same address wait. The
+/// session is a browser in which the user has signed in: strangers who fail elsewhere keep nobody from this.
+async fn take_password(call: &Call, typed: NewPassword) -> Answer {
+    let (core, limits, from) = (&call.app.core, &call.app.limits, typed.from);
+    let live = match sign_out::find(core, &call.browser(), call.now) {
+        Ok(Some(live)) => live,
+        Ok(None) => return sign_in(call).await,
+        Err(failure) => return error::failed_page(call, &failure),
+    };
+    let name = LoginName::new(&live.user.account_id);
+    let attempt = match limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, call.now) {
+        Ok(attempt) => attempt,
+        Err(wait) => {
+            error::note(call, "throttled", "too many wrong passwords");
+            let mut page = show(call, Some(AccountNotice::Throttled)).await;
+            error::ask_to_wait(&mut page, wait.seconds());
+            return page;
+        }
+    };
+    let outcome = match limits.place_for_password(from) {
+        Some(_place) => change_password(core, &call.browser(), typed, call.now).await,
+        None => Err(Failure::Busy),
+    };
+    if !matches!(outcome, Ok(Outcome::Done(Change::WrongPassword))) {
+        attempt.forgive(call.now);
+    }
+    changed(call, outcome).await
 }
 
 async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>) -> Answer {
@@ -132,7 +174,7 @@ async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>) -> Answ
         Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooShort { .. }))) => AccountNotice::TooShort,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooLong { .. }))) => AccountNotice::TooLong,
-        Ok(Outcome::SignIn(next)) => return onward::go(call, next),
+        Ok(Outcome::SignIn) => return sign_in(call).await,
         Err(Failure::Busy) => AccountNotice::Busy,
         Err(failure) => return error::failed_page(call, &failure),
     };
@@ -178,9 +220,9 @@ fn proof_of(notice: &str) -> String {
 }
 
 async fn show(call: &Call, notice: Option<AccountNotice>) -> Answer {
-    match view(&call.app.core, &call.browser(), call.now).await {
+    match view(&call.app.core, &call.browser(), call.now) {
         Ok(Outcome::Done(account)) => draw(call, *account, notice),
-        Ok(Outcome::SignIn(next)) => onward::go(call, next),
+        Ok(Outcome::SignIn) => sign_in(call).await,
         Err(failure) => error::failed_page(call, &failure),
     }
 }
@@ -215,6 +257,7 @@ fn draw(call: &Call, account: view::Account, notice: Option<AccountNotice>) -> A
         language: call.cookie(Cookie::Language).map(ToOwned::to_owned),
     };
     let status = match notice {
+        Some(AccountNotice::Throttled) => StatusCode::TOO_MANY_REQUESTS,
         Some(AccountNotice::Busy) => StatusCode::SERVICE_UNAVAILABLE,
         Some(AccountNotice::Expired) => StatusCode::BAD_REQUEST,
         Some(_) | None => StatusCode::OK,
