@@ -1,10 +1,12 @@
 //! The account page.
 
 use maud::{Markup, html};
+use minijinja::Value;
 
 use super::asset::File;
 use super::form::{PasswordField, hidden, moment, sentence};
-use super::{Page, ScopeLine, Text};
+use super::theme::slots;
+use super::{Page, ScopeLine, Slots, Text};
 
 /// Shows people where they are signed in and what may act for them, and lets them end it.
 #[derive(Clone, Debug)]
@@ -114,6 +116,22 @@ impl AccountNotice {
             | Self::Throttled
             | Self::Busy
             | Self::Expired => None,
+        }
+    }
+
+    /// The word for it that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::PasswordChanged => "password-changed",
+            Self::SignedOut => "signed-out",
+            Self::Disconnected => "disconnected",
+            Self::LanguageChosen => "language-chosen",
+            Self::WrongPassword => "wrong-password",
+            Self::TooShort => "too-short",
+            Self::TooLong => "too-long",
+            Self::Throttled => "throttled",
+            Self::Busy => "busy",
+            Self::Expired => "expired",
         }
     }
 
@@ -228,7 +246,25 @@ impl Account {
         }
     }
 
-    fn password(&self, text: &Text<'_>, min_length: usize) -> Markup {
+    /// What was done, or why nothing was; a problem with a password is said beside it.
+    fn notice(&self, text: &Text<'_>) -> Markup {
+        let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
+        html! {
+            @if let Some(notice) = self.notice.filter(|notice| !has_its_field(notice)) {
+                @if notice.name().is_some() {
+                    p.done #notice role="status" { (notice.text(text)) }
+                } @else {
+                    p.problem #notice role="alert" { (notice.text(text)) }
+                }
+            }
+        }
+    }
+
+    /// The form for a new password; nothing for somebody without one.
+    fn password(&self, text: &Text<'_>) -> Markup {
+        let Some(min_length) = self.min_length else {
+            return html! {};
+        };
         let problem = self.notice.and_then(|notice| Some((notice, notice.field()?)));
         let invalid = |field: &str| problem.is_some_and(|(_, at)| at == field);
         let current = PasswordField {
@@ -275,13 +311,16 @@ impl Account {
         }
     }
 
+    fn has_other_sessions(&self) -> bool {
+        self.sessions.iter().any(|session| !session.is_current)
+    }
+
     fn sessions(&self, text: &Text<'_>) -> Markup {
-        let others = self.sessions.iter().any(|session| !session.is_current);
         let inside = html! {
             ul.rows {
                 @for session in &self.sessions { (session.draw(text)) }
             }
-            @if others {
+            @if self.has_other_sessions() {
                 button.button.button-quiet type="submit" name="session" value="others" { (text.account_sign_out_others) }
             }
         };
@@ -335,6 +374,19 @@ impl Account {
 }
 
 impl SessionLine {
+    /// The line as a template reads it.
+    fn entry(&self) -> [(&'static str, Value); 6] {
+        let or_nothing = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
+        [
+            ("id", Value::from(self.id.as_str())),
+            ("device", or_nothing(&self.device)),
+            ("address", or_nothing(&self.address)),
+            ("signed_in_at", Value::from(self.signed_in_at.as_str())),
+            ("last_used_at", Value::from(self.last_used_at.as_str())),
+            ("is_current", Value::from(self.is_current)),
+        ]
+    }
+
     fn draw(&self, text: &Text<'_>) -> Markup {
         let name = self.device.as_deref().unwrap_or(text.account_unknown_device);
         let label = format!(
@@ -361,6 +413,17 @@ impl SessionLine {
 }
 
 impl ApplicationLine {
+    /// The line as a template reads it.
+    fn entry(&self, text: &Text<'_>) -> [(&'static str, Value); 4] {
+        let scopes = self.scopes.iter().map(|scope| scope.entry(text));
+        [
+            ("id", Value::from(self.id.as_str())),
+            ("name", Value::from(self.name.as_str())),
+            ("since", Value::from(self.since.as_str())),
+            ("scopes", slots::entries(scopes)),
+        ]
+    }
+
     fn draw(&self, text: &Text<'_>) -> Markup {
         html! {
             li {
@@ -388,22 +451,53 @@ impl Page for Account {
     }
 
     fn body(&self, text: &Text<'_>) -> Markup {
-        let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
         html! {
             h1 { (text.account_title) }
             p.lead { (sentence(text.logout_user, &self.user)) }
-            @if let Some(notice) = self.notice.filter(|notice| !has_its_field(notice)) {
-                @if notice.name().is_some() {
-                    p.done #notice role="status" { (notice.text(text)) }
-                } @else {
-                    p.problem #notice role="alert" { (notice.text(text)) }
-                }
-            }
+            (self.notice(text))
             (self.sessions(text))
             (self.applications(text))
-            @if let Some(min_length) = self.min_length { (self.password(text, min_length)) }
+            (self.password(text))
             (self.language(text))
         }
+    }
+
+    fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
+        slots.part("lead", || sentence(text.logout_user, &self.user));
+        slots.part("notice", || self.notice(text));
+        slots.part("session_section", || self.sessions(text));
+        slots.part("application_section", || self.applications(text));
+        slots.part("password_section", || self.password(text));
+        slots.part("language_section", || self.language(text));
+        slots.text("action", &self.action);
+        slots.text("csrf", &self.csrf);
+        slots.text("user", &self.user);
+        slots.text("account_id", &self.account_id);
+        slots.text("notice_kind", self.notice.map_or("", AccountNotice::kind));
+        slots.text("notice_text", self.notice.map_or("", |notice| notice.text(text)));
+        let min_length = self.min_length.map(|length| length.to_string());
+        slots.text("min_length", &min_length.unwrap_or_default());
+        slots.flag("has_other_sessions", self.has_other_sessions());
+        slots.list("sessions", self.sessions.iter().map(SessionLine::entry));
+        slots.list(
+            "applications",
+            self.applications.iter().map(|line| line.entry(text)),
+        );
+        slots.list(
+            "languages",
+            self.languages.iter().map(|(tag, name)| {
+                let is_chosen = self.language.as_ref() == Some(tag);
+                [
+                    ("tag", Value::from(tag.as_str())),
+                    ("name", Value::from(name.as_str())),
+                    ("is_chosen", Value::from(is_chosen)),
+                ]
+            }),
+        );
+    }
+
+    fn vital(&self) -> Vec<&str> {
+        vec![&self.csrf]
     }
 
     fn script(&self) -> Option<File> {

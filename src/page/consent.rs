@@ -33,6 +33,11 @@ pub struct ScopeLine {
 }
 
 impl ScopeLine {
+    /// The line as a template reads it.
+    pub(super) fn entry<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
+        [("name", self.name.as_str()), ("text", self.text(text))]
+    }
+
     pub(super) fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
         if !self.description.is_empty() {
             return &self.description;
@@ -130,12 +135,7 @@ impl Page for Consent {
         slots.text("csrf", &self.csrf);
         slots.text("client_name", &self.client_name);
         slots.text("user", &self.user);
-        slots.list(
-            "scopes",
-            self.scopes
-                .iter()
-                .map(|scope| [("name", scope.name.as_str()), ("text", scope.text(text))]),
-        );
+        slots.list("scopes", self.scopes.iter().map(|scope| scope.entry(text)));
     }
 
     fn vital(&self) -> Vec<&str> {

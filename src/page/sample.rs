@@ -2,8 +2,8 @@
 
 use super::theme::{Drawn, Finding, Slots};
 use super::{
-    Account, Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login, LoginProblem,
-    LogoutConfirm, Page, Theme, layout,
+    Account, AccountNotice, Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login,
+    LoginProblem, LogoutConfirm, Page, Theme, layout,
 };
 
 /// A page in one of its states.
@@ -77,20 +77,9 @@ pub fn all() -> Vec<Sample> {
         &["request", "not-found", "busy", "server"],
         ErrorPage::samples(),
     ));
+    let notices = AccountNotice::ALL.map(AccountNotice::kind);
     all.extend(states(
-        &[
-            "first",
-            "bare",
-            "password-changed",
-            "signed-out",
-            "disconnected",
-            "language-chosen",
-            "wrong-password",
-            "too-short",
-            "too-long",
-            "busy",
-            "expired",
-        ],
+        &[&["first", "bare"][..], &notices].concat(),
         Account::samples(),
     ));
     all.extend(states(&[], vec![FormPost::sample()]));

@@ -43,20 +43,13 @@ impl Slots {
         self.put(name, || Value::from(is_so));
     }
 
-    /// A list of entries, each with the same few texts.
-    pub fn list<'a, const N: usize>(
+    /// A list of entries, each with the same few values.
+    pub fn list<V: Into<Value>, const N: usize>(
         &mut self,
         name: &'static str,
-        entries: impl IntoIterator<Item = [(&'static str, &'a str); N]>,
+        list: impl IntoIterator<Item = [(&'static str, V); N]>,
     ) {
-        let entry = |texts: [(&'static str, &str); N]| {
-            let texts = texts.into_iter().map(|(name, text)| (name, Value::from(text)));
-            Value::from(texts.collect::<BTreeMap<_, _>>())
-        };
-        self.put(name, || {
-            let entries: Vec<Value> = entries.into_iter().map(entry).collect();
-            Value::from(entries)
-        });
+        self.put(name, || entries(list));
     }
 
     /// A value that was made before.
@@ -72,4 +65,15 @@ impl Slots {
     pub(super) fn into_value(self) -> Value {
         Value::from(self.values)
     }
+}
+
+/// Entries of a list, each with the same few values.
+pub fn entries<V: Into<Value>, const N: usize>(
+    list: impl IntoIterator<Item = [(&'static str, V); N]>,
+) -> Value {
+    let entry = |values: [(&'static str, V); N]| {
+        let values = values.into_iter().map(|(name, value)| (name, value.into()));
+        Value::from(values.collect::<BTreeMap<_, Value>>())
+    };
+    list.into_iter().map(entry).collect::<Vec<Value>>().into()
 }

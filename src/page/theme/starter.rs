@@ -15,7 +15,7 @@ pub const FILES: &[(&str, &str)] = starter!["theme.toml" "theme.css"];
 
 /// A template for every page, for who wants to write the HTML.
 pub const TEMPLATES: &[(&str, &str)] = starter![
-    "layout.html" "login.html" "consent.html" "logout.html" "logged-out.html" "error.html" "form-post.html"
+    "layout.html" "login.html" "consent.html" "logout.html" "logged-out.html" "error.html" "form-post.html" "account.html"
 ];
 
 /// A file with every text of the pages, to be translated: the built-in words where the language has them, English

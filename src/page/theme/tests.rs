@@ -1,7 +1,7 @@
 //! What becomes of themes, good and bad.
 
 use super::*;
-use crate::page::{Consent, ErrorPage, Login, LoginProblem};
+use crate::page::{Account, Consent, ErrorPage, Login, LoginProblem};
 
 fn source(name: &str, files: &[(&str, &str)]) -> Source {
     let manifest = ("theme.toml", "contract = 1\nproduct_name = \"Acme\"");
@@ -337,6 +337,45 @@ fn every_built_in_theme_styles_every_class() {
             }
         }
     }
+}
+
+#[test]
+fn an_account_page_is_laid_out_by_hand_or_refused() {
+    let begin = "<!DOCTYPE html><html lang=\"{{ lang }}\" dir=\"{{ dir }}\"><head>{{ head }}</head><body>";
+    let form = |decision: &str, inside: &str| {
+        format!(
+            "<form method=post action=\"{{{{ action }}}}\"><input type=hidden name=csrf value=\"{{{{ csrf }}}}\">\
+             <input type=hidden name=decision value={decision}>{inside}<button>Go</button></form>"
+        )
+    };
+    let sessions = "{% for session in sessions %}{% if session.is_current %}here{% endif %}\
+        <button name=session value=\"{{ session.id }}\">{{ session.device or text.account_unknown_device }}</button>\
+        {% endfor %}{% if has_other_sessions %}<button name=session value=others>x</button>{% endif %}";
+    let applications = "{% for app in applications %}<ul>{% for scope in app.scopes %}<li>{{ scope.text }}</li>\
+        {% endfor %}</ul><button name=client value=\"{{ app.id }}\">{{ app.name }}</button>{% endfor %}";
+    let password = "<input name=username value=\"{{ account_id }}\" hidden><input name=current-password \
+        type=password><input name=new-password type=password>";
+    let languages = "<select name=language><option value=auto>{{ text.account_language_automatic }}</option>\
+        {% for language in languages %}<option value=\"{{ language.tag }}\">{{ language.name }}</option>{% endfor %}</select>";
+    let password = format!("{{% if min_length %}}{}{{% endif %}}", form("password", password));
+    let applications = format!(
+        "{{% if applications %}}{}{{% endif %}}",
+        form("applications", applications)
+    );
+    let whole = [
+        begin,
+        &form("sessions", sessions),
+        &applications,
+        &password,
+        &form("language", languages),
+    ]
+    .concat();
+    let theme = load(&[("account.html", &whole)]).unwrap();
+    assert_eq!(refusals(&theme), Vec::<String>::new());
+    let html = theme.draw(&Account::sample(), english()).html;
+    assert!(html.contains("<li>See your email address</li>") && html.contains("Acme Television"));
+    let theme = load(&[("account.html", &whole.replace("name=client", "name=app"))]).unwrap();
+    assert!(refusals(&theme)[0].contains("client=tv"));
 }
 
 #[test]
