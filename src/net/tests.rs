@@ -412,7 +412,7 @@ async fn http_2_requests_are_answered_and_an_idle_connection_is_told_to_go_away(
     let directory = Directory::new();
     let (acceptor, certificate) = self_signed(&directory);
     let limits = Limits {
-        idle_timeout: Duration::from_millis(400),
+        idle_timeout: Duration::from_secs(3),
         ..Limits::default()
     };
     let server = Server::start(limits, Some(acceptor)).await;

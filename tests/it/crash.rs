@@ -10,6 +10,8 @@ use idsvc::random::Random;
 use crate::harness::process::{Running, Service};
 
 const CYCLES: usize = 50;
+/// Grants that a worker keeps at once. All of them together stay far from the most that one user may have at a client.
+const MOST_ALIVE: usize = 5;
 const WORKERS: usize = 4;
 const REDIRECT_URI: &str = "https://app.example/cb";
 const PASSWORD: &str = "correct horse battery staple";
@@ -94,7 +96,7 @@ impl Worker {
     /// have happened then is not claimed any more.
     fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
         match stage.below(10) {
-            0..=1 => self.begin(stage)?,
+            0..=1 if self.alive.len() < MOST_ALIVE => self.begin(stage)?,
             2 if self.alive.len() > 1 => {
                 let token = self.alive.swap_remove(stage.below(self.alive.len()));
                 let (status, _) = stage.token("/oauth2/revoke", &[("token", &token)])?;
