@@ -65,6 +65,12 @@ impl Activity {
         }
     }
 
+    /// Counts the time of the present phase from now on: the connection was asked to end and gets time to do so.
+    pub fn count_anew(&self) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        current.1 = Instant::now();
+    }
+
     /// The phase, and since when it is so.
     fn current(&self) -> (Phase, Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -195,6 +201,15 @@ mod tests {
         assert_eq!(activity.overdue(LONG, SHORT).await, Phase::Idle);
         activity.byte_read();
         assert_eq!(activity.overdue(SHORT, LONG).await, Phase::Reading);
+    }
+
+    #[tokio::test]
+    async fn a_connection_asked_to_end_is_not_overdue_for_what_it_did_before() {
+        let activity = Activity::new();
+        assert_eq!(activity.overdue(SHORT, LONG).await, Phase::Reading);
+        activity.count_anew();
+        let overdue = activity.overdue(LONG, LONG);
+        assert!(tokio::time::timeout(SHORT, overdue).await.is_err());
     }
 
     #[tokio::test]

@@ -170,6 +170,7 @@ async fn drive<C: Graceful>(
         () = draining.begun() => {}
     }
     connection.as_mut().finish();
+    activity.count_anew();
     tokio::select! {
         end = connection.as_mut() => ended(peer, end),
         _ = activity.overdue(
