@@ -1,9 +1,7 @@
 //! A device asks for a user of its own: the anonymous grant.
 
-use std::sync::Arc;
-
-use super::mint::{Order, mint};
-use super::redeem_code::keep;
+use super::begin_family::DrawnFamily;
+use super::mint::mint;
 use super::{Answer, Core, Failure, gate};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
@@ -13,7 +11,6 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
-use crate::oauth::refresh::{Entropy, RefreshFamily};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::store::tables::USERS;
@@ -38,15 +35,9 @@ pub async fn create_anonymous_user(
         Ok(scope) => scope,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let millis = core.clock.unix_millis();
-    let family_id = core.random.uuid_v7(millis);
-    let user = User::anonymous(core.random.uuid_v7(millis), &core.policy.organization, now);
-    let entropy = Entropy {
-        token: core.random.bytes(),
-        lineage: core.random.bytes(),
-    };
-    let created = user.uuid;
-    let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
+    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let user = User::anonymous(uuid, &core.policy.organization, now);
+    let (drawn, bearer) = (DrawnFamily::draw(core), client.clone());
     let outcome = core
         .store
         .write("create_anonymous_user", move |tx| {
@@ -60,26 +51,15 @@ pub async fn create_anonymous_user(
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };
-            USERS.put(tx, &user.uuid, &user)?;
-            let user = match gate::admit(&*tx, &bearer, &authorization)? {
+            let user = match gate::admit_user(&*tx, &bearer, &authorization, user.clone())? {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            let (family, token) =
-                RefreshFamily::start(family_id, authorization.clone(), &policy.lifetimes, &entropy, now);
-            keep(tx, family_id, &family, now)?;
-            Ok(Ok(Order {
-                grant_type: GrantType::Anonymous,
-                user,
-                authorization,
-                scope: scope.clone(),
-                family: family_id,
-                nonce: None,
-                refresh_token: bearer
-                    .grant_types
-                    .contains(&GrantType::RefreshToken)
-                    .then_some(token),
-            }))
+            USERS.put(tx, &user.uuid, &user)?;
+            let granted = (user, authorization);
+            drawn
+                .begin(tx, &bearer, GrantType::Anonymous, granted, now)
+                .map(Ok)
         })
         .await?;
     let order = match outcome {
@@ -87,7 +67,7 @@ pub async fn create_anonymous_user(
         Err(refusal) => return Ok(Err(refusal)),
     };
     audit::record(&Event::AnonymousUserCreated {
-        user: created,
+        user: uuid,
         client_id: &client.client_id,
     });
     mint(core, client, order, now).map(Ok)

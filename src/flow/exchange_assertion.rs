@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use super::begin_family::DrawnFamily;
 use super::federated_user::{self, Newcomer};
 use super::mint::{Order, mint};
-use super::redeem_code::keep;
 use super::{Answer, Core, Failure, gate};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
@@ -20,7 +20,6 @@ use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
-use crate::oauth::refresh::{Entropy, RefreshFamily};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::store::tables::USED_ASSERTIONS;
@@ -62,12 +61,8 @@ pub async fn exchange_assertion(
         Ok(scope) => scope,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let millis = core.clock.unix_millis();
-    let (family_id, uuid) = (core.random.uuid_v7(millis), core.random.uuid_v7(millis));
-    let entropy = Entropy {
-        token: core.random.bytes(),
-        lineage: core.random.bytes(),
-    };
+    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let drawn = DrawnFamily::draw(core);
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
     let speaker = Arc::clone(&provider);
@@ -111,21 +106,8 @@ pub async fn exchange_assertion(
                 USED_ASSERTIONS.put(tx, &(once.hour, once.digest), &())?;
             }
             federated_user::keep(tx, &user, arrival)?;
-            let (family, token) =
-                RefreshFamily::start(family_id, authorization.clone(), &policy.lifetimes, &entropy, now);
-            keep(tx, family_id, &family, now)?;
-            let order = Order {
-                grant_type: GrantType::JwtBearer,
-                user,
-                authorization,
-                scope: scope.clone(),
-                family: family_id,
-                nonce: None,
-                refresh_token: bearer
-                    .grant_types
-                    .contains(&GrantType::RefreshToken)
-                    .then_some(token),
-            };
+            let granted = (user, authorization);
+            let order = drawn.begin(tx, &bearer, GrantType::JwtBearer, granted, now)?;
             Ok(Outcome::Granted(Box::new(order), arrival))
         })
         .await?;

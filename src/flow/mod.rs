@@ -9,6 +9,7 @@ pub mod admin;
 pub mod authenticate_client;
 pub mod authorization;
 pub mod begin_authorization;
+pub mod begin_family;
 pub mod begin_federation;
 pub mod catalog;
 mod check_password;
