@@ -376,9 +376,16 @@ impl<'a> Bench<'a> {
     }
 
     fn codes(&mut self) -> Vec<Box<dyn Script>> {
+        let step = self.options.connections;
         self.each(|bench, number| {
             Box::new(Code {
-                cookie: bench.sessions[number % bench.sessions.len()].clone(),
+                cookies: bench
+                    .sessions
+                    .iter()
+                    .skip(number)
+                    .step_by(step)
+                    .cloned()
+                    .collect(),
                 secret: bench.secret.clone(),
                 exchange: None,
             })

@@ -167,7 +167,8 @@ fn exchange(secret: &str, reply: &Reply) -> String {
 
 /// A signed-in browser fetches a code, and the client redeems it.
 pub(crate) struct Code {
-    pub(crate) cookie: String,
+    /// Sessions, one after the other and then from the beginning.
+    pub(crate) cookies: VecDeque<String>,
     pub(crate) secret: String,
     pub(crate) exchange: Option<String>,
 }
@@ -175,7 +176,8 @@ pub(crate) struct Code {
 impl Script for Code {
     fn next(&mut self) -> Option<String> {
         Some(self.exchange.take().unwrap_or_else(|| {
-            let cookie = format!("__Host-idsvc_session={}", self.cookie);
+            self.cookies.rotate_left(1);
+            let cookie = format!("__Host-idsvc_session={}", self.cookies[0]);
             request(
                 "GET",
                 &authorization_request("services:all"),

@@ -23,7 +23,8 @@ use crate::CLIENT;
 const BATCH: usize = 10_000;
 /// No more tokens than these are used, spread over all families.
 const MOST_TOKENS: usize = 60_000;
-const SESSIONS_BEFORE: usize = 64;
+/// People with a session: so many that none of them comes to the most grants that one user may have.
+const MOST_SESSIONS: usize = 4096;
 /// The first users are the ones who sign in while the load runs.
 const MOST_CONNECTIONS: usize = 128;
 
@@ -54,12 +55,17 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
             }
             rows.push(row);
         }
-        if start == 0 {
-            let signed_in = rows.iter().cycle().take(SESSIONS_BEFORE);
-            let cookies = signed_in.map(|row| begin_session(&store, row.user.uuid, &random, now));
-            seed.sessions = cookies.collect();
+        let mut sessions = Vec::new();
+        for row in rows.iter().take(MOST_SESSIONS - seed.sessions.len()) {
+            let (id, session, cookie) = begin_session(row.user.uuid, &random, now);
+            sessions.push((id, session));
+            seed.sessions.push(cookie);
         }
         let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
+            for (id, session) in &sessions {
+                SESSIONS_BY_USER.put(tx, &(session.user, *id), &())?;
+                SESSIONS.put(tx, id, session)?;
+            }
             rows.iter().try_for_each(|row| {
                 for name in row.user.login_names() {
                     USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.user.uuid)?;
@@ -130,7 +136,7 @@ impl Row {
     }
 }
 
-fn begin_session(store: &Store, user: Uuid, random: &Random, now: Timestamp) -> String {
+fn begin_session(user: Uuid, random: &Random, now: Timestamp) -> (Uuid, Session, String) {
     let id = random.uuid_v7(Clock::System.unix_millis());
     let cookie = Secret::<SessionCookie>::mint(id.as_bytes(), random);
     let session = Session {
@@ -143,10 +149,5 @@ fn begin_session(store: &Store, user: Uuid, random: &Random, now: Timestamp) -> 
         last_used_at: now,
         device: idsvc::identity::Device::default(),
     };
-    let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
-        SESSIONS_BY_USER.put(tx, &(user, id), &())?;
-        SESSIONS.put(tx, &id, &session)
-    };
-    store.write_blocking("seed", put).unwrap();
-    cookie.reveal().to_owned()
+    (id, session, cookie.reveal().to_owned())
 }
