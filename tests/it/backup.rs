@@ -10,13 +10,9 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::harness::process::{Folder, Running, Service};
+use crate::harness::process::{Folder, Running, Service, said};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn kiosk(service: &Service) -> String {
     let kiosk = service.json(&[

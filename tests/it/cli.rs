@@ -12,16 +12,12 @@ use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 
-use crate::harness::process::Service;
+use crate::harness::process::{Service, said};
 
 const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
 
 pub(crate) fn code(output: &Output) -> Option<i32> {
     output.status.code()
-}
-
-pub(crate) fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -553,15 +549,7 @@ fn an_imported_key_is_accounted_for_as_imported() {
 
 #[test]
 fn a_failed_sign_in_is_in_the_log_with_its_address_and_without_what_was_typed() {
-    let service = Service::new();
-    service.json(&[
-        "client",
-        "add",
-        "web",
-        "--redirect-uri",
-        "https://app.example/cb",
-        "--json",
-    ]);
+    let service = Service::with_client();
     let process = service.serve();
     let target = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
     let (name, password) = ("nobody-in-particular@example.com", "a password that was typed");

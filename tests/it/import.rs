@@ -2,34 +2,17 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use idsvc::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 use idsvc::store::{Options, Store};
 
-use crate::harness::process::Service;
+use crate::harness::process::{Service, said};
 
 const BCRYPT: &str = "$2y$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e";
 const KEYCLOAK: &str = r#"{"keycloak":{"secretData":"{\"value\":\"ndhWw3a4srcTtr4HQFTLiKRlVuARheqNDSZ/M5xlIWk=\",\"salt\":\"AAECAwQFBgcICQoLDA0ODw==\"}","credentialData":"{\"hashIterations\":1000,\"algorithm\":\"pbkdf2\"}"}}"#;
 const PASSWORD: &str = "correct horse";
 const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn with_client() -> Service {
-    let service = Service::new();
-    service.json(&[
-        "client",
-        "add",
-        "web",
-        "--redirect-uri",
-        "https://app.example/cb",
-        "--json",
-    ]);
-    service
-}
 
 fn write(service: &Service, text: &str) {
     fs::write(service.folder.path().join("users.jsonl"), text).unwrap();
@@ -48,7 +31,7 @@ fn stored_hash(service: &Service, name: &str) -> String {
 
 #[test]
 fn imported_users_sign_in_and_their_passwords_are_hashed_anew() {
-    let service = with_client();
+    let service = Service::with_client();
     let line =
         |name: &str, hash: &str| format!("{{\"email\":\"{name}@example.com\",\"password_hash\":{hash}}}\n");
     write(
@@ -98,14 +81,14 @@ fn an_import_is_the_same_beside_a_running_service_and_without_one() {
             users,
         )
     };
-    let (one, other) = (with_client(), with_client());
+    let (one, other) = (Service::with_client(), Service::with_client());
     let _running = other.serve();
     assert_eq!(run(&one), run(&other));
 }
 
 #[test]
 fn a_bad_line_is_named_and_nothing_is_imported_unless_it_is_to_be_skipped() {
-    let service = with_client();
+    let service = Service::with_client();
     let mut text = String::new();
     for number in 1..=1200 {
         match number {
@@ -158,7 +141,7 @@ fn a_bad_line_is_named_and_nothing_is_imported_unless_it_is_to_be_skipped() {
 
 #[test]
 fn users_come_through_a_pipe_and_clashes_are_settled_as_told() {
-    let service = with_client();
+    let service = Service::with_client();
     let import = |flags: &[&str], text: &str| {
         let mut child = service
             .command(&[&["user", "import", "-"][..], flags].concat())

@@ -1,17 +1,13 @@
 //! What an administrator meets on a machine: a full disk, the data of another release, the manual.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use idsvc::store::backend::Tx;
 use idsvc::store::schema::{Schema, meta_put};
 use idsvc::store::{Options, Store, StoreError};
 
-use crate::harness::process::Service;
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::harness::process::{Service, said};
 
 fn step(tx: &mut dyn Tx) -> Result<(), StoreError> {
     meta_put(tx, "from", "the future")
@@ -20,15 +16,7 @@ fn step(tx: &mut dyn Tx) -> Result<(), StoreError> {
 #[test]
 fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
     const LATER: Schema = Schema::new(&[step, step, step, step, step, step, step, step]);
-    let service = Service::new();
-    service.json(&[
-        "client",
-        "add",
-        "web",
-        "--redirect-uri",
-        "https://app.example/cb",
-        "--json",
-    ]);
+    let service = Service::with_client();
     let database = service.folder.path().join("data/idsvc.redb");
     Store::open_with(&database, Options::default(), &LATER)
         .unwrap()
@@ -53,15 +41,7 @@ fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
 
 #[test]
 fn a_full_disk_refuses_what_needs_room_and_damages_nothing() {
-    let service = Service::new();
-    service.json(&[
-        "client",
-        "add",
-        "web",
-        "--redirect-uri",
-        "https://app.example/cb",
-        "--json",
-    ]);
+    let service = Service::with_client();
     let lines: Vec<_> = (0..20_000)
         .map(|number| format!("{{\"email\":\"user-{number}@example.com\"}}\n"))
         .collect();

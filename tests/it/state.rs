@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-use crate::harness::process::Service;
+use crate::harness::process::{Service, said, shown};
 
 const STATE: &str = r#"
 [[client]]
@@ -28,14 +28,6 @@ claims = { given_name = "Alice", address = { locality = "Ghent" } }
 
 const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
 const PASSWORD: &str = "correct horse battery staple";
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn shown(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 fn declared() -> Service {
     let service = Service::new();

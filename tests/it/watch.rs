@@ -6,34 +6,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 
-use crate::harness::process::{Service, request};
+use crate::harness::process::{Service, request, said, shown};
 
 const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn shown(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn with_client() -> Service {
-    let service = Service::new();
-    service.json(&[
-        "client",
-        "add",
-        "web",
-        "--redirect-uri",
-        "https://app.example/cb",
-        "--json",
-    ]);
-    service
-}
-
 #[test]
 fn the_doctor_says_the_same_with_a_service_and_without_one() {
-    let service = with_client();
+    let service = Service::with_client();
     let mut running = service.serve();
     let online = service.run(&["doctor", "--backup-interval", "off"]);
     running.kill();
@@ -63,7 +42,7 @@ fn the_doctor_says_the_same_with_a_service_and_without_one() {
 
 #[test]
 fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
-    let service = with_client();
+    let service = Service::with_client();
     service.serve().kill();
     let data = service.folder.path().join("data");
     fs::set_permissions(data.join("master.key"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -110,7 +89,7 @@ fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
 
 #[test]
 fn what_happened_can_be_read_with_a_service_and_without_one() {
-    let service = with_client();
+    let service = Service::with_client();
     let running = service.serve();
     service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
     running.type_in(TARGET, "alice@example.com", "a wrong password");
@@ -173,7 +152,7 @@ fn terminate(mut running: crate::harness::process::Running<'_>) {
 
 #[test]
 fn events_are_followed_as_they_come() {
-    let service = with_client();
+    let service = Service::with_client();
     let _running = service.serve();
     let mut follower = service
         .command(&["events", "--follow", "--limit", "0", "--json"])
@@ -208,7 +187,7 @@ fn events_are_followed_as_they_come() {
 
 #[test]
 fn the_metrics_have_a_listener_of_their_own() {
-    let service = with_client();
+    let service = Service::with_client();
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -90,6 +90,14 @@ impl Service {
         }
     }
 
+    /// A service whose one client is `web`, with a secret and the redirect URI `https://app.example/cb`.
+    pub(crate) fn with_client() -> Self {
+        let service = Self::new();
+        let add = "client add web --redirect-uri https://app.example/cb --json";
+        service.json(&add.split(' ').collect::<Vec<_>>());
+        service
+    }
+
     /// One that may reach this provider.
     pub(crate) fn reaching(upstream: &Upstream) -> Self {
         let terms = upstream.terms();
@@ -302,4 +310,14 @@ pub(crate) fn request(
         .header("content-length")
         .map_or(Some(0), |length| length.parse().ok())?;
     (reply.body.len() == announced).then_some(reply)
+}
+
+/// What a command printed on standard error.
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a command printed on standard output.
+pub(crate) fn shown(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
