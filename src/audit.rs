@@ -138,6 +138,15 @@ pub enum Event<'a> {
         /// The client.
         client_id: &'a str,
     },
+    /// A signing key was announced, began to sign or was withdrawn, because its time had come.
+    SigningKeyMoved {
+        /// The key's name.
+        kid: &'a str,
+        /// What it signs with.
+        alg: &'a str,
+        /// `announced`, `active` or `removed`.
+        state: &'a str,
+    },
     /// An administrator changed something.
     Administered {
         /// The command.
@@ -224,6 +233,9 @@ pub fn record(event: &Event<'_>) {
         }
         Event::ApplicationDisconnected { user, client_id } => {
             tracing::info!(target: "audit", event = "application_disconnected", %user, client_id);
+        }
+        Event::SigningKeyMoved { kid, alg, state } => {
+            tracing::info!(target: "audit", event = "signing_key_moved", kid, alg, state);
         }
         Event::Administered { command, subject } => {
             tracing::info!(target: "audit", event = "administered", command, subject);

@@ -23,6 +23,7 @@ use crate::config::{Config, Tls};
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::net::certificate::examine;
+use crate::oauth::policy::KeyRotation;
 
 /// What to look at.
 #[derive(Debug, Args)]
@@ -99,8 +100,10 @@ impl Finding {
 
 /// Below so much room, in bytes, the database is in danger.
 const LEAST_ROOM: u64 = 256 << 20;
-/// A key that signs longer than this is due to be replaced.
+/// How long a key may sign where the operator replaces them by hand.
 const KEY_AGE: Duration = Duration::from_hours(24 * 90);
+/// How late a key may be replaced by a service that was off for a while.
+const KEY_SLACK: Duration = Duration::from_hours(24);
 /// How far a moment in the future may lie, for clocks that were corrected.
 const SLACK: Duration = Duration::from_mins(5);
 /// When this was written: no clock that is right shows less.
@@ -275,7 +278,7 @@ fn of_store(session: &Session, now: Timestamp, findings: &mut Vec<Finding>) -> R
         .chain(clients.iter().map(|client| client.updated_at));
     of_clock(now, recorded.max(), findings);
     for key in &keys {
-        of_key(key, now, findings);
+        of_key(key, session.settings().key_rotation, now, findings);
     }
     for client in &clients {
         findings.extend(grade::of(client, now));
@@ -300,7 +303,7 @@ fn of_clock(now: Timestamp, newest: Option<Timestamp>, findings: &mut Vec<Findin
     });
 }
 
-fn of_key(key: &KeyView, now: Timestamp, findings: &mut Vec<Finding>) {
+fn of_key(key: &KeyView, rotation: KeyRotation, now: Timestamp, findings: &mut Vec<Finding>) {
     let StandingView::Active { since } = key.standing else {
         return;
     };
@@ -310,10 +313,17 @@ fn of_key(key: &KeyView, now: Timestamp, findings: &mut Vec<Finding>) {
         key.kid.clone(),
         format!("{} has signed for {days} days", key.alg),
     );
-    findings.push(if now.since(since) <= KEY_AGE {
+    let (longest, remedy) = match rotation.every {
+        Some(every) => (
+            every + rotation.announce + KEY_SLACK,
+            "start the service, or look into its log for why the key was not replaced".to_owned(),
+        ),
+        None => (KEY_AGE, format!("idsvc key rotate --alg {}", key.alg)),
+    };
+    findings.push(if now.since(since) <= longest {
         finding
     } else {
-        finding.but(Level::Mend, format!("idsvc key rotate --alg {}", key.alg))
+        finding.but(Level::Mend, remedy)
     });
 }
 

@@ -124,6 +124,7 @@ setting_flags! {
     password_workers "password.workers" "COUNT" "Passwords hashed at once",
     signing_access_token_alg "signing.access_token_alg" "ALG" "The algorithm of access tokens",
     signing_access_token_typ "signing.access_token_typ" "TYP" "The typ of access tokens",
+    keys_rotate_every "keys.rotate_every" "TIME" "How long a key signs before a new one takes its place",
     keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
     outbound_ca_file "outbound.ca_file" "FILE" "Certificate authorities to trust beside those of the web",
     limits_enabled "limits.enabled" "BOOL" "Limit what single addresses, names and clients may do",
@@ -429,7 +430,7 @@ async fn keep_fresh(app: Arc<App>) {
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
     loop {
-        if let Err(error) = rotate_keys::advance(&app.core).await {
+        if let Err(error) = rotate_keys::keep(&app.core).await {
             tracing::error!(%error, "signing keys were not moved on");
         }
         loop {

@@ -162,7 +162,8 @@ pub struct Settings {
     access_token_typ: String,
     id_token_alias: bool,
     anonymous_retention: Duration,
-    announce: Duration,
+    /// When signing keys are replaced.
+    pub key_rotation: KeyRotation,
     /// The theme of the pages, for clients that name none.
     pub theme: String,
     /// Where the operator's themes are; nothing may be there.
@@ -192,9 +193,7 @@ impl Settings {
             access_token_typ: self.access_token_typ.clone(),
             id_token_alias: self.id_token_alias,
             anonymous_retention: self.anonymous_retention,
-            key_rotation: KeyRotation {
-                announce: self.announce,
-            },
+            key_rotation: self.key_rotation,
             password: self.password_policy,
         }
     }

@@ -273,9 +273,16 @@ pub const SETTINGS: &[Setting] = &[
         "The typ of access tokens: at+jwt (RFC 9068), or JWT for older resource servers.",
     ),
     setting(
+        "keys.rotate_every",
+        Kind::Duration,
+        Some(r#""90d""#),
+        r#""off""#,
+        "How long a signing key signs before a new one takes its place by itself; off for never.",
+    ),
+    setting(
         "keys.announce",
         Kind::Duration,
-        Some(r#""24h""#),
+        Some(r#""14d""#),
         r#""24h""#,
         "How long a new signing key is published before it signs, so that verifiers have fetched it.",
     ),

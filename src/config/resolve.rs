@@ -14,7 +14,7 @@ use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
 use crate::net::outbound::Terms;
 use crate::oauth::client::is_theme_name;
-use crate::oauth::policy::Lifetimes;
+use crate::oauth::policy::{KeyRotation, Lifetimes};
 
 /// The regions there are.
 pub const REGIONS: [&str; 2] = ["us", "ap"];
@@ -66,6 +66,23 @@ pub fn resolve_settings(sources: &Sources) -> Result<Settings, ConfigError> {
     let mut reader = Reader::of(sources);
     let settings = settings(&mut reader);
     reader.finish(settings)
+}
+
+fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
+    let announce = reader.duration("keys.announce", Duration::ZERO);
+    let every = reader.duration_or_off("keys.rotate_every");
+    if let Some((every, origin)) = &every
+        && *every <= announce
+    {
+        reader.fault(
+            origin,
+            "keys.rotate_every must be longer than keys.announce: a key is announced while the one before it signs",
+        );
+    }
+    KeyRotation {
+        every: every.map(|(every, _)| every),
+        announce,
+    }
 }
 
 fn settings(reader: &mut Reader<'_>) -> Settings {
@@ -128,7 +145,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         access_token_typ,
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
-        announce: reader.duration("keys.announce", Duration::ZERO),
+        key_rotation: key_rotation(reader),
         outbound: Terms {
             ca_file: reader
                 .text("outbound.ca_file")

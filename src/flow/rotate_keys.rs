@@ -1,14 +1,18 @@
 //! The life of signing keys: made at the first start, announced before they sign, published until the last
 //! token they signed has expired.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Core, OpenError};
+use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::keyring::{SigningKey, SigningKeyError};
 use crate::jose::rsa_keygen::{self, RsaKeygenError};
+use crate::oauth::policy::KeyRotation;
 use crate::random::Random;
 use crate::seal::{SealError, Sealer};
 use crate::store::StoreError;
@@ -278,55 +282,137 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
     Ok(introduction)
 }
 
-/// Whether a key's time has come: to sign, or to go.
-fn is_due(record: &SigningKeyRecord, now: Timestamp) -> bool {
+/// What the time asks of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// It has waited long enough.
+    Activate,
+    /// It waits for longer than keys are announced: the clock or the setting was changed after it was made.
+    Hasten,
+    /// Everything it signed has expired.
+    Remove,
+}
+
+fn due(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> Option<Due> {
     match record.standing {
-        KeyStanding::Announced { active_from } => active_from <= now,
-        KeyStanding::Active { .. } => false,
-        KeyStanding::Retired { remove_at } => remove_at <= now,
+        KeyStanding::Announced { active_from } if active_from <= now => Some(Due::Activate),
+        KeyStanding::Announced { active_from } if now + announce < active_from => Some(Due::Hasten),
+        KeyStanding::Retired { remove_at } if remove_at <= now => Some(Due::Remove),
+        KeyStanding::Announced { .. } | KeyStanding::Active { .. } | KeyStanding::Retired { .. } => None,
     }
 }
 
-fn due(snapshot: &dyn Snapshot, now: Timestamp) -> Result<Vec<(String, SigningKeyRecord)>, StoreError> {
+type Moves = Vec<(String, SigningKeyRecord, Due)>;
+
+fn moves(snapshot: &dyn Snapshot, now: Timestamp, announce: Duration) -> Result<Moves, StoreError> {
     let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
     Ok(all
         .into_iter()
-        .filter(|(_, record)| is_due(record, now))
+        .filter_map(|(kid, record)| due(&record, now, announce).map(|what| (kid, record, what)))
         .collect())
 }
 
-/// Puts announced keys to work and removes retired ones, each when its time has come. Says whether any was due.
-pub async fn advance(core: &Core) -> Result<bool, RotateError> {
+/// Does what the time asks of the keys: announces the successors of those that sign, puts announced ones to work
+/// and removes retired ones. Says whether anything was to do.
+pub async fn keep(core: &Core) -> Result<bool, RotateError> {
+    let moved = advance(core).await?;
+    Ok(renew(core).await? || moved)
+}
+
+async fn advance(core: &Core) -> Result<bool, RotateError> {
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
-    if core.store.read(|snapshot| due(snapshot, now))?.is_empty() {
+    let announce = core.policy.key_rotation.announce;
+    let is_quiet = core
+        .store
+        .read(|snapshot| moves(snapshot, now, announce))?
+        .is_empty();
+    if is_quiet {
         return Ok(false);
     }
-    core.store
+    let moved = core
+        .store
         .write("advance_keys", move |tx| {
-            for (kid, record) in due(&*tx, now)? {
-                match record.standing {
-                    KeyStanding::Announced { .. } => {
-                        activate(tx, &kid, &record, now, now + retention)?;
+            let all = moves(&*tx, now, announce)?;
+            for (kid, record, what) in &all {
+                match what {
+                    Due::Activate => {
+                        activate(tx, kid, record, now, now + retention)?;
                     }
-                    KeyStanding::Retired { .. } => {
-                        SIGNING_KEYS.remove(tx, &kid)?;
+                    Due::Hasten => {
+                        let mut record = record.clone();
+                        record.standing = KeyStanding::Announced {
+                            active_from: now + announce,
+                        };
+                        SIGNING_KEYS.put(tx, kid, &record)?;
                     }
-                    KeyStanding::Active { .. } => {}
+                    Due::Remove => {
+                        SIGNING_KEYS.remove(tx, kid)?;
+                    }
                 }
             }
-            Ok(())
+            Ok(all)
         })
         .await?;
     core.reload_catalog()?;
+    for (kid, record, what) in &moved {
+        let state = match what {
+            Due::Activate => "active",
+            Due::Hasten => "announced",
+            Due::Remove => "removed",
+        };
+        tell(kid, record.alg, state);
+    }
     Ok(true)
+}
+
+fn tell(kid: &str, alg: Algorithm, state: &str) {
+    audit::record(&Event::SigningKeyMoved {
+        kid,
+        alg: alg.as_str(),
+        state,
+    });
+}
+
+/// The algorithms whose key has signed so long that its successor must be announced, so that it can take over in time.
+fn outworn(
+    snapshot: &dyn Snapshot,
+    now: Timestamp,
+    rotation: KeyRotation,
+) -> Result<Vec<Algorithm>, StoreError> {
+    let Some(every) = rotation.every else {
+        return Ok(Vec::new());
+    };
+    let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
+    let waits = |alg| {
+        all.iter()
+            .any(|(_, key)| key.alg == alg && matches!(key.standing, KeyStanding::Announced { .. }))
+    };
+    Ok(all
+        .iter()
+        .filter_map(|(_, key)| match key.standing {
+            KeyStanding::Active { since } if since + every <= now + rotation.announce => Some(key.alg),
+            _ => None,
+        })
+        .filter(|alg| !waits(*alg))
+        .collect())
+}
+
+async fn renew(core: &Core) -> Result<bool, RotateError> {
+    let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
+    let outworn = core.store.read(|snapshot| outworn(snapshot, now, rotation))?;
+    for alg in &outworn {
+        if let Introduction::Placed { kid, .. } = rotate(core, *alg, false).await? {
+            tell(&kid, *alg, "announced");
+        }
+    }
+    Ok(!outworn.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::flow::admin::tests::core;
+    use crate::jose::keyring::KeyState;
 
     const DAY: Duration = Duration::from_hours(24);
 
@@ -368,16 +454,87 @@ mod tests {
         let second = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
         assert_eq!(signer(&core), first);
         assert!(core.catalog().keyring().verifier(&second).is_some());
-        assert!(!advance(&core).await.unwrap());
-        core.clock.advance(DAY);
-        assert!(advance(&core).await.unwrap());
+        assert!(!keep(&core).await.unwrap());
+        core.clock.advance(14 * DAY);
+        assert!(keep(&core).await.unwrap());
         assert_eq!(signer(&core), second);
         assert!(core.catalog().keyring().verifier(&first).is_some());
         core.clock.advance(Duration::from_secs(24 * 60 * 60 - 1));
-        assert!(!advance(&core).await.unwrap());
+        assert!(!keep(&core).await.unwrap());
         core.clock.advance(Duration::from_secs(1));
-        assert!(advance(&core).await.unwrap());
+        assert!(keep(&core).await.unwrap());
         assert!(core.catalog().keyring().verifier(&first).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_year_of_days_has_a_new_key_every_ninety_days_and_each_is_announced_for_fourteen() {
+        let core = core();
+        let mut signers = vec![placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap())];
+        let mut seen_for = 0_u32;
+        for day in 1..=365_u32 {
+            core.clock.advance(DAY);
+            keep(&core).await.unwrap();
+            let announced = core
+                .catalog()
+                .keyring()
+                .keys()
+                .iter()
+                .any(|(_, state)| *state == KeyState::Announced);
+            let now_signs = signer(&core);
+            if signers.last() != Some(&now_signs) {
+                assert_eq!((day % 90, seen_for), (0, 14), "day {day}");
+                signers.push(now_signs);
+            }
+            seen_for = if announced { seen_for + 1 } else { 0 };
+            assert!(core.catalog().keyring().keys().len() <= 2, "day {day}");
+        }
+        assert_eq!(signers.len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_service_that_was_off_for_a_year_announces_before_it_rotates() {
+        let core = core();
+        let first = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
+        core.clock.advance(365 * DAY);
+        assert!(keep(&core).await.unwrap());
+        assert!(!keep(&core).await.unwrap());
+        assert_eq!(signer(&core), first);
+        core.clock.advance(14 * DAY);
+        keep(&core).await.unwrap();
+        assert_ne!(signer(&core), first);
+    }
+
+    #[tokio::test]
+    async fn a_key_announced_while_the_clock_was_wrong_waits_no_longer_than_others() {
+        let core = core();
+        rotate(&core, Algorithm::EdDsa, false).await.unwrap();
+        let kid = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
+        let wrong = core.clock.now() + 1000 * DAY;
+        core.store
+            .write("test", {
+                let kid = kid.clone();
+                move |tx| {
+                    let mut record = SIGNING_KEYS.get(&*tx, &kid)?.unwrap();
+                    record.standing = KeyStanding::Announced { active_from: wrong };
+                    SIGNING_KEYS.put(tx, &kid, &record)
+                }
+            })
+            .await
+            .unwrap();
+        assert!(keep(&core).await.unwrap());
+        core.clock.advance(14 * DAY);
+        keep(&core).await.unwrap();
+        assert_eq!(signer(&core), kid);
+    }
+
+    #[tokio::test]
+    async fn nothing_rotates_by_itself_when_the_operator_says_so() {
+        let mut core = core();
+        std::sync::Arc::make_mut(&mut core.policy).key_rotation.every = None;
+        let first = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
+        core.clock.advance(1000 * DAY);
+        assert!(!keep(&core).await.unwrap());
+        assert_eq!(signer(&core), first);
     }
 
     #[tokio::test]

@@ -74,14 +74,18 @@ impl Default for Lifetimes {
 /// How signing keys are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRotation {
+    /// How long a key signs before another takes its place by itself; none for never.
+    pub every: Option<Duration>,
     /// How long a new key is published before it signs, so that verifiers have fetched it.
     pub announce: Duration,
 }
 
 impl Default for KeyRotation {
     fn default() -> Self {
+        const DAY: u64 = 24;
         Self {
-            announce: Duration::from_hours(24),
+            every: Some(Duration::from_hours(90 * DAY)),
+            announce: Duration::from_hours(14 * DAY),
         }
     }
 }
