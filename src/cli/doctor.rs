@@ -22,6 +22,7 @@ use crate::config::resolve::resolve;
 use crate::config::{Config, Tls};
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{KeyView, StandingView};
+use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
 use crate::net::certificate::examine;
 use crate::oauth::policy::KeyRotation;
 
@@ -283,7 +284,34 @@ fn of_store(session: &Session, now: Timestamp, findings: &mut Vec<Finding>) -> R
     for client in &clients {
         findings.extend(grade::of(client, now));
     }
+    let Reply::Providers(providers) = session.ask(Command::ProviderList)? else {
+        return Err(unexpected());
+    };
+    for provider in providers.into_iter().filter(|provider| provider.enabled) {
+        let Reply::ProviderReport(report) = session.ask(Command::ProviderTest(provider.id))? else {
+            return Err(unexpected());
+        };
+        findings.extend(
+            report
+                .findings
+                .into_iter()
+                .map(|seen| of_provider(&report.provider, seen)),
+        );
+    }
     Ok(())
+}
+
+fn of_provider(id: &str, seen: Examined) -> Finding {
+    let finding = Finding::good("provider", id, format!("{}: {}", seen.check, seen.seen));
+    let level = match seen.standing {
+        Standing::Ok => return finding,
+        Standing::Warning => Level::Advice,
+        Standing::Failed => Level::Mend,
+    };
+    let remedy = seen
+        .remedy
+        .unwrap_or_else(|| format!("idsvc provider test {id} shows more"));
+    finding.but(level, remedy)
 }
 
 fn of_clock(now: Timestamp, newest: Option<Timestamp>, findings: &mut Vec<Finding>) {
@@ -361,6 +389,7 @@ fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), 
     if faults == 0 {
         Ok(())
     } else {
-        Err(Stop::refused(format!("{faults} things must be mended")))
+        let things = if faults == 1 { "thing" } else { "things" };
+        Err(Stop::refused(format!("{faults} {things} must be mended")))
     }
 }

@@ -219,7 +219,7 @@ impl Fields {
 /// The most that is read as a picture; the service's own bound is smaller.
 const LOGO_LIMIT: u64 = 1024 * 1024;
 
-fn read_logo(path: &Path) -> Result<String, Stop> {
+pub(super) fn read_logo(path: &Path) -> Result<String, Stop> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(LOGO_LIMIT).read_to_end(&mut bytes))

@@ -23,7 +23,7 @@ pub struct Apply {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Remove clients and users that are not in the file, of the kinds that are
+    /// Remove providers, clients and users that are not in the file, of the kinds that are
     #[arg(long)]
     pub prune: bool,
     /// Do not ask before something is removed
@@ -175,7 +175,12 @@ pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Res
 
 fn to_toml(exported: &Exported) -> Result<String, Stop> {
     let mut text = String::from("# Made by idsvc export. idsvc apply -f FILE brings it about.\n");
-    for (kind, entries) in [("client", &exported.client), ("user", &exported.user)] {
+    let kinds = [
+        ("provider", &exported.provider),
+        ("client", &exported.client),
+        ("user", &exported.user),
+    ];
+    for (kind, entries) in kinds {
         for entry in entries {
             let _ = write!(text, "\n[[{kind}]]\n");
             for (name, value) in in_order(entry) {
@@ -193,10 +198,11 @@ fn to_toml(exported: &Exported) -> Result<String, Stop> {
 /// What names the record comes first.
 fn in_order(entry: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let rank = |name: &str| match name {
-        "client_id" | "account_id" => 0,
-        "client_uuid" | "uuid" => 1,
-        "name" | "email" => 2,
-        _ => 3,
+        "id" => 0,
+        "client_id" | "account_id" => 1,
+        "client_uuid" | "uuid" => 2,
+        "name" | "email" => 3,
+        _ => 4,
     };
     let mut members: Vec<_> = entry.iter().collect();
     members.sort_by_key(|(name, _)| (rank(name), (*name).clone()));

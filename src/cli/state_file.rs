@@ -8,14 +8,20 @@ use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
 use super::client::read_secret;
+use super::provider::read_logo;
 use crate::config::reference::nearest;
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::state::State;
-use crate::flow::admin::state::clients::{self, DeclaredClient};
+use crate::flow::admin::state::clients;
+use crate::flow::admin::state::providers;
 use crate::flow::admin::state::users::{self, DeclaredUser};
 
 /// A kind of record: what its section is called, and which keys an entry may have.
-const KINDS: [(&str, &[&str]); 2] = [("client", clients::KEYS), ("user", users::KEYS)];
+const KINDS: [(&str, &[&str]); 3] = [
+    ("provider", providers::KEYS),
+    ("client", clients::KEYS),
+    ("user", users::KEYS),
+];
 
 /// Where the secrets that a file names are.
 pub struct Sources<'a> {
@@ -57,7 +63,10 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<State, Vec<String>> {
         }
         let entries = entries.iter();
         match kind.as_str() {
-            "client" => state.client = Some(entries.filter_map(|entry| client(entry, &mut faults)).collect()),
+            "provider" => {
+                state.provider = Some(entries.filter_map(|entry| plain(entry, &mut faults)).collect());
+            }
+            "client" => state.client = Some(entries.filter_map(|entry| plain(entry, &mut faults)).collect()),
             "user" => state.user = Some(entries.filter_map(|entry| user(entry, &mut faults)).collect()),
             _ => {}
         }
@@ -65,7 +74,8 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<State, Vec<String>> {
     if faults.is_empty() { Ok(state) } else { Err(faults) }
 }
 
-fn client(entry: &Entry, faults: &mut Vec<String>) -> Option<DeclaredClient> {
+/// An entry that is the record as it stands.
+fn plain<T: DeserializeOwned>(entry: &Entry, faults: &mut Vec<String>) -> Option<T> {
     typed(entry, entry.members.clone(), faults)
 }
 
@@ -115,7 +125,7 @@ fn check_keys(kind: &str, entry: &mut Entry, faults: &mut Vec<String>) {
         .collect();
     for key in unknown {
         let advice = match (key.as_str(), nearest(&key, known.iter().copied())) {
-            ("secret" | "password", _) => {
+            ("secret" | "client_secret" | "password", _) => {
                 format!("a {key} does not stand in the file: use {key}_file or {key}_env")
             }
             (_, Some(meant)) => format!("did you mean {meant}?"),
@@ -134,6 +144,9 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
     for (named, target) in [
         ("secret_file", "secret"),
         ("secret_env", "secret"),
+        ("client_secret_file", "client_secret"),
+        ("client_secret_env", "client_secret"),
+        ("logo_file", "logo"),
         ("password_file", "password"),
         ("password_env", "password"),
         ("public_key_file", "public_key"),
@@ -151,6 +164,8 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
             (sources.variable)(source)
                 .filter(|text| !text.is_empty())
                 .ok_or_else(|| format!("the environment has no variable {source}"))
+        } else if target == "logo" {
+            read_logo(&sources.folder.join(source)).map_err(|stop| stop.to_string())
         } else {
             read_secret(&sources.folder.join(source))
                 .map(|text| text.reveal().to_owned())

@@ -7,11 +7,21 @@ use std::process::{Output, Stdio};
 use crate::harness::process::{Service, said, shown};
 
 const STATE: &str = r#"
+[[provider]]
+id = "corp"
+issuer = "https://login.corp.example"
+client_id = "us"
+client_secret_file = "corp.secret"
+domains = ["corp.example"]
+claims = { given_name = "firstName" }
+embed_token = "off"
+
 [[client]]
 client_id = "web"
 client_uuid = "0193b2a4-7a10-7cc0-8000-000000000001"
 name = "Acme Notes"
 redirect_uris = ["https://app.example/cb"]
+providers = ["corp"]
 secret_file = "web.secret"
 
 [[client]]
@@ -37,6 +47,7 @@ fn declared() -> Service {
         format!("{}\n", "s".repeat(40)),
     )
     .unwrap();
+    fs::write(service.folder.path().join("corp.secret"), "zzzzzzzz").unwrap();
     service
 }
 
@@ -82,15 +93,15 @@ fn a_state_is_applied_the_same_with_a_service_and_without_one_and_once_only() {
         outputs[1].0.contains("+ client web\n")
             && outputs[1]
                 .0
-                .ends_with("3 added, 0 changed, 0 removed, 0 as they were\n"),
+                .ends_with("4 added, 0 changed, 0 removed, 0 as they were\n"),
         "{}",
         outputs[1].0
     );
-    assert_eq!(outputs[2].0, "0 added, 0 changed, 0 removed, 3 as they were\n");
+    assert_eq!(outputs[2].0, "0 added, 0 changed, 0 removed, 4 as they were\n");
     assert!(
         !outputs
             .iter()
-            .any(|(text, _)| text.contains(PASSWORD) || text.contains("ssss"))
+            .any(|(text, _)| text.contains(PASSWORD) || text.contains("ssss") || text.contains("zzzz"))
     );
     let (reply, _) = running.type_in(TARGET, "alice@example.com", PASSWORD);
     assert_eq!(reply.status, 303, "{reply:?}");
@@ -143,22 +154,29 @@ fn export_and_apply_are_a_fixed_point_and_a_copy_is_the_same() {
     let applied = pipe(&service, &exported.stdout, &["--prune", "--yes"]);
     assert_eq!(
         (&applied["changes"], &applied["unchanged"]),
-        (&serde_json::json!([]), &5.into())
+        (&serde_json::json!([]), &6.into())
     );
     assert_eq!(shown(&service.run(&["export"])), shown(&exported));
     let whole = service.run(&["export", "--with-hashes"]);
     let copy = Service::new();
     let _running = copy.serve();
+    // The secret of a provider is in no export: it is named again.
+    let secret = service.folder.path().join("corp.secret");
+    let named = shown(&whole).replacen(
+        "id = \"corp\"\n",
+        &format!("id = \"corp\"\nclient_secret_file = \"{}\"\n", secret.display()),
+        1,
+    );
     assert_eq!(
-        pipe(&copy, &whole.stdout, &[])["changes"]
+        pipe(&copy, named.as_bytes(), &[])["changes"]
             .as_array()
             .unwrap()
             .len(),
-        5
+        6
     );
     assert_eq!(shown(&copy.run(&["export", "--with-hashes"])), shown(&whole));
     let json = copy.run(&["export", "--json"]);
-    assert_eq!(pipe(&copy, &json.stdout, &[])["unchanged"], 5);
+    assert_eq!(pipe(&copy, &json.stdout, &[])["unchanged"], 6);
 }
 
 #[test]
@@ -200,7 +218,7 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
     let refused = apply(&service, &[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        said(&refused).contains("state.toml: line 21: unknown key emial of a user: did you mean email?"),
+        said(&refused).contains("state.toml: line 31: unknown key emial of a user: did you mean email?"),
         "{}",
         said(&refused)
     );

@@ -41,6 +41,48 @@ fn the_doctor_says_the_same_with_a_service_and_without_one() {
 }
 
 #[test]
+fn the_doctor_asks_every_provider_that_is_enabled() {
+    let service = Service::new();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fs::write(service.folder.path().join("secret"), "s".repeat(40)).unwrap();
+    for id in ["corp", "asleep"] {
+        let issuer = format!("https://{id}.localhost:{}", nobody.port());
+        service.json(&[
+            "provider",
+            "add",
+            id,
+            "--issuer",
+            &issuer,
+            "--client-id",
+            "us",
+            "--client-secret-file",
+            "secret",
+            "--json",
+        ]);
+    }
+    service.json(&["provider", "update", "asleep", "--disable", "--json"]);
+    let mut outputs = Vec::new();
+    let mut running = service.serve();
+    outputs.push(service.run(&["doctor", "--backup-interval", "off"]));
+    running.kill();
+    outputs.push(service.run(&["doctor", "--backup-interval", "off"]));
+    for output in outputs {
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        assert!(
+            shown(&output).contains("MEND  provider corp: discovery: "),
+            "{}",
+            shown(&output)
+        );
+        assert!(!shown(&output).contains("asleep"));
+        assert!(
+            said(&output).contains("1 thing must be mended"),
+            "{}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
 fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
     let service = Service::with_client();
     service.serve().kill();

@@ -217,7 +217,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
 }
 
 /// Whether every provider that the client names is there. The provider stays as long as a client names it.
-pub(super) fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
+fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
     for id in &client.providers {
         if !PROVIDERS.contains(snapshot, id)? {
             let refusal = AdminRefusal::new(format!("there is no provider {id}"));

@@ -69,7 +69,7 @@ pub struct ProviderFields {
 
 impl ProviderFields {
     /// Writes what was said into the record; the secret is sealed by `sealing`.
-    pub(super) fn apply(
+    pub(in crate::flow::admin) fn apply(
         self,
         provider: &mut Provider,
         (sealer, random): (&Sealer, &Random),
@@ -171,7 +171,7 @@ fn read_logo(faults: &mut Vec<String>, file: &str) -> Option<Logo> {
 }
 
 /// Whether an identifier can be part of an address, of `amr` and of an account's name.
-pub(super) fn check_id(id: &str, faults: &mut Vec<String>) {
+pub(in crate::flow::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_name = !id.is_empty() && id.len() <= 64 && id.bytes().all(is_fit) && !id.starts_with('-');
     if !is_name {
@@ -188,7 +188,7 @@ pub(super) fn check_id(id: &str, faults: &mut Vec<String>) {
 }
 
 /// Everything about the record as a whole that cannot be.
-pub(super) fn check(provider: &Provider, faults: &mut Vec<String>) {
+pub(in crate::flow::admin) fn check(provider: &Provider, faults: &mut Vec<String>) {
     if provider.issuer.is_empty() {
         faults.push("the issuer is missing: name it with --issuer".to_owned());
     } else if https(&provider.issuer).is_none_or(|url| url.query().is_some()) {

@@ -4,7 +4,7 @@ pub mod examine;
 pub mod fields;
 pub mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,12 @@ use self::fields::{check, check_id};
 pub use self::view::ProviderView;
 use super::{Admin, AdminRefusal, Decided, Done, all_or_none};
 use crate::audit::{self, Event};
+use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
 use crate::jose::alg::Algorithm;
 use crate::oauth::scope::Scope;
+use crate::store::StoreError;
 use crate::store::backend::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
@@ -42,27 +44,44 @@ fn unknown(id: &str) -> AdminRefusal {
     AdminRefusal::new(format!("there is no provider {id}")).with_hint("idsvc provider list shows all")
 }
 
-/// One issuer is one provider: a token says by its issuer which record it is checked with.
-fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
-    for (id, other) in PROVIDERS.scan(snapshot, .., usize::MAX)? {
-        if id != provider.id && other.issuer == provider.issuer {
-            let refusal = AdminRefusal::new(format!("provider {id} has this issuer already"));
-            return Ok(Err(
-                refusal.with_hint(format!("idsvc provider update {id} changes it"))
-            ));
-        }
-    }
-    Ok(Ok(()))
+/// The other provider, of these by id, that has the issuer. One issuer is one provider: a token says by its issuer
+/// which record it is checked with.
+pub(super) fn holder_of_issuer<'a>(
+    issuers: &'a BTreeMap<String, String>,
+    id: &str,
+    issuer: &str,
+) -> Option<&'a str> {
+    let mut others = issuers.iter().filter(|(other, _)| *other != id);
+    others
+        .find(|(_, theirs)| *theirs == issuer)
+        .map(|(other, _)| other.as_str())
 }
 
-/// Registers a provider.
-pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
-    let core = admin.core;
-    let now = core.clock.now();
-    let mut faults = Vec::new();
-    check_id(&request.id, &mut faults);
-    let mut provider = Provider {
-        id: request.id,
+/// The issuer of every provider, by id.
+pub(super) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String>, StoreError> {
+    let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    Ok(all
+        .into_iter()
+        .map(|(id, provider)| (id, provider.issuer))
+        .collect())
+}
+
+fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
+    Ok(
+        match holder_of_issuer(&issuers(snapshot)?, &provider.id, &provider.issuer) {
+            Some(id) => {
+                let refusal = AdminRefusal::new(format!("provider {id} has this issuer already"));
+                Err(refusal.with_hint(format!("idsvc provider update {id} changes it")))
+            }
+            None => Ok(()),
+        },
+    )
+}
+
+/// A provider of which nothing is said but its name.
+pub(super) fn blank(id: String, now: Timestamp) -> Provider {
+    Provider {
+        id,
         issuer: String::new(),
         name: None,
         logo: None,
@@ -80,11 +99,20 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
         link: LinkPolicy::default(),
         embed_token: Some(Provider::EMBEDDED_TOKEN.to_owned()),
         domains: Vec::new(),
-        claims: std::collections::BTreeMap::new(),
+        claims: BTreeMap::new(),
         enabled: true,
         created_at: now,
         updated_at: now,
-    };
+    }
+}
+
+/// Registers a provider.
+pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let mut faults = Vec::new();
+    check_id(&request.id, &mut faults);
+    let mut provider = blank(request.id, now);
     let sealing = (&core.sealer, &core.random);
     request.fields.apply(&mut provider, sealing, &mut faults);
     check(&provider, &mut faults);

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Plan, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::flow::admin::client::fields::{ClientFields, check, check_client_id};
-use crate::flow::admin::client::{blank, check_providers, secret_of, usable};
+use crate::flow::admin::client::{blank, secret_of, usable};
 use crate::flow::admin::{Admin, Disclosed};
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
@@ -304,8 +304,12 @@ pub(super) fn plan(
             ));
         }
         check(&client, &entry.usable, &mut faults);
-        if let Err(refusal) = check_providers(snapshot, &client)? {
-            faults.push(refusal.message);
+        for id in client
+            .providers
+            .iter()
+            .filter(|id| !plan.providers.contains_key(*id))
+        {
+            faults.push(format!("there is no provider {id}"));
         }
         plan.faults.extend(about(KIND, &entry.client_id, faults));
         client.updated_at = before.as_ref().map_or(now, |before| before.updated_at);

@@ -1,4 +1,4 @@
-//! Declared state: what clients and users there are to be, compared with what there is, and made so in one
+//! Declared state: what providers, clients and users there are to be, compared with what there is, and made so in one
 //! transaction.
 //!
 //! Every kind of record has a file here with three functions: what it is called, `export` (a record as a file has
@@ -6,25 +6,33 @@
 //! and one line in each function below.
 
 pub mod clients;
+pub mod providers;
 pub mod users;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::clients::DeclaredClient;
+use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
-use super::{Admin, Decided, Disclosed, Done, all_or_none};
+use super::{Admin, Decided, Disclosed, Done, all_or_none, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::federation::Provider;
 use crate::identity::User;
 use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
+use crate::store::tables::PROVIDERS;
 
 /// What there is to be. A kind that is left out is left alone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct State {
+    /// Upstream providers.
+    pub provider: Option<Vec<DeclaredProvider>>,
     /// Clients.
     pub client: Option<Vec<DeclaredClient>>,
     /// Users.
@@ -68,7 +76,7 @@ pub struct FieldChange {
 /// A record that changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// `client` or `user`.
+    /// `provider`, `client` or `user`.
     pub kind: String,
     /// Which.
     pub id: String,
@@ -95,6 +103,8 @@ pub struct Applied {
 /// Everything there is, as a file has it: kinds, and the records of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exported {
+    /// Upstream providers, by id.
+    pub provider: Vec<Map<String, Value>>,
     /// Clients, by identifier.
     pub client: Vec<Map<String, Value>>,
     /// Users, in the order in which they were added.
@@ -103,6 +113,8 @@ pub struct Exported {
 
 /// One write of a plan.
 enum Step {
+    PutProvider(Box<Provider>),
+    RemoveProvider(String),
     PutClient(Box<Client>),
     RemoveClient(Box<Client>),
     PutUser(Option<Box<User>>, Box<User>),
@@ -115,6 +127,8 @@ struct Plan {
     steps: Vec<Step>,
     applied: Applied,
     faults: Vec<String>,
+    /// The issuer of every provider that there will be, by id.
+    providers: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -182,6 +196,10 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         prune,
     } = request;
     let mut faults = Vec::new();
+    let providers = match state.provider {
+        Some(declared) => Some(providers::prepare(admin, declared, &mut faults)?),
+        None => None,
+    };
     let clients = state
         .client
         .map(|declared| clients::prepare(admin, declared, &mut faults));
@@ -194,8 +212,15 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
     let plan = move |snapshot: &dyn Snapshot| -> Result<Plan, StoreError> {
         let mut plan = Plan::default();
         plan.applied.dry_run = dry_run;
+        plan.providers = provider::issuers(snapshot)?;
+        if let Some(providers) = &providers {
+            providers::plan(snapshot, providers, prune, now, &mut plan)?;
+        }
         if let Some(clients) = &clients {
             clients::plan(snapshot, clients, prune, now, &mut plan)?;
+        }
+        if providers.is_some() && prune {
+            providers::refuse_orphans(snapshot, &mut plan)?;
         }
         if let Some(users) = &users {
             users::plan(snapshot, users, prune, now, &mut plan)?;
@@ -240,14 +265,18 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
             Step::RemoveClient(client) => super::client::remove_in(tx, client, now)?,
             Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
             Step::PutUser(Some(before), _) => users::drop_names(tx, before)?,
-            Step::PutClient(_) | Step::PutUser(None, _) => {}
+            Step::RemoveProvider(id) => {
+                PROVIDERS.remove(tx, id)?;
+            }
+            Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) => {}
         }
     }
     for step in steps {
         match step {
+            Step::PutProvider(provider) => PROVIDERS.put(tx, &provider.id, provider)?,
             Step::PutClient(client) => clients::put(tx, client)?,
             Step::PutUser(_, user) => users::put(tx, user)?,
-            Step::RemoveClient(_) | Step::RemoveUser(_) => {}
+            Step::RemoveProvider(_) | Step::RemoveClient(_) | Step::RemoveUser(_) => {}
         }
     }
     Ok(())
@@ -258,6 +287,7 @@ pub fn export(admin: Admin<'_>, with_hashes: bool) -> Done<Exported> {
     let now = admin.core.clock.now();
     Ok(admin.core.store.read(|snapshot| {
         Ok(Exported {
+            provider: providers::export_all(snapshot)?,
             client: clients::export_all(snapshot, with_hashes, now)?,
             user: users::export_all(snapshot, with_hashes)?,
         })
