@@ -59,6 +59,9 @@ pub struct Cli {
     pub noun: Noun,
 }
 
+/// In a help page, what every command takes comes after what is its own.
+const LAST: usize = 900;
+
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Global {
@@ -67,14 +70,15 @@ pub struct Global {
         long,
         help = "The configuration file; otherwise $IDSVC_CONFIG, ./idsvc.toml or /etc/idsvc/idsvc.toml",
         global = true,
+        display_order = LAST,
         value_name = "FILE"
     )]
     pub config: Option<PathBuf>,
     /// Where the service keeps its data; otherwise as configured
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, display_order = LAST, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Print one JSON document on standard output; errors stay text on standard error
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
 }
 
@@ -104,12 +108,12 @@ pub enum Noun {
     /// Settings
     #[command(subcommand)]
     Config(config::Verb),
-    /// Bring clients and users to the state that a file declares
+    /// Bring providers, clients and users to the state that a file declares
     #[command(
         after_help = "Examples:\n  idsvc export >state.toml\n  idsvc apply -f state.toml --dry-run --prune"
     )]
     Apply(state::Apply),
-    /// Print clients and users as apply reads them
+    /// Print providers, clients and users as apply reads them
     Export(state::Export),
     /// Look at settings, files, keys and clients, and say what must be done
     Doctor(doctor::Doctor),

@@ -61,7 +61,7 @@ pub enum JwkError {
     #[error("rsa key is not 2048 to 8192 bits long with an odd public exponent")]
     UnsupportedSize,
     /// Not a PEM file with one `PUBLIC KEY` section.
-    #[error("no public key in pem form (-----BEGIN PUBLIC KEY-----)")]
+    #[error("no public key in PEM form (-----BEGIN PUBLIC KEY-----)")]
     NotPem,
 }
 

@@ -23,7 +23,7 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
     /// No private key section in the file.
-    #[error("no private key in pem form (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
+    #[error("no private key in PEM form (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
     NotPem,
     /// The file holds more than one private key.
     #[error("more than one private key in the file")]

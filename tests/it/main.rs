@@ -20,6 +20,7 @@ mod outbound;
 mod rsa_keygen;
 mod secrets;
 mod shared;
+mod snapshot;
 mod spec;
 mod state;
 mod sweep;

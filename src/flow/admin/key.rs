@@ -87,7 +87,7 @@ pub struct ImportKey {
     pub at_once: bool,
 }
 
-/// Every key: by algorithm, the newest first.
+/// Every key: by algorithm, the one that signs first, then the one that is announced, then the newest retired one.
 pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
     let mut keys: Vec<_> = admin
         .core
@@ -96,8 +96,18 @@ pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
         .iter()
         .map(|(kid, record)| KeyView::of(kid, record))
         .collect();
+    let rank = |key: &KeyView| match key.standing {
+        StandingView::Active { .. } => 0,
+        StandingView::Announced { .. } => 1,
+        StandingView::Retired { .. } => 2,
+    };
     keys.sort_by(|one, other| {
-        (one.alg, other.created_at, &one.kid).cmp(&(other.alg, one.created_at, &other.kid))
+        (one.alg, rank(one), other.created_at, &one.kid).cmp(&(
+            other.alg,
+            rank(other),
+            one.created_at,
+            &other.kid,
+        ))
     });
     Ok(keys)
 }
