@@ -26,6 +26,7 @@ pub mod restore;
 pub mod schedule;
 pub mod serve;
 pub mod session;
+pub mod sockets;
 pub mod state;
 pub mod state_file;
 pub mod theme;

@@ -14,7 +14,7 @@ use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
 use super::schedule;
-use super::{event_log, log};
+use super::{event_log, log, sockets};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
@@ -27,6 +27,7 @@ use crate::http::error::fallback;
 use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
 use crate::net::Peer;
+use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::tls::Acceptor;
@@ -147,6 +148,7 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
         sources = sources.for_development();
     }
     let config = resolve(&sources).map_err(Stop::refused)?;
+    let inherited = Inherited::take().map_err(Stop::refused)?;
     log::start(config.log, &config.settings);
     for warning in &sources.warnings {
         tracing::warn!("{warning}");
@@ -155,17 +157,19 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
         .enable_all()
         .build()
         .map_err(Stop::refused)?;
-    runtime.block_on(serve_until_stopped(&config, output))
+    runtime.block_on(serve_until_stopped(&config, inherited, output))
 }
 
-async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result<(), Stop> {
+async fn serve_until_stopped(
+    config: &Config,
+    inherited: Inherited,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
     let stops = stops().map_err(Stop::refused)?;
     let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
     let clock = Clock::System;
-    let listener = Listener::bind(&config.listen, config.edge())
-        .await
-        .map_err(Stop::refused)?;
-    let metrics = bind_metrics(config).await?;
+    let listener = sockets::public(config, inherited.public).await?;
+    let metrics = sockets::metrics(config, inherited.metrics).await?;
     let data_dir = &config.settings.data_dir;
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.
@@ -257,15 +261,6 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
         example.map(|example| example.site),
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
-}
-
-/// Binds the address of the metrics, if there is to be one.
-async fn bind_metrics(config: &Config) -> Result<Option<Listener>, Stop> {
-    let Some(address) = config.metrics_listen else {
-        return Ok(None);
-    };
-    let bound = Listener::bind(&[address], config.edge()).await;
-    bound.map(Some).map_err(Stop::refused)
 }
 
 /// Answers those who collect metrics, until the process is told to stop.

@@ -308,6 +308,18 @@ impl Config {
         }
     }
 
+    /// What forbids the service to listen there, if anything does: what is true of the addresses in `listen`, for
+    /// sockets that were handed over.
+    pub fn forbids(&self, address: SocketAddr) -> Option<&'static str> {
+        if address.ip().is_loopback() {
+            return None;
+        }
+        if self.is_dev {
+            return Some("the development server listens on loopback only");
+        }
+        (self.tls == Tls::Off && self.trusted_proxies.is_empty()).then_some(resolve::PLAIN_AND_PUBLIC)
+    }
+
     /// The host that the certificate must name.
     pub fn host(&self) -> Option<String> {
         url::Url::parse(&self.issuer)

@@ -25,6 +25,9 @@ const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const LONGEST_CODE: Duration = Duration::from_mins(10);
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
+/// Passwords and tokens do not go over a network in the clear.
+pub(super) const PLAIN_AND_PUBLIC: &str =
+    "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network";
 const MOST_WORKERS: u64 = 1024;
 /// A thousand each second.
 const MOST_PER_HOUR: u64 = 3_600_000;
@@ -376,10 +379,7 @@ fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], has_proxies: bool) -> Tls
                 && !reader.is_unread("trusted_proxies")
                 && let Some((_, origin)) = reader.raw("tls.mode")
             {
-                reader.fault(
-                    &origin,
-                    "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network",
-                );
+                reader.fault(&origin, PLAIN_AND_PUBLIC);
             }
             Tls::Off
         }

@@ -7,7 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -23,6 +24,10 @@ use super::{Fallback, Limits, Peer};
 
 /// How long a connection may take to say goodbye once nothing is under way on it.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How long a peer has for a request that is on its way when the service stops: one on a kept HTTP/1 connection
+/// has no way to learn of the end but by losing it (RFC 9112 section 9.6).
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// The least that hyper takes for an HTTP/1 buffer.
 const SMALLEST_BUFFER: usize = 8192;
@@ -70,7 +75,7 @@ pub async fn serve<S, F>(
                 return;
             }
         },
-        () = draining.begun() => return,
+        () = draining.begun_since(LAST_REQUEST) => return,
     };
     if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
         http_2(stream, service, limits, draining).await;
@@ -94,9 +99,9 @@ where
         .max_buf_size(header.saturating_mul(2).max(SMALLEST_BUFFER))
         .serve_connection(
             TokioIo::new(Watched::new(stream, activity.clone())),
-            service.answering(activity.clone(), limits.request_timeout),
+            service.answering(activity.clone(), limits.request_timeout, draining.clone()),
         );
-    drive(connection, peer, &activity, limits, draining).await;
+    drive(connection, peer, &activity, limits, draining, LAST_REQUEST).await;
 }
 
 async fn http_2<S, F, IO>(stream: IO, service: Guarded<S>, limits: &Limits, draining: Draining)
@@ -119,9 +124,10 @@ where
         .keep_alive_timeout(limits.header_timeout)
         .serve_connection(
             TokioIo::new(stream),
-            service.answering(activity.clone(), limits.request_timeout),
+            service.answering(activity.clone(), limits.request_timeout, draining.clone()),
         );
-    drive(connection, peer, &activity, limits, draining).await;
+    // GOAWAY says which requests were taken, so none has to be waited for.
+    drive(connection, peer, &activity, limits, draining, Duration::ZERO).await;
 }
 
 /// A connection that can be asked to end when what it has begun is done.
@@ -157,6 +163,7 @@ async fn drive<C: Graceful>(
     activity: &Activity,
     limits: &Limits,
     mut draining: Draining,
+    last_request: Duration,
 ) {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -167,7 +174,17 @@ async fn drive<C: Graceful>(
                 return;
             }
         }
-        () = draining.begun() => {}
+        () = draining.begun() => if !last_request.is_zero() {
+            activity.count_anew();
+            tokio::select! {
+                biased;
+                end = connection.as_mut() => return ended(peer, end),
+                _ = activity.overdue(
+                    last_request.min(limits.header_timeout),
+                    last_request.min(limits.idle_timeout),
+                ) => {}
+            }
+        }
     }
     connection.as_mut().finish();
     activity.count_anew();
@@ -210,6 +227,7 @@ impl<S> Guarded<S> {
         self,
         activity: Activity,
         limit: Duration,
+        draining: Draining,
     ) -> impl Service<
         Request<Incoming>,
         Response = Response<Full<Bytes>>,
@@ -227,11 +245,12 @@ impl<S> Guarded<S> {
         } = self;
         service_fn(move |request| {
             let serving = activity.serving();
-            let (service, fallback) = (service.clone(), fallback.clone());
+            let (service, fallback, draining) = (service.clone(), fallback.clone(), draining.clone());
             async move {
                 let _serving = serving;
+                let version = request.version();
                 let answer = caught(Box::pin(async move { service(request, peer).await }));
-                Ok(match tokio::time::timeout(limit, answer).await {
+                let mut response = match tokio::time::timeout(limit, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(Panicked)) => {
                         tracing::error!(peer = %peer.addr, "a request ended in a panic");
@@ -241,7 +260,12 @@ impl<S> Guarded<S> {
                         tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
                         fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer)
                     }
-                })
+                };
+                if draining.has_begun() && version < Version::HTTP_2 {
+                    let headers = response.headers_mut();
+                    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok(response)
             }
         })
     }

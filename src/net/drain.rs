@@ -32,6 +32,17 @@ impl Draining {
         // An error means that the other end is gone, which says the same thing.
         let _ = self.0.wait_for(|begun| *begun).await;
     }
+
+    /// Waits until that was so long ago.
+    pub async fn begun_since(&mut self, time: Duration) {
+        self.begun().await;
+        tokio::time::sleep(time).await;
+    }
+
+    /// Whether it has been called.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow() || self.0.has_changed().is_err()
+    }
 }
 
 /// Waits for the connections to end, and cuts those that have not within `limit`. How many were cut.
@@ -64,10 +75,13 @@ mod tests {
     #[tokio::test]
     async fn who_listens_late_hears_it_still() {
         let (drain, mut draining) = channel();
+        assert!(!draining.has_begun());
         drain.begin();
+        assert!(draining.has_begun());
         draining.begun().await;
         let (drain, mut draining) = channel();
         drop(drain);
+        assert!(draining.has_begun());
         draining.begun().await;
     }
 }

@@ -41,10 +41,12 @@ pub enum BindError {
     Other(SocketAddr, #[source] io::Error),
 }
 
-/// Bound sockets that have not begun to accept.
+/// Listening sockets that have not begun to accept.
 #[derive(Debug)]
 pub struct Listener {
     sockets: Vec<TcpListener>,
+    /// Whether somebody keeps the sockets open when this process closes them.
+    outlive: bool,
     limits: Limits,
     fallback: Fallback,
 }
@@ -68,6 +70,22 @@ impl Listener {
         }
         Ok(Self {
             sockets,
+            outlive: false,
+            limits,
+            fallback: Fallback::default(),
+        })
+    }
+
+    /// Takes over sockets that another process bound and keeps open, so that connections made while nobody accepts
+    /// wait for the next to do so.
+    pub fn inherit(sockets: Vec<std::net::TcpListener>, limits: Limits) -> io::Result<Self> {
+        let sockets = sockets.into_iter().map(|socket| {
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        });
+        Ok(Self {
+            sockets: sockets.collect::<io::Result<_>>()?,
+            outlive: true,
             limits,
             fallback: Fallback::default(),
         })
@@ -111,6 +129,23 @@ impl Listener {
         let addresses = Shares::new(limits.max_connections_per_address, limits.uncounted.clone());
         let mut arrivals = Arrivals::new(self.sockets, limits.max_connections);
         let mut connections = JoinSet::new();
+        let admit = |connections: &mut JoinSet<()>, (permit, stream, from): Arrival| {
+            let peer = Peer {
+                addr: SocketAddr::new(from.ip().to_canonical(), from.port()),
+                tls: tls.is_some(),
+            };
+            let Some(seat) = Shares::take(&addresses, peer.addr.ip(), 1) else {
+                tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
+                return;
+            };
+            let (tls, draining) = (tls.clone(), draining.clone());
+            let service = connection::Guarded::new(service.clone(), peer, self.fallback.clone());
+            let limits = Arc::clone(&limits);
+            connections.spawn(async move {
+                connection::serve(stream, tls, service, &limits, draining).await;
+                drop((seat, permit));
+            });
+        };
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
@@ -120,27 +155,21 @@ impl Listener {
                         tracing::error!(%error, "a connection ended in a panic");
                     }
                 }
-                (permit, stream, from) = arrivals.next() => {
-                    let peer = Peer { addr: SocketAddr::new(from.ip().to_canonical(), from.port()), tls: tls.is_some() };
-                    let Some(seat) = Shares::take(&addresses, peer.addr.ip(), 1) else {
-                        tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
-                        continue;
-                    };
-                    let (tls, draining) = (tls.clone(), draining.clone());
-                    let service = connection::Guarded::new(service.clone(), peer, self.fallback.clone());
-                    let limits = Arc::clone(&limits);
-                    connections.spawn(async move {
-                        connection::serve(stream, tls, service, &limits, draining).await;
-                        drop((seat, permit));
-                    });
-                }
+                arrival = arrivals.next() => admit(&mut connections, arrival),
             }
         }
-        drop(arrivals);
+        if self.outlive {
+            drop(arrivals);
+        } else {
+            arrivals.last(|arrival| admit(&mut connections, arrival));
+        }
         drain.begin();
         drain::finish(connections, limits.drain_timeout).await;
     }
 }
+
+/// A connection, its place among all, and where it comes from.
+type Arrival = (OwnedSemaphorePermit, TcpStream, SocketAddr);
 
 /// Connections as they come in, from all sockets in turn.
 struct Arrivals {
@@ -162,7 +191,7 @@ impl Arrivals {
     }
 
     /// The next connection, once there is room for it. Nothing is lost when this is dropped half-way.
-    async fn next(&mut self) -> (OwnedSemaphorePermit, TcpStream, SocketAddr) {
+    async fn next(&mut self) -> Arrival {
         let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
             return std::future::pending().await;
         };
@@ -179,6 +208,31 @@ impl Arrivals {
                     }
                     self.failures = self.failures.saturating_add(1);
                     tokio::time::sleep(BACK_OFF).await;
+                }
+            }
+        }
+    }
+
+    /// Closes the sockets, after what waits in the kernel's queues: whose connection is there, up to the cap, sees no
+    /// difference to one that was accepted before.
+    fn last(self, mut admit: impl FnMut(Arrival)) {
+        for socket in self.sockets {
+            // Accepts without the runtime, which may not have heard yet of what waits.
+            let Ok(socket) = socket.into_std() else {
+                continue;
+            };
+            while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                match socket.accept() {
+                    Ok((stream, from)) => {
+                        let stream = stream
+                            .set_nonblocking(true)
+                            .and_then(|()| TcpStream::from_std(stream));
+                        if let Ok(stream) = stream {
+                            admit((permit, stream, from));
+                        }
+                    }
+                    Err(error) if concerns_one_connection(&error) => {}
+                    Err(_) => break,
                 }
             }
         }

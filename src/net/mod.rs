@@ -8,6 +8,7 @@ pub mod activity;
 pub mod certificate;
 pub mod connection;
 pub mod drain;
+pub mod inherited;
 pub mod listener;
 pub mod notify;
 pub mod outbound;

@@ -458,6 +458,42 @@ async fn stopping_finishes_the_request_under_way_and_takes_no_more() {
 }
 
 #[tokio::test]
+async fn a_request_that_was_on_its_way_when_the_service_stopped_is_answered_as_the_last_of_its_connection() {
+    let server = Server::start(Limits::default(), None).await;
+    let (mut kept, mut new) = (server.plain().await, server.plain().await);
+    let first = ask(&mut kept, GET, "from 127.0.0.1").await;
+    assert!(!first.contains("connection: close"), "{first}");
+    server.stop.send(()).unwrap();
+    in_time(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
+    for peer in [&mut kept, &mut new] {
+        let last = ask(peer, GET, "from 127.0.0.1").await;
+        assert!(last.contains("connection: close\r\n"), "{last}");
+        assert_eq!(rest(peer).await, "");
+    }
+    in_time(server.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_in_the_queue_when_the_service_stops_is_served() {
+    let limits = Limits {
+        max_connections: 2,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut first = server.plain().await;
+    ask(&mut first, GET, "from 127.0.0.1").await;
+    let listener = server.address;
+    // On one thread the service does not run between the two.
+    let waiting = std::net::TcpStream::connect(listener).unwrap();
+    server.stop.send(()).unwrap();
+    waiting.set_nonblocking(true).unwrap();
+    let mut waiting = TcpStream::from_std(waiting).unwrap();
+    let last = ask(&mut waiting, GET, "from 127.0.0.1").await;
+    assert!(last.starts_with("HTTP/1.1 200 OK\r\n"), "{last}");
+    in_time(server.task).await.unwrap();
+}
+
+#[tokio::test]
 async fn stopping_finishes_an_http_2_request_under_way() {
     let directory = Directory::new();
     let (acceptor, certificate) = self_signed(&directory);

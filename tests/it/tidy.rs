@@ -129,6 +129,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("UnixListener", &["control/"]),
+    ("listenfd::", &["net/"]),
     ("prometheus_client::", &["metrics.rs"]),
 ];
 

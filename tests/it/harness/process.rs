@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -119,9 +120,14 @@ impl Service {
 
     /// A command of the executable with this service's settings.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_idsvc"));
+        let mut command = self.surroundings(env!("CARGO_BIN_EXE_idsvc"));
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    fn surroundings(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("IDSVC_DATA_DIR", self.folder.path().join("data"))
             .env("IDSVC_BASE_URL", self.issuer())
@@ -150,19 +156,43 @@ impl Service {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// `idsvc serve`, handed over one or two sockets under these names as a service manager does it.
+    pub(crate) fn command_inheriting(&self, sockets: &[(&str, &TcpListener)]) -> Command {
+        let names: Vec<_> = sockets.iter().map(|(name, _)| *name).collect();
+        let script = format!(
+            "export LISTEN_FDS={} LISTEN_FDNAMES={} LISTEN_PID=$$; exec \"$0\" serve 3<&0 4<&1 </dev/null >/dev/null",
+            names.len(),
+            names.join(":"),
+        );
+        let socket = |at: usize| {
+            let socket = sockets.get(at).map(|(_, socket)| socket.try_clone().unwrap());
+            socket.map_or_else(Stdio::null, |socket| Stdio::from(OwnedFd::from(socket)))
+        };
+        let mut command = self.surroundings("/bin/sh");
+        command
+            .args(["-c", &script, env!("CARGO_BIN_EXE_idsvc")])
+            .stdin(socket(0))
+            .stdout(socket(1));
+        command
+    }
+
+    /// Starts the service on sockets that outlive it, and waits until it answers.
+    pub(crate) fn serve_inheriting(&self, sockets: &[(&str, &TcpListener)]) -> Running<'_> {
+        self.start(&mut self.command_inheriting(sockets))
+    }
+
     /// Starts the service and waits until it answers.
     pub(crate) fn serve(&self) -> Running<'_> {
+        self.start(self.command(&["serve"]).stdout(Stdio::null()))
+    }
+
+    fn start(&self, command: &mut Command) -> Running<'_> {
         let log = fs::File::options()
             .create(true)
             .append(true)
             .open(self.folder.path().join("log"))
             .unwrap();
-        let child = self
-            .command(&["serve"])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child = command.stderr(log).spawn().unwrap();
         let mut running = Running { service: self, child };
         let start = Instant::now();
         loop {

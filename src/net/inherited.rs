@@ -1,0 +1,79 @@
+//! Listening sockets that whoever started the process has opened and keeps open (`sd_listen_fds(3)`).
+//!
+//! They are what makes a restart invisible: a connection that is made while nobody accepts waits in the kernel's
+//! queue for the next process, and none of this process's own needs the right to bind a low port.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use listenfd::ListenFd;
+use rustix::net::sockopt::socket_acceptconn;
+
+/// The name (`FileDescriptorName=`) of sockets that are for the metrics. Every other one is for the public.
+pub const METRICS: &str = "metrics";
+
+/// Why the sockets cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritError {
+    /// Something else stands where a socket is announced.
+    #[error(
+        "descriptor {number}, handed over by $LISTEN_FDS with the name {name:?}, is no listening TCP socket: {source}"
+    )]
+    NoListener {
+        /// The number of the descriptor.
+        number: usize,
+        /// What the socket is called.
+        name: String,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+}
+
+/// The sockets that were handed over, by whom they are for; mostly none.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// For the public.
+    pub public: Vec<TcpListener>,
+    /// For those who collect metrics.
+    pub metrics: Vec<TcpListener>,
+}
+
+/// The first number of a descriptor that is handed over; `SD_LISTEN_FDS_START`.
+const FIRST: usize = 3;
+
+impl Inherited {
+    /// Takes the sockets that `$LISTEN_FDS`, `$LISTEN_PID` and `$LISTEN_FDNAMES` announce, and removes the first two
+    /// from the environment. To be called once, before the process has a second thread.
+    pub fn take() -> Result<Self, InheritError> {
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        let mut descriptors = ListenFd::from_env();
+        let mut inherited = Self::default();
+        for at in 0..descriptors.len() {
+            let name = names.next().unwrap_or_default();
+            let taken = descriptors.take_tcp_listener(at).and_then(|socket| match socket {
+                Some(socket) if socket_acceptconn(&socket)? => Ok(socket),
+                _ => Err(io::Error::other("nobody listens on it")),
+            });
+            let socket = taken.map_err(|source| InheritError::NoListener {
+                number: FIRST.saturating_add(at),
+                name: name.to_owned(),
+                source,
+            })?;
+            if name == METRICS {
+                inherited.metrics.push(socket);
+            } else {
+                inherited.public.push(socket);
+            }
+        }
+        Ok(inherited)
+    }
+}
+
+/// Where these sockets listen.
+pub fn addresses(sockets: &[TcpListener]) -> Vec<SocketAddr> {
+    sockets
+        .iter()
+        .filter_map(|socket| socket.local_addr().ok())
+        .collect()
+}
