@@ -13,8 +13,7 @@ use super::Global;
 use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
-use super::schedule;
-use super::{event_log, log};
+use super::{descriptors, event_log, log, schedule};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
@@ -26,10 +25,10 @@ use crate::flow::{Core, rotate_keys, sweep};
 use crate::http::error::fallback;
 use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
-use crate::net::Peer;
 use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::tls::Acceptor;
+use crate::net::{Limits, Peer};
 use crate::random::Random;
 use crate::route::Route;
 use crate::store::Store;
@@ -161,10 +160,11 @@ async fn serve_until_stopped(config: &Config, output: &mut Output<'_>) -> Result
     let stops = stops().map_err(Stop::refused)?;
     let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
     let clock = Clock::System;
-    let listener = Listener::bind(&config.listen, config.edge())
+    let edge = edge(config);
+    let listener = Listener::bind(&config.listen, edge.clone())
         .await
         .map_err(Stop::refused)?;
-    let metrics = bind_metrics(config).await?;
+    let metrics = bind_metrics(config, edge).await?;
     let data_dir = &config.settings.data_dir;
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.
@@ -258,12 +258,28 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
     )
 }
 
+/// What peers may take, as far as the operating system allows it.
+fn edge(config: &Config) -> Limits {
+    let configured = config.edge();
+    let possible = descriptors::connections(configured.max_connections);
+    if possible < configured.max_connections {
+        tracing::warn!(
+            "the limit on open files (ulimit -n) allows {possible} connections at once, limits.connections is {}: raise the one or lower the other",
+            configured.max_connections
+        );
+    }
+    Limits {
+        max_connections: possible,
+        ..configured
+    }
+}
+
 /// Binds the address of the metrics, if there is to be one.
-async fn bind_metrics(config: &Config) -> Result<Option<Listener>, Stop> {
+async fn bind_metrics(config: &Config, edge: Limits) -> Result<Option<Listener>, Stop> {
     let Some(address) = config.metrics_listen else {
         return Ok(None);
     };
-    let bound = Listener::bind(&[address], config.edge()).await;
+    let bound = Listener::bind(&[address], edge).await;
     bound.map(Some).map_err(Stop::refused)
 }
 
