@@ -111,13 +111,15 @@ pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => ": run this as the user that owns the data directory, or as root",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space there",
+        io::ErrorKind::ReadOnlyFilesystem => ": make it writable, or name another directory with --data-dir",
         _ => "",
     }
 }
 
 fn store_error(error: store::OpenError) -> DataDirError {
     match error {
-        store::OpenError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+        store::OpenError::Io { path, source } if !remedy(&source).is_empty() => {
             DataDirError::Io { path, source }
         }
         error => DataDirError::Open(error),

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod config;
 pub mod data_dir;
 pub mod deed;
+mod descriptors;
 pub mod dev;
 pub mod disk;
 pub mod doctor;

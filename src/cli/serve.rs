@@ -13,8 +13,7 @@ use super::Global;
 use super::data_dir::{DataDir, control_socket, exposure};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
-use super::schedule;
-use super::{event_log, log, sockets};
+use super::{event_log, log, schedule, sockets};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
@@ -168,8 +167,9 @@ async fn serve_until_stopped(
     let stops = stops().map_err(Stop::refused)?;
     let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
     let clock = Clock::System;
-    let listener = sockets::public(config, inherited.public).await?;
-    let metrics = sockets::metrics(config, inherited.metrics).await?;
+    let edge = sockets::edge(config);
+    let listener = sockets::public(config, inherited.public, edge.clone()).await?;
+    let metrics = sockets::metrics(config, inherited.metrics, edge).await?;
     let data_dir = &config.settings.data_dir;
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.

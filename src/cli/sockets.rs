@@ -2,15 +2,33 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use super::descriptors;
 use super::output::Stop;
 use crate::config::Config;
+use crate::net::Limits;
 use crate::net::inherited::{METRICS, addresses};
 use crate::net::listener::Listener;
 
+/// What peers may take, as far as the operating system allows it.
+pub fn edge(config: &Config) -> Limits {
+    let configured = config.edge();
+    let possible = descriptors::connections(configured.max_connections);
+    if possible < configured.max_connections {
+        tracing::warn!(
+            "the limit on open files (ulimit -n) allows {possible} connections at once, limits.connections is {}: raise the one or lower the other",
+            configured.max_connections
+        );
+    }
+    Limits {
+        max_connections: possible,
+        ..configured
+    }
+}
+
 /// Where the service answers.
-pub async fn public(config: &Config, handed_over: Vec<TcpListener>) -> Result<Listener, Stop> {
+pub async fn public(config: &Config, handed_over: Vec<TcpListener>, edge: Limits) -> Result<Listener, Stop> {
     if handed_over.is_empty() {
-        let bound = Listener::bind(&config.listen, config.edge()).await;
+        let bound = Listener::bind(&config.listen, edge).await;
         return bound.map_err(Stop::refused);
     }
     let open = addresses(&handed_over);
@@ -22,11 +40,15 @@ pub async fn public(config: &Config, handed_over: Vec<TcpListener>) -> Result<Li
         }
     }
     mention_lacking(&open, &config.listen, "listen");
-    Listener::inherit(handed_over, config.edge()).map_err(Stop::refused)
+    Listener::inherit(handed_over, edge).map_err(Stop::refused)
 }
 
 /// Where the metrics are, if they are to be anywhere.
-pub async fn metrics(config: &Config, handed_over: Vec<TcpListener>) -> Result<Option<Listener>, Stop> {
+pub async fn metrics(
+    config: &Config,
+    handed_over: Vec<TcpListener>,
+    edge: Limits,
+) -> Result<Option<Listener>, Stop> {
     let Some(address) = config.metrics_listen else {
         if !handed_over.is_empty() {
             tracing::warn!(
@@ -37,11 +59,11 @@ pub async fn metrics(config: &Config, handed_over: Vec<TcpListener>) -> Result<O
         return Ok(None);
     };
     if handed_over.is_empty() {
-        let bound = Listener::bind(&[address], config.edge()).await;
+        let bound = Listener::bind(&[address], edge).await;
         return bound.map(Some).map_err(Stop::refused);
     }
     mention_lacking(&addresses(&handed_over), &[address], "metrics.listen");
-    Listener::inherit(handed_over, config.edge())
+    Listener::inherit(handed_over, edge)
         .map(Some)
         .map_err(Stop::refused)
 }

@@ -11,7 +11,7 @@
 mod account;
 mod backup;
 mod cli;
-mod crash;
+mod fault;
 mod federation;
 mod harness;
 mod import;

@@ -15,6 +15,12 @@ use std::{io, thread};
 
 use super::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
 use crate::store::StoreError;
+use crate::store::schema::{META, meta_put};
+
+/// What is written, and removed again, as proof that a storage that failed takes writes: as much as many small writes
+/// together. Less would fit into what earlier transactions left free in the file, and prove nothing about a full disk.
+const PROOF: &str = "proof";
+const PROOF_BYTES: usize = 1_000_000;
 
 /// Something for the writer to do.
 pub enum Order {
@@ -330,11 +336,13 @@ impl Desk {
         self.recover();
     }
 
-    /// Opens the storage afresh and commits an empty transaction, as proof that it takes writes again.
+    /// Opens the storage afresh and sees whether it takes writes again.
     fn recover(&mut self) {
         let proof = catch_unwind(AssertUnwindSafe(|| {
             self.backend.recover()?;
-            self.backend.transact(&mut |_| Verdict::Commit)
+            let filler = "0".repeat(PROOF_BYTES);
+            self.commit(&|tx| meta_put(tx, PROOF, &filler))?;
+            self.commit(&|tx| META.remove(tx, PROOF).map(|_| ()))
         }));
         let error = match proof {
             Ok(Ok(())) => {
@@ -350,6 +358,19 @@ impl Desk {
             error,
             retry_at: Instant::now() + self.pace.retry_pause,
         });
+    }
+
+    fn commit(&self, work: &dyn Fn(&mut dyn Tx) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut done = Ok(());
+        self.backend.transact(&mut |tx| {
+            done = work(tx);
+            if done.is_ok() {
+                Verdict::Commit
+            } else {
+                Verdict::RollBack
+            }
+        })?;
+        done
     }
 
     fn compact(&mut self) -> Result<bool, StoreError> {

@@ -39,6 +39,7 @@ pub(crate) struct Service {
     pub(crate) folder: Folder,
     pub(crate) port: u16,
     settings: Vec<(&'static str, String)>,
+    wrapper: Vec<String>,
 }
 
 /// What came back, or nothing when the connection broke before all of it was there.
@@ -88,6 +89,7 @@ impl Service {
             folder: Folder::new(),
             port,
             settings: Vec::new(),
+            wrapper: Vec::new(),
         }
     }
 
@@ -114,14 +116,23 @@ impl Service {
         self
     }
 
+    /// One whose commands are run by another program, which these words begin.
+    pub(crate) fn by(mut self, wrapper: &[String]) -> Self {
+        wrapper.clone_into(&mut self.wrapper);
+        self
+    }
+
     pub(crate) fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
     /// A command of the executable with this service's settings.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.surroundings(env!("CARGO_BIN_EXE_idsvc"));
-        command.args(arguments);
+        let mut words = self.wrapper.iter().map(String::as_str).collect::<Vec<_>>();
+        words.push(env!("CARGO_BIN_EXE_idsvc"));
+        words.extend_from_slice(arguments);
+        let mut command = self.surroundings(words[0]);
+        command.args(&words[1..]);
         command
     }
 
@@ -178,12 +189,17 @@ impl Service {
 
     /// Starts the service on sockets that outlive it, and waits until it answers.
     pub(crate) fn serve_inheriting(&self, sockets: &[(&str, &TcpListener)]) -> Running<'_> {
-        self.start(&mut self.command_inheriting(sockets))
+        self.start(&mut self.command_inheriting(sockets)).answering()
+    }
+
+    /// Starts the service.
+    pub(crate) fn launch(&self) -> Running<'_> {
+        self.start(self.command(&["serve"]).stdout(Stdio::null()))
     }
 
     /// Starts the service and waits until it answers.
     pub(crate) fn serve(&self) -> Running<'_> {
-        self.start(self.command(&["serve"]).stdout(Stdio::null()))
+        self.launch().answering()
     }
 
     fn start(&self, command: &mut Command) -> Running<'_> {
@@ -193,23 +209,7 @@ impl Service {
             .open(self.folder.path().join("log"))
             .unwrap();
         let child = command.stderr(log).spawn().unwrap();
-        let mut running = Running { service: self, child };
-        let start = Instant::now();
-        loop {
-            if running
-                .request("GET", "/readyz", &[], "")
-                .is_some_and(|reply| reply.status == 200)
-            {
-                return running;
-            }
-            let ended = running.child.try_wait().unwrap();
-            assert!(
-                ended.is_none() && start.elapsed() < Duration::from_mins(1),
-                "{}",
-                self.log()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        Running { service: self, child }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -230,6 +230,15 @@ impl Drop for Running<'_> {
 }
 
 impl Running<'_> {
+    /// The same once it answers.
+    fn answering(mut self) -> Self {
+        self.until(|running| {
+            let reply = running.request("GET", "/readyz", &[], "");
+            reply.is_some_and(|reply| reply.status == 200)
+        });
+        self
+    }
+
     /// Ends the process at once (SIGKILL).
     pub(crate) fn kill(&mut self) {
         drop(self.child.kill());
@@ -244,15 +253,35 @@ impl Running<'_> {
         self.service.issuer()
     }
 
-    /// Asks the process to end in order (SIGTERM), by its own id, and waits until it has.
-    pub(crate) fn terminate(&mut self) {
+    /// Waits until something is so; fails when the process ends first.
+    pub(crate) fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !is_so(self) {
+            assert!(
+                self.ended().is_none() && start.elapsed() < Duration::from_mins(1),
+                "{}",
+                self.service.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Sends the process a signal, by its own id.
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(
-            status.success() && self.wait().success(),
-            "{}",
-            self.service.log()
-        );
+        let sent = Command::new("kill").args(["-s", name, &id]).status().unwrap();
+        assert!(sent.success(), "{}", self.service.log());
+    }
+
+    /// Asks the process to end in order (SIGTERM) and waits until it has.
+    pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+        assert!(self.wait().success(), "{}", self.service.log());
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Waits for the process to end by itself.
@@ -273,16 +302,25 @@ impl Running<'_> {
     /// Goes from an authorization request to the sign-in page as a browser would, types, and returns what
     /// the page answers, and the cookie that bound the sign-in.
     pub(crate) fn type_in(&self, target: &str, username: &str, password: &str) -> (Reply, String) {
-        let reply = self.request("GET", target, &[], "").unwrap();
-        let cookie = reply
-            .header("set-cookie")
-            .unwrap()
-            .split(';')
-            .next()
-            .unwrap()
-            .to_owned();
-        let login = reply.header("location").unwrap();
-        let page = self.request("GET", login, &[("Cookie", &cookie)], "").unwrap();
+        self.try_type_in(target, username, password).unwrap()
+    }
+
+    /// The same; nothing when an answer does not come. An answer that leads no further is the last.
+    pub(crate) fn try_type_in(
+        &self,
+        target: &str,
+        username: &str,
+        password: &str,
+    ) -> Option<(Reply, String)> {
+        let reply = self.request("GET", target, &[], "")?;
+        let (Some(cookie), Some(login)) = (reply.header("set-cookie"), reply.header("location")) else {
+            return Some((reply, String::new()));
+        };
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        let page = self.request("GET", login, &[("Cookie", &cookie)], "")?;
+        if page.status != 200 {
+            return Some((page, cookie));
+        }
         let (transaction, csrf) = (page.hidden("transaction"), page.hidden("csrf"));
         let form = [
             ("transaction", transaction.as_str()),
@@ -290,8 +328,8 @@ impl Running<'_> {
             ("username", username),
             ("password", password),
         ];
-        let answer = self.post_form("/login", &[("Cookie", &cookie)], &form).unwrap();
-        (answer, cookie)
+        let answer = self.post_form("/login", &[("Cookie", &cookie)], &form)?;
+        Some((answer, cookie))
     }
 
     pub(crate) fn post_form(

@@ -1,0 +1,132 @@
+//! The clock jumps a day forward and a day back under the running service.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use idsvc::clock::Clock;
+use serde_json::Value;
+
+use super::kiosk::{Kiosk, is_ready};
+use super::shim::{Fault, Faults};
+use crate::harness::process::{Running, Service};
+use crate::harness::token::Jwt;
+
+const DAY: i64 = 86_400;
+
+struct Scene<'a> {
+    faults: &'a Faults,
+    kiosk: &'a Kiosk,
+    running: &'a Running<'a>,
+}
+
+impl Scene<'_> {
+    /// Moves the service's clock to so many seconds from the true time.
+    fn jump(&self, seconds: i64) -> u64 {
+        self.faults.set(Fault::Clock, seconds);
+        let now = Clock::System.now().seconds();
+        now.checked_add_signed(seconds).unwrap()
+    }
+
+    /// New tokens, which last as long as promised by the clock as it is.
+    fn tokens(&self, now: u64) -> Value {
+        let tokens = self.kiosk.tokens(self.running);
+        let claims = Jwt::read(tokens["access_token"].as_str().unwrap()).claims;
+        let (issued, expires) = (claims["iat"].as_u64().unwrap(), claims["exp"].as_u64().unwrap());
+        assert!(issued.abs_diff(now) < 60, "iat {issued} at {now}");
+        assert_eq!(expires - issued, tokens["expires_in"].as_u64().unwrap());
+        tokens
+    }
+
+    fn is_active(&self, tokens: &Value) -> bool {
+        let token = tokens["access_token"].as_str().unwrap();
+        let reply = self.kiosk.introspect(self.running, token);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()["active"].as_bool().unwrap()
+    }
+
+    fn refresh(&self, tokens: &Value) -> Result<String, u16> {
+        let token = tokens["refresh_token"].as_str().unwrap();
+        self.kiosk
+            .refresh(self.running, token)
+            .map_err(|reply| reply.status)
+    }
+}
+
+/// A connection on which half a request has been sent.
+fn half_asked(port: u16) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n").unwrap();
+    stream
+}
+
+fn ask_the_rest(mut stream: TcpStream) -> String {
+    stream.write_all(b"Connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
+    let faults = Faults::none();
+    let service = faults.over(
+        Service::new()
+            .with("IDSVC_LIFETIMES_ACCESS_TOKEN", "12h")
+            .with("IDSVC_LIFETIMES_REFRESH_TOKEN", "30d"),
+    );
+    let kiosk = Kiosk::register(&service);
+    let running = service.serve();
+    let scene = Scene {
+        faults: &faults,
+        kiosk: &kiosk,
+        running: &running,
+    };
+    let now = scene.jump(0);
+    let (today, also_today) = (scene.tokens(now), scene.tokens(now));
+    let retired = scene.tokens(now);
+    let revoked = retired["refresh_token"].as_str().unwrap();
+    assert_eq!(kiosk.revoke(&running, revoked).status, 200);
+    let waiting = half_asked(service.port);
+
+    let now = scene.jump(DAY);
+    assert!(!scene.is_active(&today), "a token outlives its twelve hours");
+    let tomorrow = scene.tokens(now);
+    assert!(scene.is_active(&tomorrow));
+    scene.refresh(&today).unwrap();
+    assert!(
+        ask_the_rest(waiting).starts_with("HTTP/1.1 200"),
+        "a timer follows the clock"
+    );
+    let waiting = half_asked(service.port);
+
+    let now = scene.jump(-DAY);
+    let yesterday = scene.tokens(now);
+    assert!(scene.is_active(&yesterday));
+    scene.refresh(&tomorrow).unwrap();
+    assert_eq!(scene.refresh(&retired), Err(400), "a revoked family came back");
+    assert!(
+        ask_the_rest(waiting).starts_with("HTTP/1.1 200"),
+        "a timer follows the clock"
+    );
+    let added = service.run(&[
+        "client",
+        "add",
+        "later",
+        "--redirect-uri",
+        "https://app.example/cb",
+    ]);
+    assert!(added.status.success(), "{added:?}");
+
+    let now = scene.jump(0);
+    assert!(scene.is_active(&also_today));
+    assert!(!scene.is_active(&yesterday), "a token outlives its twelve hours");
+    for tokens in [&also_today, &yesterday] {
+        scene.refresh(tokens).unwrap();
+    }
+    scene.tokens(now);
+    assert_eq!(scene.refresh(&retired), Err(400), "a revoked family came back");
+    assert!(is_ready(&running));
+    assert!(!service.log().contains("panic"), "{}", service.log());
+}

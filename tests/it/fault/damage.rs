@@ -1,0 +1,202 @@
+//! Files of the data directory are lost, wrong or damaged: one sentence says so, and nothing is made worse.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use idsvc::random::Random;
+
+use super::kiosk::Kiosk;
+use super::{amount, refused_in_one_sentence, report};
+use crate::harness::process::Service;
+
+const PAGE: usize = 4096;
+
+/// A data directory in which something was promised, and a copy of its two files.
+struct Victim {
+    service: Service,
+    kiosk: Kiosk,
+    token: String,
+    database: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Victim {
+    fn new() -> Self {
+        let service = Service::new();
+        let kiosk = Kiosk::register(&service);
+        let mut running = service.serve();
+        let token = (0..50)
+            .map(|_| kiosk.enter(&running).unwrap())
+            .next_back()
+            .unwrap();
+        running.terminate();
+        drop(running);
+        let data = service.folder.path().join("data");
+        let database = fs::read(data.join("idsvc.redb")).unwrap();
+        let key = fs::read(data.join("master.key")).unwrap();
+        Self {
+            service,
+            kiosk,
+            token,
+            database,
+            key,
+        }
+    }
+
+    fn restore(&self) {
+        let data = self.service.folder.path().join("data");
+        fs::write(data.join("idsvc.redb"), &self.database).unwrap();
+        fs::write(data.join("master.key"), &self.key).unwrap();
+    }
+}
+
+/// The two files as they are, if they are.
+fn found(data: &Path) -> [Option<Vec<u8>>; 2] {
+    ["idsvc.redb", "master.key"].map(|name| fs::read(data.join(name)).ok())
+}
+
+#[test]
+fn what_is_lost_or_wrong_is_said_in_one_sentence_and_not_touched() {
+    type Harm = fn(&Path, &Path);
+    let harms: [(Harm, &str); 9] = [
+        (|_, key| fs::remove_file(key).unwrap(), "master.key is missing"),
+        (
+            |_, key| fs::write(key, "00".repeat(32)).unwrap(),
+            "is not the key that this database was sealed with",
+        ),
+        (|_, key| fs::write(key, "lost").unwrap(), "is not a master key"),
+        (
+            |database, _| fs::remove_file(database).unwrap(),
+            "put the database back",
+        ),
+        (
+            |database, _| fs::write(database, "").unwrap(),
+            "put the database back",
+        ),
+        (|database, _| cut(database, 2), "is damaged or not a database"),
+        (|database, _| cut(database, 1000), "is damaged or not a database"),
+        (
+            |database, _| overwrite(database, 0, &[0; PAGE]),
+            "is damaged or not a database",
+        ),
+        (
+            |database, _| fs::write(database, "SQLite format 3\0".repeat(4096)).unwrap(),
+            "is damaged or not a database",
+        ),
+    ];
+    let victim = Victim::new();
+    let service = &victim.service;
+    let data = service.folder.path().join("data");
+    for (harm, about) in harms {
+        harm(&data.join("idsvc.redb"), &data.join("master.key"));
+        let before = found(&data);
+        for words in [&["serve"][..], &["client", "list"], &["backup", "saved"]] {
+            refused_in_one_sentence(service, words, about);
+        }
+        let doctor = service.run(&["doctor"]);
+        assert_eq!(doctor.status.code(), Some(1), "{about}: {doctor:?}");
+        let after = found(&data);
+        assert!(!service.folder.path().join("saved").exists());
+        if before[0].as_ref() == Some(&victim.database) {
+            // The engine has opened the database; with its own key it serves again.
+            assert!(after[1] == before[1], "{about}");
+            fs::write(data.join("master.key"), &victim.key).unwrap();
+        } else {
+            assert!(after == before, "{about}");
+            victim.restore();
+        }
+        let mut running = service.serve();
+        let known = victim.kiosk.introspect(&running, &victim.token);
+        assert_eq!(known.json()["active"], true, "{about}");
+        running.terminate();
+        drop(running);
+        victim.restore();
+    }
+}
+
+fn cut(database: &Path, by: u64) {
+    let file = fs::File::options().write(true).open(database).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length / by).unwrap();
+}
+
+fn overwrite(database: &Path, at: u64, bytes: &[u8]) {
+    let file = fs::File::options().write(true).open(database).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+}
+
+/// A page that holds something, chosen at random, gets other bytes, at random.
+fn spoil(victim: &Victim, random: &Random) {
+    let database = victim.service.folder.path().join("data/idsvc.redb");
+    let below = |bound: usize| usize::try_from(u64::from_be_bytes(random.bytes())).unwrap() % bound;
+    loop {
+        let page = PAGE * below(victim.database.len() / PAGE);
+        if victim.database[page..page + 64].iter().any(|byte| *byte != 0) {
+            let whole = random.bytes::<PAGE>();
+            let most = if below(2) == 0 { 8 } else { PAGE / 2 };
+            let at = u64::try_from(page + below(PAGE / 2)).unwrap();
+            return overwrite(&database, at, &whole[..=below(most)]);
+        }
+    }
+}
+
+/// Whatever damaged pages say: the process either does not start, with one sentence, or it answers every request.
+#[test]
+fn a_damaged_page_neither_ends_nor_hangs_the_service() {
+    let victim = Victim::new();
+    let (service, random) = (&victim.service, Random::system());
+    let trials = amount(12, 200);
+    let (mut refused, mut failing) = (0, 0);
+    for _ in 0..trials {
+        for _ in 0..=random.bytes::<1>()[0] % 8 {
+            spoil(&victim, &random);
+        }
+        let lines = service.log().lines().count();
+        let mut running = service.launch();
+        let begun = Instant::now();
+        let ended = loop {
+            if let Some(status) = running.ended() {
+                break Some(status);
+            }
+            if running.request("GET", "/healthz", &[], "").is_some() {
+                break None;
+            }
+            assert!(begun.elapsed() < Duration::from_mins(1), "{}", service.log());
+            thread::sleep(Duration::from_millis(5));
+        };
+        if let Some(status) = ended {
+            let log = service.log();
+            let said: Vec<_> = log
+                .lines()
+                .skip(lines)
+                .filter(|line| line.starts_with("error: "))
+                .collect();
+            assert_eq!((status.code(), said.len()), (Some(1), 1), "{log}");
+            refused += 1;
+        } else {
+            let answers = [
+                victim.kiosk.enter(&running).map_err(|reply| reply.status),
+                victim
+                    .kiosk
+                    .refresh(&running, &victim.token)
+                    .map_err(|reply| reply.status),
+                victim.kiosk.enter(&running).map_err(|reply| reply.status),
+            ];
+            failing += usize::from(answers.iter().any(Result::is_err));
+            assert_eq!(running.ended(), None, "{}", service.log());
+            running.kill();
+        }
+        victim.restore();
+    }
+    let running = service.serve();
+    victim.kiosk.refresh(&running, &victim.token).unwrap();
+    report(
+        "damaged pages",
+        &format!(
+            "{trials} tried: {refused} refused at the start, {failing} answered with errors, the rest not noticed"
+        ),
+    );
+}

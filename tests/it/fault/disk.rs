@@ -1,0 +1,218 @@
+//! The disk fails, is full, or takes no writes: 503 with `Retry-After` while it lasts, nothing lost, and all is
+//! well again when the disk is.
+
+use std::fs;
+use std::io::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use idsvc::random::Random;
+
+use super::kiosk::{Kiosk, is_ready, put_off, until_ready};
+use super::play::Play;
+use super::room::Room;
+use super::shim::{EIO, ENOSPC, EROFS, Fault, Faults};
+use super::{amount, refused_in_one_sentence, report};
+use crate::harness::process::{Running, Service, said};
+
+#[test]
+fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
+    let errors: [&[(Fault, i64)]; 6] = [
+        &[(Fault::Sync, EIO)],
+        &[(Fault::Sync, ENOSPC)],
+        &[(Fault::Write, EIO)],
+        &[(Fault::Write, ENOSPC), (Fault::Torn, 1)],
+        &[(Fault::Write, EROFS)],
+        &[(Fault::Write, EROFS), (Fault::Open, EROFS)],
+    ];
+    let faults = Faults::none();
+    let service = faults.over(Service::new());
+    let kiosk = Kiosk::register(&service);
+    let running = service.serve();
+    let mut kept = Vec::new();
+    let revoked = kiosk.enter(&running).unwrap();
+    assert_eq!(kiosk.revoke(&running, &revoked).status, 200);
+    for error in errors {
+        let before = kiosk.tokens(&running);
+        let (access, refresh) = (&before["access_token"], before["refresh_token"].as_str().unwrap());
+        let failed = faults.failed();
+        let lines = service.log().lines().count();
+        for (fault, number) in error {
+            faults.set(*fault, *number);
+        }
+        for _ in 0..5 {
+            put_off(&kiosk.enter(&running).unwrap_err());
+            put_off(&kiosk.refresh(&running, refresh).unwrap_err());
+            put_off(&kiosk.revoke(&running, refresh));
+            let known = kiosk.introspect(&running, access.as_str().unwrap());
+            if known.status == 200 {
+                assert_eq!(known.json()["active"], true);
+            } else {
+                put_off(&known);
+            }
+        }
+        assert!(!is_ready(&running));
+        for path in ["/healthz", "/oauth2/jwks", "/.well-known/openid-configuration"] {
+            assert_eq!(running.request("GET", path, &[], "").unwrap().status, 200);
+        }
+        let command = service.run(&["client", "disable", "kiosk"]);
+        assert_eq!(command.status.code(), Some(1));
+        assert_eq!(said(&command).lines().count(), 1, "{}", said(&command));
+        assert!(faults.failed() > failed, "nothing was made to fail");
+        for (fault, _) in error {
+            faults.set(*fault, 0);
+        }
+        until_ready(&running);
+        let log = service.log();
+        let added = log
+            .lines()
+            .skip(lines)
+            .filter(|line| line.contains("ERROR"))
+            .count();
+        assert!(added <= 3, "an outage fills the log: {log}");
+        kept.push(kiosk.refresh(&running, refresh).unwrap());
+        kept.push(kiosk.enter(&running).unwrap());
+    }
+    drop(running);
+    let running = service.serve();
+    for token in &kept {
+        kiosk.refresh(&running, token).unwrap();
+    }
+    assert_eq!(kiosk.refresh(&running, &revoked).unwrap_err().status, 400);
+}
+
+/// A disk that fails and recovers all the time, under load, and leaves writes half done.
+#[test]
+fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {
+    let faults = Faults::none();
+    let service = faults.over(Service::new().with("IDSVC_REFRESH_RETRY_WINDOW", "600s"));
+    let mut play = Play::prepare(&service);
+    let random = Random::system();
+    let below = |bound: u64| u64::from_be_bytes(random.bytes()) % bound;
+    let (rounds, outages) = (amount(2, 40), 6);
+    for _ in 0..rounds {
+        let running = service.serve();
+        play.check(&running);
+        play.act_during(&running, true, || {
+            for _ in 0..outages {
+                thread::sleep(Duration::from_millis(50 + below(200)));
+                faults.set(Fault::Torn, i64::try_from(below(2)).unwrap());
+                let fault = [Fault::Sync, Fault::Write][usize::try_from(below(2)).unwrap()];
+                faults.set(fault, [EIO, ENOSPC][usize::try_from(below(2)).unwrap()]);
+                thread::sleep(Duration::from_millis(20 + below(100)));
+                faults.set(Fault::Sync, 0);
+                faults.set(Fault::Write, 0);
+                until_ready(&running);
+            }
+        });
+        until_ready(&running);
+        play.check(&running);
+    }
+    assert!(faults.failed() > 0, "nothing was made to fail");
+    let outcome = play.outcome();
+    assert!(outcome.answers > rounds, "only {} answers", outcome.answers);
+    report(
+        "failing disk",
+        &format!(
+            "{} outages under load ({} calls failed): {} grants answered, nothing lost and nothing back",
+            rounds * outages,
+            faults.failed(),
+            outcome.answers
+        ),
+    );
+}
+
+#[test]
+fn a_start_on_a_disk_that_fails_ends_in_one_sentence_and_damages_nothing() {
+    let faults = Faults::none();
+    let service = faults.over(Service::with_client());
+    for (fault, number, about) in [
+        (Fault::Open, EROFS, "make it writable"),
+        (Fault::Write, EROFS, "make it writable"),
+        (Fault::Write, ENOSPC, "free some space"),
+        (
+            Fault::Sync,
+            EIO,
+            "idsvc.redb cannot be opened: Input/output error",
+        ),
+    ] {
+        faults.set(fault, number);
+        refused_in_one_sentence(&service, &["serve"], about);
+        refused_in_one_sentence(&service, &["client", "list"], about);
+        faults.set(fault, 0);
+    }
+    service.serve();
+    assert_eq!(
+        service.json(&["client", "show", "web", "--json"])["client_id"],
+        "web"
+    );
+}
+
+/// Uses up what room the file has in itself.
+fn enter_until_put_off(kiosk: &Kiosk, running: &Running<'_>, kept: &mut Vec<String>) {
+    let refusal = (0..20_000).find_map(|_| kiosk.enter(running).map(|token| kept.push(token)).err());
+    put_off(&refusal.unwrap_or_else(|| panic!("the disk is not full")));
+}
+
+/// On a file system of its own that is really full.
+#[test]
+fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
+    let service = Service::new();
+    let data = service.folder.path().join("data");
+    let Some(room) = Room::mount(&data, "16m") else {
+        return report("full disk", "NOT RUN: file systems cannot be mounted here");
+    };
+    let service = service.by(&room.wrapper());
+    let kiosk = Kiosk::register(&service);
+    let mut running = service.serve();
+    let mut kept: Vec<String> = (0..20).map(|_| kiosk.enter(&running).unwrap()).collect();
+    let ballast = room.inside(&data).join("ballast");
+    let fill = || {
+        let mut file = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&ballast)
+            .unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+    };
+    fill();
+    enter_until_put_off(&kiosk, &running, &mut kept);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        let was_ready = is_ready(&running);
+        let entered = kiosk.enter(&running);
+        assert!(
+            !was_ready || entered.is_ok(),
+            "readiness promised what did not hold: {}",
+            service.log()
+        );
+        kept.extend(entered.ok());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!is_ready(&running), "{}", service.log());
+    running.kill();
+    let mut running = service.launch();
+    running.until(|running| running.request("GET", "/healthz", &[], "").is_some());
+    enter_until_put_off(&kiosk, &running, &mut kept);
+    fs::remove_file(&ballast).unwrap();
+    until_ready(&running);
+    let after: Vec<_> = kept.iter().map(|token| kiosk.refresh(&running, token)).collect();
+    assert!(after.iter().all(Result::is_ok), "{after:?}");
+    running.kill();
+    assert_eq!(room.mount_again("ro"), Some(0));
+    for words in [&["serve"][..], &["client", "list"], &["key", "rotate"]] {
+        refused_in_one_sentence(&service, words, "make it writable");
+    }
+    assert_eq!(room.mount_again("rw"), Some(0));
+    let running = service.serve();
+    for token in after.into_iter().flatten() {
+        kiosk.refresh(&running, &token).unwrap();
+    }
+    report(
+        "full disk",
+        &format!(
+            "{} tokens on a full file system, all good when it had room again",
+            kept.len()
+        ),
+    );
+}

@@ -1,0 +1,196 @@
+//! Sequences of HTTP/2 frames that cost a peer nothing and a careless server everything.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
+
+use super::frames::{
+    self, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEADERS, Method, PING, PREFACE, PRIORITY, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, frame, get, header_block,
+};
+use super::target::{HTTP_1, HTTP_2, Target, Waits, bystander, issue, memory, serve, service, still_answers};
+use crate::fault::{is_long, report};
+
+const ATTACKERS: usize = 4;
+/// Longer than any time limit of a connection, and some time to see it.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// What floods may make the service grow by, in KiB. What it lets in is bounded for each connection.
+const GROWTH: usize = 64 << 10;
+
+/// What an attacker sends first, and then again and again: the n-th time.
+struct Flood {
+    name: &'static str,
+    first: fn() -> Vec<u8>,
+    then: fn(u32) -> Vec<u8>,
+}
+
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// A connection on which there was a request may stay open for longer. Short runs do not wait for that.
+fn one_request() -> Vec<u8> {
+    if is_long() {
+        get(1, "/oauth2/jwks")
+    } else {
+        Vec::new()
+    }
+}
+
+const FLOODS: [Flood; 8] = [
+    Flood {
+        name: "rapid reset (CVE-2023-44487)",
+        first: Vec::new,
+        then: |n| {
+            let stream = 2 * n + 1;
+            [get(stream, "/oauth2/jwks"), frame(RST_STREAM, 0, stream, &CANCEL)].concat()
+        },
+    },
+    Flood {
+        name: "resets made by the server",
+        first: Vec::new,
+        then: |n| {
+            // A window that overflows makes the server reset the stream.
+            let stream = 2 * n + 1;
+            let most = 0x7fff_ffff_u32.to_be_bytes();
+            [
+                get(stream, "/oauth2/jwks"),
+                frame(WINDOW_UPDATE, 0, stream, &most),
+            ]
+            .concat()
+        },
+    },
+    Flood {
+        name: "CONTINUATION",
+        first: || frame(HEADERS, 0, 1, &header_block(Method::Get, "/oauth2/jwks")),
+        // A literal header without indexing: `x: y`.
+        then: |_| frame(CONTINUATION, 0, 1, &[0, 1, b'x', 1, b'y'].repeat(100)),
+    },
+    Flood {
+        name: "empty CONTINUATION",
+        first: || frame(HEADERS, 0, 1, &header_block(Method::Get, "/oauth2/jwks")),
+        then: |_| frame(CONTINUATION, 0, 1, &[]),
+    },
+    Flood {
+        name: "empty DATA",
+        first: || {
+            let block = header_block(Method::Post, "/oauth2/token");
+            frame(HEADERS, END_HEADERS, 1, &block)
+        },
+        then: |_| frame(DATA, 0, 1, &[]),
+    },
+    Flood {
+        name: "SETTINGS",
+        first: one_request,
+        // The size of the header table, changed all the time.
+        then: |n| frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 16, u8::try_from(n % 2).unwrap()]),
+    },
+    Flood {
+        name: "PING",
+        first: one_request,
+        then: |n| frame(PING, 0, 0, &u64::from(n).to_be_bytes()),
+    },
+    Flood {
+        name: "PRIORITY",
+        first: one_request,
+        then: |n| frame(PRIORITY, 0, 2 * (n % 1000) + 3, &[0, 0, 0, 0, 1]),
+    },
+];
+
+/// How a connection ended.
+struct End {
+    after: Duration,
+    /// What the service said, if it was still to be read: the code and text of its GOAWAY.
+    word: Option<(u32, String)>,
+}
+
+/// Sends until the connection ends; nothing when it has not in time.
+async fn attack(target: Target, flood: &'static Flood, reads: bool) -> Option<End> {
+    const AT_ONCE: u32 = 32;
+    let stream = target.connect().await.unwrap();
+    let begun = Instant::now();
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let sending = async {
+        writer.write_all(PREFACE).await?;
+        writer.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+        writer.write_all(&(flood.first)()).await?;
+        let mut n = 0;
+        loop {
+            let frames: Vec<u8> = (n..n + AT_ONCE).flat_map(|n| (flood.then)(n)).collect();
+            writer.write_all(&frames).await?;
+            writer.flush().await?;
+            n += AT_ONCE;
+            tokio::task::yield_now().await;
+        }
+        #[expect(unreachable_code, reason = "names the type of the error")]
+        Ok::<(), std::io::Error>(())
+    };
+    let mut word = None;
+    let reading = async {
+        if !reads {
+            return std::future::pending().await;
+        }
+        while let Ok((kind, payload)) = frames::read(&mut reader).await {
+            if let (GOAWAY, Some((code, text))) = (kind, payload.get(4..).and_then(<[u8]>::split_first_chunk))
+            {
+                word = Some((
+                    u32::from_be_bytes(*code),
+                    String::from_utf8_lossy(text).into_owned(),
+                ));
+            }
+        }
+    };
+    let ended = async {
+        tokio::select! {
+            _ = sending => {}
+            () = reading => {}
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.ok()?;
+    Some(End {
+        after: begun.elapsed(),
+        word,
+    })
+}
+
+async fn under(target: &Target, flood: &'static Flood) -> (Waits, Vec<Option<End>>) {
+    let mut attackers = JoinSet::new();
+    for number in 0..ATTACKERS {
+        attackers.spawn(attack(target.speaking(HTTP_2), flood, number % 2 == 0));
+    }
+    let disturbed = bystander(target, Duration::from_secs(1)).await;
+    (disturbed, attackers.join_all().await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_of_frames_end_with_the_connection_and_others_are_answered_meanwhile() {
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let mut running = serve(&service, &target).await;
+    let calm = bystander(&target, Duration::from_secs(1)).await;
+    let before = memory(&running, "VmRSS");
+    for flood in &FLOODS {
+        let (disturbed, ends) = under(&target, flood).await;
+        assert_eq!(running.ended(), None, "{}: {}", flood.name, service.log());
+        let ended: Vec<_> = ends.iter().flatten().collect();
+        let words: BTreeSet<_> = ended.iter().filter_map(|end| end.word.as_ref()).collect();
+        report(
+            &format!("HTTP/2 {}", flood.name),
+            &format!(
+                "others {:?} (calm {:?}), worst {:?} (calm {:?}); {} of {ATTACKERS} attackers ended, the last after {:.1?}, told {words:?}; peak {} MiB",
+                disturbed.median,
+                calm.median,
+                disturbed.worst,
+                calm.worst,
+                ended.len(),
+                ended.iter().map(|end| end.after).max().unwrap_or_default(),
+                memory(&running, "VmHWM") >> 10,
+            ),
+        );
+        still_answers(calm, disturbed);
+        assert_eq!(ended.len(), ATTACKERS, "{}: attackers go on", flood.name);
+        let grown = memory(&running, "VmHWM").saturating_sub(before);
+        assert!(grown < GROWTH, "{}: {grown} KiB more", flood.name);
+    }
+}

@@ -1,0 +1,8 @@
+//! Peers that are slow, idle, or send HTTP/2 frames without end: others are answered, memory stays bounded, and the
+//! connections of the attackers end.
+
+mod certificate;
+mod frames;
+mod http_2;
+mod slow;
+mod target;

@@ -1,0 +1,102 @@
+//! A client with a secret, and what it asks. Strangers are the quickest way to have the service write something and
+//! promise something.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::harness::process::{Reply, Running, Service};
+
+pub(super) const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
+
+pub(super) struct Kiosk {
+    basic: String,
+}
+
+impl Kiosk {
+    pub(super) fn register(service: &Service) -> Self {
+        Self::register_as(service, "kiosk", "--grant anonymous --grant refresh_token")
+    }
+
+    /// Registers a client of that name with these flags.
+    pub(super) fn register_as(service: &Service, name: &str, flags: &str) -> Self {
+        let words = format!("client add {name} {flags} --json");
+        let client = service.json(&words.split_whitespace().collect::<Vec<_>>());
+        let secret = client["client_secret"].as_str().unwrap();
+        Self {
+            basic: format!("Basic {}", STANDARD.encode(format!("{name}:{secret}"))),
+        }
+    }
+
+    /// Posts a form; nothing when no whole answer comes.
+    pub(super) fn ask(&self, running: &Running<'_>, path: &str, form: &[(&str, &str)]) -> Option<Reply> {
+        running.post_form(path, &[("Authorization", &self.basic)], form)
+    }
+
+    fn post(&self, running: &Running<'_>, path: &str, form: &[(&str, &str)]) -> Reply {
+        let answer = self.ask(running, path, form);
+        answer.unwrap_or_else(|| panic!("a service that runs answers, whatever its disk does"))
+    }
+
+    /// A refresh token for a new user, or the answer that says no.
+    pub(super) fn enter(&self, running: &Running<'_>) -> Result<String, Reply> {
+        granted(self.post(running, "/oauth2/token", &[("grant_type", ANONYMOUS)]))
+    }
+
+    pub(super) fn refresh(&self, running: &Running<'_>, token: &str) -> Result<String, Reply> {
+        let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
+        granted(self.post(running, "/oauth2/token", &form))
+    }
+
+    pub(super) fn revoke(&self, running: &Running<'_>, token: &str) -> Reply {
+        self.post(running, "/oauth2/revoke", &[("token", token)])
+    }
+
+    /// What introspection says of a token.
+    pub(super) fn introspect(&self, running: &Running<'_>, token: &str) -> Reply {
+        self.post(running, "/oauth2/introspect", &[("token", token)])
+    }
+
+    /// The whole answer to a new user.
+    pub(super) fn tokens(&self, running: &Running<'_>) -> Value {
+        let reply = self.post(running, "/oauth2/token", &[("grant_type", ANONYMOUS)]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()
+    }
+}
+
+fn granted(reply: Reply) -> Result<String, Reply> {
+    if reply.status == 200 {
+        Ok(reply.json()["refresh_token"].as_str().unwrap().to_owned())
+    } else {
+        Err(reply)
+    }
+}
+
+/// Fails unless the answer asks to come back later, as one does while the disk fails.
+pub(super) fn put_off(reply: &Reply) {
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert!(reply.header("retry-after").is_some(), "{reply:?}");
+}
+
+/// Whether the service says of itself that it can do its work.
+pub(super) fn is_ready(running: &Running<'_>) -> bool {
+    let reply = running.request("GET", "/readyz", &[], "").unwrap();
+    assert!(matches!(reply.status, 200 | 503), "{reply:?}");
+    reply.status == 200
+}
+
+/// Waits until the service says so.
+pub(super) fn until_ready(running: &Running<'_>) {
+    let begun = Instant::now();
+    while !is_ready(running) {
+        assert!(
+            begun.elapsed() < Duration::from_mins(1),
+            "the disk is well and the service is not"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}

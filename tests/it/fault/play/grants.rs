@@ -1,0 +1,233 @@
+//! A relying party: codes, refresh families and access tokens, of a signed-in user and of strangers.
+
+use std::time::Instant;
+
+use super::Actor;
+use super::stage::{Stage, granted, is_older, refused, text};
+
+/// All parties together stay far from the most families that one user may have at a client.
+const MOST_ALIVE: usize = 5;
+/// Seconds after which a code, which is good for 60, is not held to its promise any more.
+const CODE_IS_GOOD: u64 = 40;
+const MOST_REMEMBERED: usize = 10;
+
+/// A refresh family that is alive.
+struct Family {
+    refresh: String,
+    access: String,
+    /// Whether the access token may have been revoked: nobody answered.
+    is_in_doubt: bool,
+    /// The token that `refresh` was made of, which is good for a retry.
+    before: Option<String>,
+    /// The one before that, which is good for nothing.
+    replaced: Option<String>,
+    /// The code that it began with.
+    code: Option<String>,
+    /// Another token made of the one that `refresh` was made of. Only one of the two may be good.
+    rival: Option<String>,
+}
+
+/// What one party was told so far.
+pub(super) struct Party {
+    session: String,
+    codes: Vec<(String, Instant)>,
+    alive: Vec<Family>,
+    /// Newest tokens of families that were revoked: refresh and access token.
+    dead: Vec<(String, String)>,
+    /// Access tokens that were revoked by themselves.
+    withdrawn: Vec<String>,
+    pub(super) answers: usize,
+    pub(super) ended: usize,
+}
+
+impl Party {
+    pub(super) fn new(session: String) -> Self {
+        Self {
+            session,
+            codes: Vec::new(),
+            alive: Vec::new(),
+            dead: Vec::new(),
+            withdrawn: Vec::new(),
+            answers: 0,
+            ended: 0,
+        }
+    }
+
+    fn begin(&mut self, stage: &Stage<'_>) -> Option<()> {
+        if stage.below(3) == 0 {
+            let body = granted(stage.anonymous()?, "the anonymous grant");
+            self.alive.push(Family::from(&body, None));
+            return Some(());
+        }
+        let code = stage.authorize(&self.session)?;
+        self.codes.push((code.unwrap(), Instant::now()));
+        if stage.below(4) > 0 {
+            self.redeem(stage)?;
+        }
+        Some(())
+    }
+
+    fn redeem(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let Some((code, made)) = self.codes.pop() else {
+            return Some(());
+        };
+        if is_older(CODE_IS_GOOD, made) {
+            return Some(());
+        }
+        let body = granted(stage.redeem(&code)?, "an answered code");
+        self.alive.push(Family::from(&body, Some(code)));
+        Some(())
+    }
+
+    fn bury(&mut self, family: Family) {
+        self.dead.push((family.refresh, family.access));
+        self.ended += 1;
+    }
+
+    /// Takes a family out of the model, and does to it what ends it.
+    fn end(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let mut family = self.alive.swap_remove(stage.below(self.alive.len()));
+        match stage.below(3) {
+            0 if family.code.is_some() => {
+                let code = family.code.take().unwrap();
+                refused(&stage.redeem(&code)?, "a spent code");
+            }
+            1 if family.replaced.is_some() && family.rival.is_none() => {
+                let replaced = family.replaced.take().unwrap();
+                refused(&stage.refresh(&replaced)?, "a replaced token");
+            }
+            _ => stage.revoke(&family.refresh)?,
+        }
+        self.bury(family);
+        Some(())
+    }
+
+    /// Sees that of two tokens made of one only the later is good. Presented after its successor was used,
+    /// the earlier one is a replay and ends the family.
+    fn settle(&mut self, at: usize, stage: &Stage<'_>) -> Option<()> {
+        let Some(rival) = self.alive[at].rival.clone() else {
+            return Some(());
+        };
+        if stage.is_heads() {
+            refused(&stage.refresh(&rival)?, "the earlier of two successors");
+            self.alive[at].rival = None;
+            return self.alive[at].refresh(stage);
+        }
+        let mut family = self.alive.swap_remove(at);
+        family.refresh(stage)?;
+        refused(&stage.refresh(&rival)?, "the earlier of two successors");
+        self.bury(family);
+        Some(())
+    }
+}
+
+impl Family {
+    fn from(body: &serde_json::Value, code: Option<String>) -> Self {
+        Self {
+            refresh: text(&body["refresh_token"]),
+            access: text(&body["access_token"]),
+            is_in_doubt: false,
+            before: None,
+            replaced: None,
+            code,
+            rival: None,
+        }
+    }
+
+    /// An answer that does not come leaves the family as it is: the token stays good for a retry.
+    fn refresh(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let body = granted(stage.refresh(&self.refresh)?, "an answered token");
+        self.move_on(&body);
+        Some(())
+    }
+
+    fn move_on(&mut self, body: &serde_json::Value) {
+        let used = std::mem::replace(&mut self.refresh, text(&body["refresh_token"]));
+        self.replaced = self.before.replace(used).or(self.replaced.take());
+        self.access = text(&body["access_token"]);
+        self.is_in_doubt = false;
+    }
+
+    /// Makes two successors of one token, as after a lost answer.
+    fn fork(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let first = granted(stage.refresh(&self.refresh)?, "an answered token");
+        let second = granted(stage.refresh(&self.refresh)?, "a token whose answer was lost");
+        self.rival = Some(text(&first["refresh_token"]));
+        self.move_on(&second);
+        Some(())
+    }
+}
+
+impl Actor for Party {
+    fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let alive = self.alive.len();
+        match stage.below(12) {
+            0..=2 if alive < MOST_ALIVE => self.begin(stage)?,
+            3 if alive < MOST_ALIVE && !self.codes.is_empty() => self.redeem(stage)?,
+            4 if alive > 1 => self.end(stage)?,
+            5 if alive > 0 => {
+                let family = &mut self.alive[stage.below(alive)];
+                family.is_in_doubt = true;
+                stage.revoke(&family.access)?;
+                family.is_in_doubt = false;
+                self.withdrawn.push(family.access.clone());
+            }
+            6..=7 if alive > 0 => {
+                let at = stage.below(alive);
+                if self.alive[at].rival.is_some() {
+                    self.settle(at, stage)?;
+                } else {
+                    self.alive[at].fork(stage)?;
+                }
+            }
+            _ if alive > 0 => {
+                let at = stage.below(alive);
+                if self.alive[at].rival.is_some() {
+                    self.settle(at, stage)?;
+                } else {
+                    self.alive[at].refresh(stage)?;
+                }
+            }
+            _ => self.begin(stage)?,
+        }
+        self.answers += 1;
+        Some(())
+    }
+
+    fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
+        for at in (0..self.alive.len()).rev() {
+            let family = &mut self.alive[at];
+            if !family.is_in_doubt {
+                let is_withdrawn = self.withdrawn.contains(&family.access);
+                let is_active = stage.is_active(&family.access)?;
+                assert_eq!(is_active, !is_withdrawn, "an answered access token");
+            }
+            if family.rival.is_some() {
+                self.settle(at, stage)?;
+            } else {
+                family.refresh(stage)?;
+            }
+        }
+        for (refresh, access) in &self.dead {
+            refused(&stage.refresh(refresh)?, "a revoked family");
+            assert!(
+                !stage.is_active(access)?,
+                "an access token of a revoked family is active"
+            );
+        }
+        for access in &self.withdrawn {
+            assert!(!stage.is_active(access)?, "a revoked access token is active");
+        }
+        if stage.is_heads() {
+            self.redeem(stage)?;
+        }
+        let surplus = self.dead.len().saturating_sub(MOST_REMEMBERED);
+        self.dead.drain(..surplus);
+        let surplus = self.withdrawn.len().saturating_sub(MOST_REMEMBERED);
+        self.withdrawn.drain(..surplus);
+        while self.alive.len() > MOST_ALIVE {
+            self.end(stage)?;
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,169 @@
+//! A person who signs in, a program that signs who it is, and an administrator.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use super::Actor;
+use super::stage::{Stage, granted, is_older, text};
+
+/// An assertion is valid for 290 seconds; after that it would be refused anyway.
+const ASSERTION_IS_VALID: u64 = 240;
+const MOST_REMEMBERED: usize = 20;
+const MOST_CLIENTS: usize = 8;
+
+/// Somebody with a password, whose sessions an administrator ends now and then.
+pub(super) struct Person {
+    name: String,
+    live: Vec<String>,
+    ended: Vec<String>,
+}
+
+impl Person {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            live: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+}
+
+impl Actor for Person {
+    fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
+        if self.live.len() > 2 {
+            // When the answer does not come nothing is known of these sessions.
+            let going = std::mem::take(&mut self.live);
+            stage.command(&format!("session revoke --user {} --json", self.name))?;
+            self.ended.extend(going);
+            return Some(());
+        }
+        self.live.push(stage.sign_in(&self.name)?);
+        Some(())
+    }
+
+    fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
+        for session in &self.live {
+            let led_to = stage.authorize(session)?;
+            assert!(led_to.is_ok(), "an answered session does not work: {led_to:?}");
+        }
+        for session in &self.ended {
+            let led_to = stage.authorize(session)?;
+            assert!(led_to.is_err(), "an ended session came back to life");
+        }
+        let surplus = self.ended.len().saturating_sub(MOST_REMEMBERED);
+        self.ended.drain(..surplus);
+        Some(())
+    }
+}
+
+/// The client whose assertions are good for one use each.
+#[derive(Default)]
+pub(super) struct Robot {
+    used: Vec<(String, Instant)>,
+    /// Tokens that live for a day, whatever key signed them.
+    tokens: Vec<String>,
+}
+
+impl Robot {
+    fn again(stage: &Stage<'_>, assertion: &str) -> Option<()> {
+        let (status, body) = stage.present(assertion)?;
+        assert_eq!(
+            (status, body["error_description"].as_str()),
+            (401, Some("client_assertion was used before"))
+        );
+        Some(())
+    }
+}
+
+impl Actor for Robot {
+    fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
+        if let Some((assertion, _)) = self.used.last()
+            && stage.below(4) == 0
+        {
+            return Self::again(stage, assertion);
+        }
+        let assertion = stage.assertion();
+        let made = Instant::now();
+        let body = granted(stage.present(&assertion)?, "a fresh assertion");
+        self.used.push((assertion, made));
+        self.tokens.push(text(&body["access_token"]));
+        Some(())
+    }
+
+    fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
+        let surplus = self.used.len().saturating_sub(MOST_REMEMBERED);
+        self.used.drain(..surplus);
+        self.used.retain(|(_, made)| !is_older(ASSERTION_IS_VALID, *made));
+        for (assertion, _) in &self.used {
+            Self::again(stage, assertion)?;
+        }
+        while self.tokens.len() > 4 {
+            self.tokens.remove(stage.below(self.tokens.len()));
+        }
+        for token in &self.tokens {
+            assert!(
+                stage.is_active(token)?,
+                "a token does not outlive its key's service"
+            );
+        }
+        Some(())
+    }
+}
+
+/// Somebody at the command line.
+#[derive(Default)]
+pub(super) struct Administrator {
+    added: Vec<String>,
+    removed: Vec<String>,
+    keys: BTreeSet<String>,
+    count: usize,
+}
+
+impl Administrator {
+    fn shown(stage: &Stage<'_>, client: &str) -> bool {
+        stage.command(&format!("client show {client} --json")).is_some()
+    }
+}
+
+impl Actor for Administrator {
+    fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
+        self.count += 1;
+        match stage.below(6) {
+            0 => {
+                let key = stage.command("key rotate --now --json")?;
+                self.keys.insert(text(&key["kid"]));
+            }
+            1..=2 if self.added.len() > 1 => {
+                let name = self.added.swap_remove(stage.below(self.added.len()));
+                stage.command(&format!("client remove {name} --yes --json"))?;
+                self.removed.push(name);
+            }
+            _ => {
+                let name = format!("client-{}", self.count);
+                let words = format!("client add {name} --redirect-uri https://app.example/cb --json");
+                stage.command(&words)?;
+                self.added.push(name);
+            }
+        }
+        Some(())
+    }
+
+    fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
+        for name in &self.added {
+            assert!(Self::shown(stage, name), "{name} was added and is not there");
+        }
+        for name in &self.removed {
+            assert!(!Self::shown(stage, name), "{name} was removed and is there");
+        }
+        self.removed.clear();
+        while self.added.len() > MOST_CLIENTS {
+            let name = self.added.remove(0);
+            stage.command(&format!("client remove {name} --yes --json"))?;
+        }
+        let published = stage.key_names()?;
+        for key in &self.keys {
+            assert!(published.contains(key), "key {key} is not published any more");
+        }
+        Some(())
+    }
+}

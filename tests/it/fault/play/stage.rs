@@ -1,0 +1,221 @@
+//! The cast, and how actors ask the service.
+
+use std::fs;
+use std::time::Instant;
+
+use idsvc::clock::Clock;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::random::Random;
+use serde_json::{Value, json};
+
+use crate::fault::kiosk::{ANONYMOUS, Kiosk};
+use crate::harness::process::{Reply, Running, Service};
+use crate::harness::token::signed;
+
+pub(in crate::fault) const PASSWORD: &str = "correct horse battery staple";
+const REDIRECT_URI: &str = "https://app.example/cb";
+const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// Status and JSON of an answer.
+pub(in crate::fault) type Told = (u16, Value);
+
+/// Who is registered.
+pub(in crate::fault) struct Cast {
+    client: Kiosk,
+    robot: SigningKey,
+}
+
+impl Cast {
+    /// A client for people and strangers, one that signs who it is, and users with a password.
+    pub(in crate::fault) fn register(service: &Service, people: &[String]) -> Self {
+        let flags = "--redirect-uri https://app.example/cb --grant authorization_code --grant refresh_token \
+                     --grant anonymous --scope services:all --default-scope services:all";
+        let client = Kiosk::register_as(service, "load", flags);
+        let robot = SigningKey::generate_es256(&Random::system()).unwrap();
+        let keys = json!({"keys": [robot.public().to_jwk()]});
+        fs::write(service.folder.path().join("robot.jwks"), keys.to_string()).unwrap();
+        let words =
+            "client add robot --jwks-file robot.jwks --grant client_credentials --scope notes.read --json";
+        service.json(&words.split(' ').collect::<Vec<_>>());
+        let password = service.folder.path().join("password");
+        fs::write(&password, PASSWORD).unwrap();
+        for name in people {
+            let added = service
+                .command(&["user", "add", name, "--password-stdin", "--json"])
+                .stdin(fs::File::open(&password).unwrap())
+                .output()
+                .unwrap();
+            assert!(added.status.success(), "{added:?}");
+        }
+        Self { client, robot }
+    }
+}
+
+/// One run of the process, as an actor sees it. What is asked of it returns nothing when no whole answer came.
+pub(in crate::fault) struct Stage<'a> {
+    pub(in crate::fault) service: &'a Service,
+    pub(in crate::fault) process: &'a Running<'a>,
+    pub(in crate::fault) cast: &'a Cast,
+    pub(in crate::fault) random: Random,
+    /// Whether 503 is no answer: the disk fails on purpose.
+    pub(in crate::fault) disk_fails: bool,
+}
+
+impl Stage<'_> {
+    pub(in crate::fault) fn below(&self, bound: usize) -> usize {
+        usize::try_from(u64::from_be_bytes(self.random.bytes()) % bound as u64).unwrap()
+    }
+
+    pub(in crate::fault) fn is_heads(&self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn is_put_off(&self, reply: &Reply) -> bool {
+        self.disk_fails && reply.status == 503 && reply.header("retry-after").is_some()
+    }
+
+    fn told(&self, reply: Option<Reply>) -> Option<Told> {
+        let reply = reply.filter(|reply| !self.is_put_off(reply))?;
+        let body = if reply.body.is_empty() {
+            Value::Null
+        } else {
+            reply.json()
+        };
+        Some((reply.status, body))
+    }
+
+    fn post(&self, path: &str, form: &[(&str, &str)]) -> Option<Told> {
+        self.told(self.cast.client.ask(self.process, path, form))
+    }
+
+    pub(in crate::fault) fn refresh(&self, token: &str) -> Option<Told> {
+        self.post(
+            "/oauth2/token",
+            &[("grant_type", "refresh_token"), ("refresh_token", token)],
+        )
+    }
+
+    pub(in crate::fault) fn redeem(&self, code: &str) -> Option<Told> {
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", REDIRECT_URI),
+        ];
+        self.post("/oauth2/token", &form)
+    }
+
+    pub(in crate::fault) fn anonymous(&self) -> Option<Told> {
+        self.post("/oauth2/token", &[("grant_type", ANONYMOUS)])
+    }
+
+    pub(in crate::fault) fn revoke(&self, token: &str) -> Option<()> {
+        let (status, body) = self.post("/oauth2/revoke", &[("token", token)])?;
+        assert_eq!(status, 200, "{body}");
+        Some(())
+    }
+
+    /// Whether introspection calls the token active.
+    pub(in crate::fault) fn is_active(&self, token: &str) -> Option<bool> {
+        let (status, body) = self.post("/oauth2/introspect", &[("token", token)])?;
+        assert_eq!(status, 200, "{body}");
+        Some(body["active"].as_bool().unwrap())
+    }
+
+    fn authorization_request() -> String {
+        format!(
+            "/oauth2/authorize?response_type=code&client_id=load&redirect_uri={REDIRECT_URI}&scope=services:all"
+        )
+    }
+
+    /// What an authorization request leads to with the session of this cookie: a code, or the sign-in page.
+    pub(in crate::fault) fn authorize(&self, session: &str) -> Option<Result<String, String>> {
+        let target = Self::authorization_request();
+        let reply = self.process.request("GET", &target, &[("Cookie", session)], "")?;
+        if self.is_put_off(&reply) {
+            return None;
+        }
+        assert_eq!(reply.status, 303, "{reply:?}");
+        let location = reply.header("location").unwrap().to_owned();
+        let code = location
+            .split(['?', '&'])
+            .find_map(|pair| pair.strip_prefix("code="));
+        Some(code.map(str::to_owned).ok_or(location))
+    }
+
+    /// Signs in as a browser would and returns the session's cookie.
+    pub(in crate::fault) fn sign_in(&self, name: &str) -> Option<String> {
+        let target = Self::authorization_request();
+        let (reply, _) = self.process.try_type_in(&target, name, PASSWORD)?;
+        if self.is_put_off(&reply) {
+            return None;
+        }
+        assert_eq!(reply.status, 303, "{reply:?}");
+        let session = reply
+            .headers("set-cookie")
+            .find(|cookie| cookie.contains("session"));
+        Some(session.unwrap().split(';').next().unwrap().to_owned())
+    }
+
+    /// A fresh assertion of the client that signs.
+    pub(in crate::fault) fn assertion(&self) -> String {
+        let now = Clock::System.now().seconds();
+        let header = json!({"alg": "ES256", "typ": "JWT"});
+        let claims = json!({
+            "iss": "robot", "sub": "robot", "aud": self.service.issuer(), "iat": now, "exp": now + 290,
+            "jti": self.random.uuid_v4(),
+        });
+        signed(&self.cast.robot, &header, &claims)
+    }
+
+    /// A token of the signing client for itself.
+    pub(in crate::fault) fn present(&self, assertion: &str) -> Option<Told> {
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("scope", "notes.read"),
+            ("client_assertion_type", ASSERTION),
+            ("client_assertion", assertion),
+        ];
+        self.told(self.process.post_form("/oauth2/token", &[], &form))
+    }
+
+    /// The names of the published keys.
+    pub(in crate::fault) fn key_names(&self) -> Option<Vec<String>> {
+        let (_, body) = self.told(self.process.request("GET", "/oauth2/jwks", &[], ""))?;
+        let keys = body["keys"].as_array().unwrap().iter();
+        Some(keys.map(|key| text(&key["kid"])).collect())
+    }
+
+    /// What a command said that succeeded beside the service.
+    pub(in crate::fault) fn command(&self, words: &str) -> Option<Value> {
+        let output = self.service.run(&words.split(' ').collect::<Vec<_>>());
+        let done = output.status.success();
+        done.then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+}
+
+pub(in crate::fault) fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("no text: {value}"))
+        .to_owned()
+}
+
+/// The body of an answer that has to be a success.
+pub(in crate::fault) fn granted((status, body): Told, what: &str) -> Value {
+    assert_eq!(status, 200, "{what} does not work: {body}");
+    body
+}
+
+/// Fails unless the answer is the refusal of a grant.
+pub(in crate::fault) fn refused((status, body): &Told, what: &str) {
+    assert_eq!(
+        (*status, body["error"].as_str()),
+        (400, Some("invalid_grant")),
+        "{what} came back to life"
+    );
+}
+
+/// Whether that much time has passed since.
+pub(in crate::fault) fn is_older(than: u64, since: Instant) -> bool {
+    since.elapsed().as_secs() > than
+}
