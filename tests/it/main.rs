@@ -28,3 +28,4 @@ mod theme_cli;
 mod tidy;
 mod timing;
 mod watch;
+mod wycheproof;
