@@ -17,6 +17,7 @@ mod harness;
 mod import;
 mod limits;
 mod outbound;
+mod refresh_model;
 mod rsa_keygen;
 mod secrets;
 mod shared;
