@@ -14,6 +14,7 @@ mod cli;
 mod crash;
 mod federation;
 mod harness;
+mod hostile;
 mod import;
 mod limits;
 mod outbound;
