@@ -18,6 +18,7 @@ mod hostile;
 mod import;
 mod limits;
 mod outbound;
+mod promises;
 mod refresh_model;
 mod rsa_keygen;
 mod secrets;
