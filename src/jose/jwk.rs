@@ -8,7 +8,7 @@ use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::{Map, Value};
 
 use super::alg::Algorithm;
-use super::{der, json};
+use super::{der, json, roca};
 
 const RSA_MIN_BITS: usize = 2048;
 const RSA_MAX_BITS: usize = 8192;
@@ -60,6 +60,11 @@ pub enum JwkError {
     /// An RSA modulus outside 2048 to 8192 bits, or a public exponent that is even, 1 or over 33 bits.
     #[error("rsa key is not 2048 to 8192 bits long with an odd public exponent")]
     UnsupportedSize,
+    /// An RSA modulus of a kind that can be factored (CVE-2017-15361).
+    #[error(
+        "rsa key was made by a faulty library and its private key can be computed (ROCA): make a new one"
+    )]
+    Weak,
     /// Not a PEM file with one `PUBLIC KEY` section.
     #[error("no public key in PEM form (-----BEGIN PUBLIC KEY-----)")]
     NotPem,
@@ -73,6 +78,7 @@ impl JwkError {
             | Self::UnsupportedAlgorithm
             | Self::NotForSignatures
             | Self::UnsupportedSize
+            | Self::Weak
             | Self::Missing(_) => true,
             Self::NotAnObject | Self::Malformed(_) | Self::Private | Self::NotPem => false,
         }
@@ -302,14 +308,16 @@ impl Material {
             && e.len() <= 5
             && (3..1 << 33).contains(&exponent)
             && exponent % 2 == 1;
-        if is_usable {
-            Ok(Self::Rsa {
-                n: n.to_vec(),
-                e: e.to_vec(),
-            })
-        } else {
-            Err(JwkError::UnsupportedSize)
+        if !is_usable {
+            return Err(JwkError::UnsupportedSize);
         }
+        if roca::is_weak(n) {
+            return Err(JwkError::Weak);
+        }
+        Ok(Self::Rsa {
+            n: n.to_vec(),
+            e: e.to_vec(),
+        })
     }
 
     fn algorithms(&self) -> &'static [Algorithm] {

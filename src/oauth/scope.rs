@@ -49,10 +49,14 @@ impl Scope {
 
     /// The scope of these values, the second naming of one left out.
     pub fn of<I: IntoIterator<Item = S>, S: AsRef<str>>(values: I) -> Result<Self, InvalidScope> {
+        Self::read(values, MAX_VALUES)
+    }
+
+    fn read<I: IntoIterator<Item = S>, S: AsRef<str>>(values: I, most: usize) -> Result<Self, InvalidScope> {
         let mut scope = Self::empty();
         for value in values {
             let value = value.as_ref();
-            if value.is_empty() || !value.bytes().all(is_scope_char) || scope.0.len() >= MAX_VALUES {
+            if value.is_empty() || !value.bytes().all(is_scope_char) || scope.0.len() >= most {
                 return Err(InvalidScope);
             }
             scope.push(value);
@@ -109,6 +113,10 @@ impl Scope {
     }
 }
 
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|value| !value.is_empty())
+}
+
 /// `NQCHAR` of RFC 6749 appendix A.
 fn is_scope_char(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E)
@@ -118,7 +126,7 @@ impl FromStr for Scope {
     type Err = InvalidScope;
 
     fn from_str(text: &str) -> Result<Self, InvalidScope> {
-        Self::of(text.split(' ').filter(|value| !value.is_empty()))
+        Self::of(named(text))
     }
 }
 
@@ -140,10 +148,11 @@ impl Serialize for Scope {
     }
 }
 
+/// Reads what the service itself wrote: the marker may have come to as many values as can be asked for.
 impl<'de> Deserialize<'de> for Scope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        Self::read(named(&text), usize::MAX).map_err(serde::de::Error::custom)
     }
 }
 
@@ -173,6 +182,14 @@ mod tests {
         assert_eq!(Scope::of(&values), Err(InvalidScope));
     }
 
+    #[test]
+    fn a_full_list_that_the_marker_came_to_is_read_back() {
+        let values: Vec<_> = (0..MAX_VALUES).map(|number| number.to_string()).collect();
+        let granted = Scope::of(&values).unwrap().with(Scope::AUTHENTICATED);
+        let row = serde_json::to_string(&granted).unwrap();
+        assert_eq!(serde_json::from_str::<Scope>(&row).unwrap(), granted);
+    }
+
     proptest! {
         #[test]
         fn text_and_scope_agree(text in "[!#-\\[\\]-~ ]{0,60}") {
@@ -186,6 +203,27 @@ mod tests {
             let part = whole.filter(|value| value.starts_with('a'));
             prop_assert!(part.is_within(&whole));
             prop_assert_eq!(part.clone().union(&whole).is_within(&whole), true);
+        }
+
+        #[test]
+        fn scopes_behave_as_sets_do(
+            one in proptest::collection::vec("[a-d]", 0..6),
+            two in proptest::collection::vec("[a-d]", 0..6),
+            three in proptest::collection::vec("[a-d]", 0..6),
+        ) {
+            let [one, two, three] = [one, two, three].map(|values| Scope::of(&values).unwrap());
+            let set = |scope: &Scope| scope.iter().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+            let both = one.clone().union(&two);
+            prop_assert_eq!(set(&both), &set(&one) | &set(&two));
+            prop_assert_eq!(set(&both), set(&two.clone().union(&one)));
+            prop_assert_eq!(both.clone().union(&three), one.clone().union(&two.clone().union(&three)));
+            prop_assert_eq!(both.clone().union(&two), both.clone());
+            prop_assert_eq!(one.is_within(&two), set(&one).is_subset(&set(&two)));
+            let shared = one.filter(|value| two.contains(value));
+            prop_assert_eq!(set(&shared), &set(&one) & &set(&two));
+            prop_assert!(shared.is_within(&two) && two.is_within(&both));
+            prop_assert_eq!(one.is_within(&two) && two.is_within(&three) && !one.is_within(&three), false);
+            prop_assert!(both.to_string().starts_with(&one.to_string()));
         }
     }
 }

@@ -1,0 +1,305 @@
+//! What stands in an authorization request.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use http::HeaderValue;
+use idsvc::clock::Timestamp;
+use idsvc::oauth::Scope;
+use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ReplyAddress, reply_address};
+use idsvc::oauth::client::{
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+};
+use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
+use idsvc::oauth::parameters::Parameters;
+use idsvc::oauth::redirect_uri::{check_registrable, with_query};
+use serde_json::Value;
+use url::Url;
+use uuid::Uuid;
+
+use super::reference::{is_description, lines};
+
+const ISSUER: &str = "https://id.example";
+
+fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
+    Client {
+        client_id: "app".to_owned(),
+        client_uuid: Uuid::nil(),
+        name: None,
+        auth_methods: [method].into(),
+        secrets: Vec::new(),
+        api_keys: Vec::new(),
+        keys: Vec::new(),
+        jwks_uri: None,
+        assertion_audience: AssertionAudience::Any,
+        secret_credentials: None,
+        redirect_uris: redirect_uris.iter().map(|uri| (*uri).to_owned()).collect(),
+        post_logout_redirect_uris: Vec::new(),
+        cors_origins: Vec::new(),
+        scope: Scope::of(["openid", "profile", "notes.read"]).unwrap(),
+        default_scope: Scope::of(["openid"]).unwrap(),
+        grant_types: [GrantType::AuthorizationCode].into(),
+        pkce: PkceRequirement::Optional,
+        consent: ConsentRequirement::Require,
+        providers: BTreeSet::new(),
+        password_sign_in: true,
+        audience: None,
+        id_token_signed_response_alg: None,
+        access_token_alg: None,
+        refresh_policy: RefreshPolicy::Rotate,
+        theme: None,
+        scope_texts: BTreeMap::new(),
+        enabled: true,
+        created_at: Timestamp::from_seconds(0),
+        updated_at: Timestamp::from_seconds(0),
+    }
+}
+
+static CLIENTS: LazyLock<[Client; 2]> = LazyLock::new(|| {
+    [
+        client(
+            AuthMethod::None,
+            &[
+                "http://127.0.0.1/cb",
+                "http://[::1]:80/cb?a=1",
+                "com.example.app:/cb",
+            ],
+        ),
+        client(
+            AuthMethod::ClientSecretBasic,
+            &["https://app.example/cb?tenant=1"],
+        ),
+    ]
+});
+
+/// An answer leads to a registered address, carries `state` as it was sent and adds nothing of the sender's
+/// choice; a request that is accepted asks for no more than the client may have.
+pub(super) fn authorize_query(data: &[u8]) {
+    let Ok(parameters) = Parameters::parse(data) else {
+        return;
+    };
+    for client in CLIENTS.iter() {
+        let Ok(reply) = reply_address(&parameters, client) else {
+            continue;
+        };
+        check_address(client, parameters.get("redirect_uri"), reply.return_to.uri());
+        assert_eq!(reply.state.as_deref(), parameters.get("state"));
+        check_answer(&reply, &reply.code("idsvc_ac_code", ISSUER));
+        match AuthorizationRequest::parse(&parameters, client, reply.clone(), &|_| None) {
+            Ok(request) => {
+                assert_eq!(parameters.get("response_type"), Some("code"));
+                assert_eq!(parameters.first_repeated(), None);
+                assert!(request.scope.is_within(&client.scope));
+                assert!(request.scope_for_consent().is_within(&client.scope));
+                assert!(request.code_challenge.is_some() || !client.is_public());
+                let asked = parameters.get("scope").map(|text| text.parse::<Scope>().unwrap());
+                assert!(asked.is_none_or(|asked| request.scope.is_within(&asked)));
+                let kept = serde_json::to_vec(&request).unwrap();
+                assert_eq!(
+                    serde_json::from_slice::<AuthorizationRequest>(&kept).unwrap(),
+                    request
+                );
+            }
+            Err(refusal) => {
+                assert!(is_description(&refusal.description), "{refusal:?}");
+                check_answer(&reply, &reply.refusal(&refusal, ISSUER));
+            }
+        }
+    }
+}
+
+fn check_answer(reply: &ReplyAddress, answer: &AuthorizationResponse) {
+    let location = answer.location();
+    assert!(
+        HeaderValue::from_str(&location).is_ok() && !location.contains('#'),
+        "{location}"
+    );
+    let rest = location.strip_prefix(reply.return_to.uri()).unwrap();
+    let query = rest.trim_start_matches(['?', '&']);
+    let read: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let meant = answer
+        .parameters
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()));
+    assert_eq!(read, meant.collect::<Vec<_>>());
+    assert_eq!(read.last().unwrap().1, ISSUER);
+    let state = read
+        .iter()
+        .find(|(name, _)| name == "state")
+        .map(|(_, value)| value);
+    assert_eq!(state, reply.state.as_ref());
+}
+
+/// Where a request leads, judged by the parser that browsers follow.
+fn check_address(client: &Client, requested: Option<&str>, uri: &str) {
+    let is_registered = |uri: &str| client.redirect_uris.iter().any(|registered| registered == uri);
+    let Some(requested) = requested else {
+        assert!(client.redirect_uris.len() == 1 && is_registered(uri));
+        return;
+    };
+    assert_eq!(requested, uri);
+    if is_registered(uri) {
+        return;
+    }
+    assert!(client.is_public());
+    let there = Url::parse(uri).unwrap();
+    assert!(matches!(there.host_str(), Some("127.0.0.1" | "[::1]")), "{uri}");
+    assert!(there.scheme() == "http" && there.username().is_empty() && there.password().is_none());
+    let is_alike = |registered: &String| {
+        Url::parse(registered).is_ok_and(|known| {
+            let parts = |url: &Url| {
+                (
+                    url.host_str().map(str::to_owned),
+                    url.path().to_owned(),
+                    url.query().map(str::to_owned),
+                )
+            };
+            parts(&known) == parts(&there)
+        })
+    };
+    assert!(client.redirect_uris.iter().any(is_alike), "{uri}");
+}
+
+/// A registered address is safe to send a browser to, and only it, or the same on another loopback port,
+/// matches. The input is what is registered and, on the next line, what a request names.
+pub(super) fn redirect_uri(data: &[u8]) {
+    let mut texts = lines(data).map(std::str::from_utf8);
+    let (Some(Ok(registered)), requested) = (texts.next(), texts.next()) else {
+        return;
+    };
+    for method in [AuthMethod::None, AuthMethod::ClientSecretPost] {
+        let is_public = method == AuthMethod::None;
+        if check_registrable(registered, is_public).is_err() {
+            continue;
+        }
+        let url = Url::parse(registered).unwrap();
+        assert!(url.fragment().is_none() && url.username().is_empty() && url.password().is_none());
+        assert!(!["javascript", "data", "file", "blob", "about", "vbscript"].contains(&url.scheme()));
+        assert!(
+            is_public || matches!(url.scheme(), "http" | "https"),
+            "{registered}"
+        );
+        assert!(
+            url.scheme() != "http"
+                || url.host().is_some_and(|host| match host {
+                    url::Host::Domain(name) => name == "localhost",
+                    url::Host::Ipv4(address) => address.is_loopback(),
+                    url::Host::Ipv6(address) => address.is_loopback(),
+                })
+        );
+        assert!(HeaderValue::from_str(registered).is_ok());
+        let client = client(method, &[registered]);
+        assert_eq!(client.return_to(None).unwrap().uri(), registered);
+        assert!(client.return_to(Some(registered)).is_ok());
+        if let Some(Ok(requested)) = requested {
+            if let Ok(found) = client.return_to(Some(requested)) {
+                check_address(&client, Some(requested), found.uri());
+            }
+            check_query(registered, requested);
+        }
+    }
+}
+
+fn check_query(uri: &str, value: &str) {
+    let location = with_query(uri, &[("state", value)]);
+    assert!(HeaderValue::from_str(&location).is_ok());
+    let (before, after) = (Url::parse(uri).unwrap(), Url::parse(&location).unwrap());
+    assert_eq!(
+        before.origin().ascii_serialization(),
+        after.origin().ascii_serialization()
+    );
+    assert_eq!(before.path(), after.path());
+    let last = after.query_pairs().last().unwrap();
+    assert_eq!((&*last.0, &*last.1), ("state", value));
+    let kept = before
+        .query_pairs()
+        .filter(|pair| after.query_pairs().any(|other| other == *pair));
+    assert_eq!(kept.count(), before.query_pairs().count());
+}
+
+/// A scope is a set that keeps its order, and survives being written down whatever was done to it. The input is
+/// one scope a line.
+pub(super) fn scope(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let mut whole = Scope::empty();
+    let mut values = BTreeSet::new();
+    for line in text.split('\n') {
+        let is_allowed = line
+            .bytes()
+            .all(|byte| matches!(byte, b' ' | 0x21 | 0x23..=0x5B | 0x5D..=0x7E));
+        let named: Vec<_> = line.split(' ').filter(|value| !value.is_empty()).collect();
+        let Ok(scope) = line.parse::<Scope>() else {
+            assert!(!is_allowed || named.len() > 100);
+            continue;
+        };
+        assert!(is_allowed);
+        let distinct: BTreeSet<_> = named.iter().copied().collect();
+        assert_eq!(scope.iter().collect::<BTreeSet<_>>(), distinct);
+        assert_eq!(scope.iter().count(), distinct.len());
+        assert_eq!(scope.is_empty(), distinct.is_empty());
+        check_written(&scope);
+        values.extend(distinct);
+        whole = whole.union(&scope);
+        assert!(scope.is_within(&whole));
+        assert_eq!(
+            whole.is_within(&scope),
+            values.iter().all(|value| scope.contains(value))
+        );
+        let marked = scope.clone().with(Scope::AUTHENTICATED);
+        assert!(marked.contains(Scope::AUTHENTICATED) && scope.is_within(&marked));
+        check_written(&marked);
+        let unmarked = marked.filter(|value| !Scope::is_marker(value));
+        assert!(unmarked.is_within(&marked) && !unmarked.contains(Scope::AUTHENTICATED));
+    }
+    assert_eq!(whole.iter().collect::<BTreeSet<_>>(), values);
+    check_written(&whole);
+}
+
+fn check_written(scope: &Scope) {
+    let written = serde_json::to_value(scope).unwrap();
+    assert_eq!(written, Value::from(scope.to_string()));
+    assert_eq!(serde_json::from_value::<Scope>(written).unwrap(), *scope);
+}
+
+/// The `claims` parameter asks for known claims that it names, and for nothing else.
+pub(super) fn claims(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let value = serde_json::from_str::<Value>(text).ok();
+    let Ok((request, demands)) = ClaimsRequest::parse(text) else {
+        let is_sound = |place: &str| {
+            let found = value.as_ref().and_then(|value| value.get(place));
+            found.is_none_or(|found| found.is_object() || found.is_null())
+        };
+        let is_object = value.as_ref().is_some_and(Value::is_object);
+        assert!(!is_object || !is_sound("userinfo") || !is_sound("id_token"));
+        return;
+    };
+    let value = value.unwrap();
+    let known = supported();
+    for (place, names) in [("userinfo", &request.userinfo), ("id_token", &request.id_token)] {
+        for name in names {
+            assert!(
+                value[place].get(name).is_some() && known.contains(&name.as_str()),
+                "{name}"
+            );
+        }
+    }
+    let demanded = value.pointer("/id_token/sub/value").and_then(Value::as_str);
+    assert_eq!(demands.subject.as_deref(), demanded);
+    let essential = |name: &str| value["id_token"][name].get("essential") == Some(&Value::Bool(true));
+    assert_eq!(demands.auth_time, essential("auth_time"));
+    assert!(demands.essential_acr.is_empty() || essential("acr"));
+    let written = serde_json::to_vec(&request).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<ClaimsRequest>(&written).unwrap(),
+        request
+    );
+    let implied = request.implied_scope();
+    assert_eq!(request.clone().within(&implied), request);
+    assert!(request.clone().within(&Scope::empty()).is_empty());
+    assert_eq!(request.is_empty(), implied.is_empty());
+}

@@ -1,0 +1,38 @@
+//! What holds for every sequence of bytes that a stranger may send: one function a target.
+//!
+//! The fuzzer calls them with what it invents (`tests/fuzz/run`), the tests with the seeds that are kept
+//! (`tests/it/hostile.rs`). A property panics when it does not hold.
+
+mod authorization;
+mod jose;
+mod operator;
+mod reference;
+mod request;
+mod storage;
+
+/// A name and what has to hold for any bytes.
+pub(crate) type Target = (&'static str, fn(&[u8]));
+
+/// Every target. Its seeds lie in `tests/fuzz/seeds`, in a folder of its name.
+pub(crate) const TARGETS: &[Target] = &[
+    ("authorize_query", authorization::authorize_query),
+    ("backup", storage::backup),
+    ("basic_header", request::basic_header),
+    ("claims", authorization::claims),
+    ("compact_jws", jose::compact_jws),
+    ("config_file", operator::config_file),
+    ("cookie", request::cookie),
+    ("form_body", request::form_body),
+    ("json_body", request::json_body),
+    ("jwk", jose::jwk),
+    ("jwk_set", jose::jwk_set),
+    ("jwt", jose::jwt),
+    ("pem", jose::pem),
+    ("redirect_uri", authorization::redirect_uri),
+    ("refresh_token", storage::refresh_token),
+    ("scope", authorization::scope),
+    ("stored_key", storage::stored_key),
+    ("stored_record", storage::stored_record),
+    ("theme_manifest", operator::theme_manifest),
+    ("theme_template", operator::theme_template),
+];

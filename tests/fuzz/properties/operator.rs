@@ -1,0 +1,137 @@
+//! What the operator writes: settings and themes. Whoever may write them is trusted, a slip of the pen is not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use idsvc::config::Sources;
+use idsvc::config::file::{self, Origin};
+use idsvc::config::reference;
+use idsvc::config::resolve::{resolve, resolve_settings};
+use idsvc::page::theme::manifest::{self, Manifest};
+use idsvc::page::theme::template::Templates;
+use idsvc::page::theme::tokens::is_length;
+use idsvc::page::theme::{Load, Slots, grammar, style};
+
+/// Every value of a file is one that the reference names, and every fault names a line of it.
+pub(super) fn config_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let path = Path::new("idsvc.toml");
+    let parsed = file::parse(text, path);
+    assert_eq!(file::parse(text, path), parsed);
+    let most = text.matches('\n').count() + 1;
+    for given in &parsed.given {
+        assert_eq!(reference::find(given.key).unwrap().key, given.key);
+        let Origin::File(_, line) = &given.origin else {
+            panic!("{:?}", given.origin)
+        };
+        assert!((1..=most).contains(line));
+    }
+    for fault in &parsed.faults {
+        let line = fault.place.strip_prefix("idsvc.toml line ").unwrap();
+        assert!((1..=most).contains(&line.parse().unwrap()), "{}", fault.place);
+        assert!(!fault.message.is_empty());
+    }
+    let is_sound = parsed.faults.is_empty();
+    let is_toml = toml::from_str::<toml::Table>(text).is_ok();
+    assert!(is_toml || !is_sound, "accepted what is no TOML");
+    for is_dev in [false, true] {
+        let sources = Sources {
+            given: parsed.given.clone(),
+            faults: parsed.faults.clone(),
+            unread: parsed.unread.clone(),
+            is_dev,
+            ..Sources::default()
+        };
+        let settings = resolve_settings(&sources);
+        match resolve(&sources) {
+            Ok(config) => {
+                assert!(is_sound && settings.is_ok());
+                assert!(config.issuer.starts_with("https://") || config.issuer.starts_with("http://"));
+                assert!(!config.listen.is_empty());
+            }
+            Err(error) => assert!(!error.faults.is_empty() && !error.to_string().is_empty()),
+        }
+    }
+}
+
+/// A theme's manifest yields values that stylesheets and headers can hold, and nothing that could leave them.
+pub(super) fn theme_manifest(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match manifest::parse(text, &Manifest::default()) {
+        Ok(manifest) => {
+            assert!(manifest.product_name.len() <= 200);
+            let css = manifest.tokens.css();
+            let marks = |css: &str| css.chars().filter(|c| "{};@<\\".contains(*c)).collect::<String>();
+            assert_eq!(marks(&css), marks(&Manifest::default().tokens.css()), "{css}");
+            assert!(!css.contains("url(") && !css.contains("/*"), "{css}");
+            assert!(manifest.tokens.radius.is_empty() || is_length(&manifest.tokens.radius));
+            let policy = manifest.policy.text();
+            assert!(http::HeaderValue::from_str(&policy).is_ok(), "{policy}");
+            assert!(!policy.contains("unsafe") && !policy.contains(','), "{policy}");
+            assert!(!manifest.policy.allows(Load::Script, "javascript:alert(1)"));
+            for link in &manifest.links {
+                assert!(
+                    !link.href.to_ascii_lowercase().starts_with("javascript:"),
+                    "{}",
+                    link.href
+                );
+                assert!(
+                    !link.href.to_ascii_lowercase().starts_with("data:"),
+                    "{}",
+                    link.href
+                );
+            }
+            let findings = style::inspect("theme.css", text, &manifest.policy, |_| false);
+            assert!(findings.iter().all(|finding| !finding.to_string().is_empty()));
+        }
+        Err(findings) => assert!(!findings.is_empty()),
+    }
+    if let Err(findings) = manifest::parse_language("locales/nl.toml", text) {
+        assert!(!findings.is_empty());
+    }
+}
+
+const HOSTILE: &str = "<script>\"'&";
+
+/// A template can be drawn within bounds or is refused, and a value that it prints never becomes markup.
+pub(super) fn theme_template(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let sources = BTreeMap::from([
+        ("page.html".to_owned(), text.to_owned()),
+        (
+            "layout.html".to_owned(),
+            "<main>{% block content %}{% endblock %}</main>".to_owned(),
+        ),
+    ]);
+    let assets = BTreeMap::from([("a.css".to_owned(), "/theme/x/1/a.css".to_owned())]);
+    let (templates, findings) = Templates::compile(sources, Arc::new(assets));
+    let reading = grammar::read("page.html", text);
+    assert!(templates.has("layout.html"));
+    assert!(!templates.has("page.html") || findings.is_empty());
+    assert!(templates.has("page.html") || !findings.is_empty());
+    assert!(
+        reading
+            .names
+            .iter()
+            .all(|name| templates.names("page.html").contains(name))
+    );
+    let mut slots = Slots::default();
+    slots.text("name", HOSTILE);
+    slots.text("phrase", "to {} now");
+    slots.flag("yes", true);
+    slots.list("things", (0..3).map(|_| [("text", HOSTILE)]));
+    if let Ok(page) = templates.draw("page.html", slots) {
+        assert!(page.len() <= 256 * 1024);
+        assert!(
+            text.to_ascii_lowercase().contains("<script>") || !page.to_ascii_lowercase().contains("<script>"),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! What is kept, and the secrets that lead to it.
+
+use std::sync::LazyLock;
+
+use idsvc::federation::Provider;
+use idsvc::identity::{Consent, Session, User};
+use idsvc::oauth::Client;
+use idsvc::oauth::authorize::LoginTransaction;
+use idsvc::oauth::code::AuthorizationCode as CodeRecord;
+use idsvc::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
+use idsvc::secret::{
+    ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
+    SessionCookie, UpstreamState,
+};
+use idsvc::store::backup::{BackupError, Header, Incoming};
+use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
+use idsvc::store::table::{Key, Record};
+use idsvc::store::tables;
+use ring::hmac;
+use uuid::Uuid;
+
+use super::reference::base64url;
+
+/// A secret has one spelling and one kind, and every character of it counts.
+pub(super) fn refresh_token(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let accepted = [
+            accepts::<RefreshToken>(text),
+            accepts::<AuthorizationCode>(text),
+            accepts::<ApiKey>(text),
+            accepts::<ClientSecret>(text),
+            accepts::<SessionCookie>(text),
+            accepts::<BrowserCookie>(text),
+            accepts::<UpstreamState>(text),
+            accepts::<Lineage>(text),
+        ];
+        assert!(accepted.iter().filter(|is_accepted| **is_accepted).count() <= 1);
+        assert_eq!(PresentedRefreshToken::parse(text).is_ok(), accepted[0]);
+    }
+    let Some((locator, rest)) = data.split_first_chunk::<{ RefreshToken::LOCATOR_LEN }>() else {
+        return;
+    };
+    let Some((random, rest)) = rest.split_first_chunk::<32>() else {
+        return;
+    };
+    let made = Secret::<RefreshToken>::assemble(locator, random);
+    let read = PresentedRefreshToken::parse(made.reveal()).unwrap();
+    assert_eq!(read.family.as_bytes().as_slice(), &locator[..16]);
+    assert!(accepts::<RefreshToken>(made.reveal()));
+    if let [at, other, ..] = rest {
+        let mut changed = made.reveal().as_bytes().to_vec();
+        let at = usize::from(*at) % changed.len();
+        changed[at] = *other;
+        let is_same = changed == made.reveal().as_bytes();
+        let is_accepted = std::str::from_utf8(&changed).is_ok_and(accepts::<RefreshToken>);
+        assert_eq!(is_accepted, is_same);
+    }
+}
+
+fn accepts<K: Kind>(text: &str) -> bool {
+    let Ok(secret) = Secret::<K>::parse(text) else {
+        return false;
+    };
+    assert_eq!(secret.reveal(), text);
+    assert_eq!(secret.locator().len(), K::LOCATOR_LEN);
+    let bytes = base64url(text.strip_prefix(K::PREFIX).unwrap()).unwrap();
+    let (payload, _) = bytes.split_at(K::LOCATOR_LEN + 32);
+    let again = Secret::<K>::assemble(secret.locator(), payload[K::LOCATOR_LEN..].try_into().unwrap());
+    assert_eq!(again.reveal(), text);
+    assert_eq!(again.digest(), secret.digest());
+    assert!(!format!("{secret:?}").contains(text));
+    true
+}
+
+/// A row that can be read is the same row after it was written again. The first byte names the table.
+pub(super) fn stored_record(data: &[u8]) {
+    let Some((table, row)) = data.split_first() else {
+        return;
+    };
+    match table % 13 {
+        0 => check_record::<Client>(row),
+        1 => check_record::<User>(row),
+        2 => check_record::<SigningKeyRecord>(row),
+        3 => check_record::<LoginTransaction>(row),
+        4 => check_record::<CodeRecord>(row),
+        5 => check_record::<RefreshFamily>(row),
+        6 => check_record::<Session>(row),
+        7 => check_record::<Consent>(row),
+        8 => check_record::<ApiKeyUse>(row),
+        9 => check_record::<Provider>(row),
+        10 => check_record::<String>(row),
+        11 => check_record::<Uuid>(row),
+        _ => check_record::<()>(row),
+    }
+}
+
+fn check_record<R: Record>(row: &[u8]) {
+    let Ok(record) = R::decode(row) else { return };
+    let mut written = Vec::new();
+    record.encode(&mut written).unwrap();
+    let mut again = Vec::new();
+    R::decode(&written).unwrap().encode(&mut again).unwrap();
+    assert_eq!(again, written);
+}
+
+/// A key has one spelling. The first byte names the kind.
+pub(super) fn stored_key(data: &[u8]) {
+    let Some((kind, bytes)) = data.split_first() else {
+        return;
+    };
+    match kind % 6 {
+        0 => check_key::<Uuid>(bytes),
+        1 => check_key::<String>(bytes),
+        2 => check_key::<(Uuid, String)>(bytes),
+        3 => check_key::<(String, String)>(bytes),
+        4 => check_key::<(u32, [u8; 32])>(bytes),
+        _ => check_key::<(String, u32, String)>(bytes),
+    }
+}
+
+fn check_key<K: Key>(bytes: &[u8]) {
+    if let Some(key) = K::decode(bytes) {
+        let mut written = Vec::new();
+        key.encode(&mut written);
+        assert_eq!(written, bytes);
+    }
+    if let Some((key, rest)) = K::decode_part(bytes) {
+        let mut written = Vec::new();
+        key.encode_part(&mut written);
+        written.extend_from_slice(rest);
+        assert_eq!(written, bytes);
+    }
+}
+
+static KEY: LazyLock<hmac::Key> = LazyLock::new(|| hmac::Key::new(hmac::HMAC_SHA256, &[7; 32]));
+
+/// Nothing counts as a backup but what was sealed with the key, and no more comes out of one than is in it. The
+/// input is tried as it is, and once more with a seal that fits.
+pub(super) fn backup(data: &[u8]) {
+    let read = |bytes: &[u8]| -> Result<u64, BackupError> {
+        let mut rows = Incoming::open(bytes)?.rows(&KEY);
+        let mut taken = 0;
+        while let Some((table, key, value)) = rows.next_row()? {
+            assert!(tables::all().any(|known| known == table));
+            taken += key.len() + value.len();
+        }
+        assert!(taken <= bytes.len());
+        Ok(rows.progress().0)
+    };
+    let is_sealed = |bytes: &[u8]| {
+        let (body, tag) = bytes.split_at(bytes.len() - 32);
+        hmac::verify(&KEY, body, tag).is_ok()
+    };
+    if read(data).is_ok() {
+        assert!(is_sealed(data));
+    }
+    let sealed = [data, hmac::sign(&KEY, data).as_ref()].concat();
+    if let Ok(rows) = read(&sealed) {
+        let header = data.split(|byte| *byte == b'\n').nth(1).unwrap();
+        assert_eq!(serde_json::from_slice::<Header>(header).unwrap().rows, rows);
+        assert!(data.ends_with(&rows.to_be_bytes()));
+        let mut changed = sealed;
+        let at = data.len() / 2;
+        changed[at] ^= 1;
+        assert!(read(&changed).is_err());
+    }
+}
