@@ -138,6 +138,20 @@ pub enum Event<'a> {
         /// The client.
         client_id: &'a str,
     },
+    /// A certificate authority issued the certificate that is shown from now on.
+    CertificateIssued {
+        /// The names that it is for.
+        domains: &'a str,
+        /// Its last second, in seconds since the epoch.
+        not_after: u64,
+    },
+    /// A certificate that was ordered did not come.
+    CertificateFailed {
+        /// The names that it was to be for.
+        domains: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
     /// An administrator changed something.
     Administered {
         /// The command.
@@ -224,6 +238,12 @@ pub fn record(event: &Event<'_>) {
         }
         Event::ApplicationDisconnected { user, client_id } => {
             tracing::info!(target: "audit", event = "application_disconnected", %user, client_id);
+        }
+        Event::CertificateIssued { domains, not_after } => {
+            tracing::info!(target: "audit", event = "certificate_issued", domains, not_after);
+        }
+        Event::CertificateFailed { domains, reason } => {
+            tracing::warn!(target: "audit", event = "certificate_failed", domains, reason);
         }
         Event::Administered { command, subject } => {
             tracing::info!(target: "audit", event = "administered", command, subject);

@@ -38,6 +38,7 @@ pub(crate) struct Service {
     pub(crate) folder: Folder,
     pub(crate) port: u16,
     settings: Vec<(&'static str, String)>,
+    absent: Vec<&'static str>,
 }
 
 /// What came back, or nothing when the connection broke before all of it was there.
@@ -87,6 +88,7 @@ impl Service {
             folder: Folder::new(),
             port,
             settings: Vec::new(),
+            absent: Vec::new(),
         }
     }
 
@@ -113,6 +115,12 @@ impl Service {
         self
     }
 
+    /// One to which nobody says this, by the name of the environment variable.
+    pub(crate) fn without(mut self, variable: &'static str) -> Self {
+        self.absent.push(variable);
+        self
+    }
+
     pub(crate) fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -131,6 +139,9 @@ impl Service {
             .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
+        for variable in &self.absent {
+            command.env_remove(variable);
+        }
         command
     }
 
@@ -152,18 +163,7 @@ impl Service {
 
     /// Starts the service and waits until it answers.
     pub(crate) fn serve(&self) -> Running<'_> {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.path().join("log"))
-            .unwrap();
-        let child = self
-            .command(&["serve"])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut running = Running { service: self, child };
+        let mut running = self.start(&["serve"]);
         let start = Instant::now();
         loop {
             if running
@@ -180,6 +180,22 @@ impl Service {
             );
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Starts the service with these arguments; whether it answers is not known afterwards.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running<'_> {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
+        let child = self
+            .command(arguments)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Running { service: self, child }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -216,13 +232,19 @@ impl Running<'_> {
 
     /// Asks the process to end in order (SIGTERM), by its own id, and waits until it has.
     pub(crate) fn terminate(&mut self) {
+        self.signal("-TERM");
+        assert!(self.wait().success(), "{}", self.service.log());
+    }
+
+    /// Asks the process to read its certificates again (SIGHUP), by its own id.
+    pub(crate) fn hang_up(&self) {
+        self.signal("-HUP");
+    }
+
+    fn signal(&self, name: &str) {
         let id = self.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(
-            status.success() && self.wait().success(),
-            "{}",
-            self.service.log()
-        );
+        let status = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(status.success(), "{}", self.service.log());
     }
 
     /// Waits for the process to end by itself.
