@@ -41,6 +41,8 @@ pub struct App {
     pub limits: Limiter,
     /// The page that shows a sign-in, in development only.
     pub dev: Option<DevSite>,
+    /// Why nobody can reach the service yet, such as for want of a certificate.
+    pub unreachable: ArcSwapOption<String>,
     documents: ArcSwapOption<Documents>,
     /// Drawn at the start, so that names of requests differ between processes.
     process: u32,
@@ -163,6 +165,7 @@ impl App {
             issuer_origin,
             trusted_proxies,
             dev,
+            unreachable: ArcSwapOption::empty(),
             documents: ArcSwapOption::empty(),
             requests: AtomicU32::new(0),
             bodies: Arc::new(Semaphore::new(BODIES_KIB)),

@@ -147,6 +147,20 @@ pub enum Event<'a> {
         /// `announced`, `active` or `removed`.
         state: &'a str,
     },
+    /// A certificate authority issued the certificate that is shown from now on.
+    CertificateIssued {
+        /// The names that it is for.
+        domains: &'a str,
+        /// Its last second, in seconds since the epoch.
+        not_after: u64,
+    },
+    /// A certificate that was ordered did not come.
+    CertificateFailed {
+        /// The names that it was to be for.
+        domains: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
     /// An administrator changed something.
     Administered {
         /// The command.
@@ -236,6 +250,12 @@ pub fn record(event: &Event<'_>) {
         }
         Event::SigningKeyMoved { kid, alg, state } => {
             tracing::info!(target: "audit", event = "signing_key_moved", kid, alg, state);
+        }
+        Event::CertificateIssued { domains, not_after } => {
+            tracing::info!(target: "audit", event = "certificate_issued", domains, not_after);
+        }
+        Event::CertificateFailed { domains, reason } => {
+            tracing::warn!(target: "audit", event = "certificate_failed", domains, reason);
         }
         Event::Administered { command, subject } => {
             tracing::info!(target: "audit", event = "administered", command, subject);

@@ -26,7 +26,7 @@
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
-//! | [`net`] | sockets, TLS, HTTP connections, draining; the one HTTPS client | limit |
+//! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
 //! | [`app`] | the running service, built once | flow, limit, metrics, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |

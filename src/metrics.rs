@@ -38,6 +38,11 @@ struct Granted {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ordered {
+    outcome: &'static str,
+}
+
 /// What other parts of the service count themselves, as it is now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings {
@@ -57,6 +62,8 @@ pub struct Readings {
     pub password_queue: u64,
     /// Passwords that are being checked or hashed.
     pub password_running: u64,
+    /// The last second of the certificate in use, in seconds since the epoch; zero without one.
+    pub certificate_not_after: u64,
 }
 
 /// Everything that is counted.
@@ -73,6 +80,8 @@ pub struct Metrics {
     store_writable: Gauge<u64, AtomicU64>,
     password_queue: Gauge<u64, AtomicU64>,
     password_running: Gauge<u64, AtomicU64>,
+    certificate_not_after: Gauge<u64, AtomicU64>,
+    certificate_orders: Family<Ordered, Counter>,
 }
 
 impl Default for Metrics {
@@ -90,6 +99,8 @@ impl Default for Metrics {
             store_writable: Gauge::default(),
             password_queue: Gauge::default(),
             password_running: Gauge::default(),
+            certificate_not_after: Gauge::default(),
+            certificate_orders: Family::default(),
         };
         this.registered()
     }
@@ -146,6 +157,17 @@ impl Metrics {
             "Passwords that are being checked or hashed",
             self.password_running.clone(),
         );
+        all.register_with_unit(
+            "certificate_not_after",
+            "The last second of the certificate in use, since the epoch; 0 without one",
+            Unit::Seconds,
+            self.certificate_not_after.clone(),
+        );
+        all.register(
+            "certificate_orders",
+            "Certificates ordered by ACME, by outcome",
+            self.certificate_orders.clone(),
+        );
         self
     }
 
@@ -163,6 +185,12 @@ impl Metrics {
         self.granted.get_or_create(&Granted { grant_type, outcome }).inc();
     }
 
+    /// An order of a certificate came to an end.
+    pub fn ordered(&self, was_issued: bool) {
+        let outcome = if was_issued { "issued" } else { "failed" };
+        self.certificate_orders.get_or_create(&Ordered { outcome }).inc();
+    }
+
     /// Everything as text.
     pub fn text(&self, readings: &Readings) -> String {
         let totals = [
@@ -178,6 +206,7 @@ impl Metrics {
         self.store_writable.set(u64::from(readings.store_is_writable));
         self.password_queue.set(readings.password_queue);
         self.password_running.set(readings.password_running);
+        self.certificate_not_after.set(readings.certificate_not_after);
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
             Ok(()) => text,
@@ -197,9 +226,11 @@ mod tests {
         metrics.answered("token", 200, Duration::from_millis(3));
         metrics.answered("token", 200, Duration::from_millis(30));
         metrics.granted("refresh_token", "issued");
+        metrics.ordered(false);
         let readings = Readings {
             store_commits: 7,
             store_is_writable: true,
+            certificate_not_after: 1_800_000_000,
             ..Readings::default()
         };
         let text = metrics.text(&readings);
@@ -210,6 +241,8 @@ mod tests {
             "idsvc_grants_total{grant_type=\"refresh_token\",outcome=\"issued\"} 1",
             "idsvc_store_commits_total 7",
             "idsvc_store_writable 1",
+            "idsvc_certificate_not_after_seconds 1800000000",
+            "idsvc_certificate_orders_total{outcome=\"failed\"} 1",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

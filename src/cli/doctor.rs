@@ -23,7 +23,9 @@ use crate::config::{Config, Tls};
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
-use crate::net::certificate::examine;
+use crate::net::acme::Plan;
+use crate::net::acme::folder::Folder;
+use crate::net::certificate::{Validity, examine};
 use crate::oauth::policy::KeyRotation;
 
 /// What to look at.
@@ -105,6 +107,8 @@ const LEAST_ROOM: u64 = 256 << 20;
 const KEY_AGE: Duration = Duration::from_hours(24 * 90);
 /// How late a key may be replaced by a service that was off for a while.
 const KEY_SLACK: Duration = Duration::from_hours(24);
+/// Where a certificate authority looks for the service (RFC 8737 section 3).
+const HTTPS_PORT: u16 = 443;
 /// How far a moment in the future may lie, for clocks that were corrected.
 const SLACK: Duration = Duration::from_mins(5);
 /// When this was written: no clock that is right shows less.
@@ -164,6 +168,7 @@ fn of_config(config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
             }
             closed(key, 0o077, "the private key", findings);
         }
+        Tls::Acme(plan) => of_acme(plan, config, now, findings),
         Tls::SelfSigned => findings.push(
             Finding::good("certificate", "self-signed", "browsers do not trust it")
                 .but(Level::Advice, "set tls.mode = \"files\" outside of development"),
@@ -205,6 +210,76 @@ fn of_config(config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
                 )),
             }
         }
+    }
+}
+
+/// The certificate that the service orders itself, and how its orders went.
+fn of_acme(plan: &Plan, config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
+    const START: &str = "start the service, which orders one, and look into its log";
+    let folder = Folder::of(&config.settings.data_dir);
+    let subject = plan.names();
+    let finding = match folder.held(plan) {
+        Err(error) => {
+            Finding::good("certificate", subject.clone(), error.to_string()).but(Level::Mend, START)
+        }
+        Ok(None) => {
+            Finding::good("certificate", subject.clone(), "there is none yet").but(Level::Mend, START)
+        }
+        Ok(Some((_, held))) => {
+            let Validity {
+                not_before,
+                not_after,
+            } = held.validity;
+            let expires = moment(Timestamp::from_seconds(not_after));
+            let rest = not_after.saturating_sub(now.seconds());
+            let valid = Finding::good("certificate", subject.clone(), format!("valid until {expires}"));
+            if !held.is_as_planned {
+                let message = "it was ordered for other domains or of another authority";
+                Finding {
+                    message: message.to_owned(),
+                    ..valid
+                }
+                .but(Level::Mend, START)
+            } else if rest == 0 {
+                let message = format!("it has expired at {expires}, and clients refuse it");
+                Finding { message, ..valid }.but(Level::Mend, START)
+            } else if rest < not_after.saturating_sub(not_before) / 10 {
+                let message = format!("it expires at {expires} and was not renewed");
+                Finding { message, ..valid }.but(Level::Mend, START)
+            } else {
+                valid
+            }
+        }
+    };
+    let is_bearable = finding.level == Level::Good;
+    findings.push(finding);
+    closed(&folder.certificate_file(), 0o077, "the private key", findings);
+    let progress = folder.progress().unwrap_or_default();
+    if progress.order == plan.line()
+        && let Some(failure) = progress.failure
+    {
+        let (at, next) = (progress.failed_at, progress.not_before);
+        let message = format!(
+            "the order of {} failed, {}; the next is made after {}",
+            moment(Timestamp::from_seconds(at)),
+            failure.message,
+            moment(Timestamp::from_seconds(next))
+        );
+        let level = if is_bearable { Level::Advice } else { Level::Mend };
+        findings.push(Finding::good("acme", plan.directory.to_string(), message).but(level, failure.remedy));
+    }
+    if config.listen.iter().all(|address| address.port() != HTTPS_PORT) {
+        findings.push(
+            Finding::good(
+                "acme",
+                subject,
+                "the service does not listen on port 443, where the authority looks for it",
+            )
+            .but(
+                Level::Advice,
+                "see that port 443 of the domains is forwarded to it, as TCP",
+            ),
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line: nouns, then verbs. Exit code 0 for done, 1 for refused, 2 for misused.
 
+pub mod acme;
 pub mod api_key;
 pub mod backup;
 pub mod call;

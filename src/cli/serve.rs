@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::Global;
-use super::data_dir::{DataDir, control_socket, exposure};
+use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
-use super::{event_log, log, schedule, sockets};
+use super::{acme, event_log, log, schedule, sockets};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::resolve::resolve;
-use crate::config::{Config, Tls};
+use crate::config::{Config, Tls, host_of};
 use crate::control;
 use crate::control::server::ControlSocket;
 use crate::flow::admin::Admin;
@@ -26,9 +26,12 @@ use crate::http::error::fallback;
 use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
 use crate::net::Peer;
+use crate::net::acme::folder::Folder;
+use crate::net::acme::renewal::Renewal;
 use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
+use crate::net::outbound;
 use crate::net::tls::Acceptor;
 use crate::random::Random;
 use crate::route::Route;
@@ -64,6 +67,9 @@ macro_rules! setting_flags {
             /// An address to listen on; may be repeated
             #[arg(long, value_name = "ADDRESS")]
             pub listen: Vec<String>,
+            /// A domain to have a certificate for, by ACME; may be repeated
+            #[arg(long, value_name = "DOMAIN")]
+            pub acme: Vec<String>,
             /// A network of proxies to believe about the client's address; may be repeated
             #[arg(long, value_name = "NETWORK")]
             pub trusted_proxies: Vec<String>,
@@ -81,6 +87,7 @@ macro_rules! setting_flags {
                 let single = [$(($key, self.$field),)*].into_iter();
                 let lists = [
                     ("listen", self.listen),
+                    ("acme.domains", self.acme),
                     ("trusted_proxies", self.trusted_proxies),
                     ("outbound.allow", self.outbound_allow),
                     ("limits.exempt", self.limits_exempt),
@@ -103,9 +110,11 @@ setting_flags! {
     id_token_alias "id_token_alias" "BOOL" "Repeat id_token as idtoken",
     theme "theme" "NAME" "The theme of the pages",
     theme_dir "theme_dir" "DIR" "Where the operator's themes are",
-    tls_mode "tls.mode" "MODE" "files, self-signed or off",
+    tls_mode "tls.mode" "MODE" "files, acme, self-signed or off",
     tls_cert "tls.cert" "FILE" "The certificate chain",
     tls_key "tls.key" "FILE" "The private key",
+    acme_contact "acme.contact" "ADDRESS" "The mail address for the certificate authority",
+    acme_directory "acme.directory" "URL" "The ACME directory of the certificate authority",
     lifetimes_access_token "lifetimes.access_token" "TIME" "How long access tokens last",
     lifetimes_refresh_token "lifetimes.refresh_token" "TIME" "How long refresh tokens last",
     lifetimes_refresh_absolute "lifetimes.refresh_absolute" "TIME" "How long a sign-in can be refreshed in all",
@@ -175,10 +184,14 @@ async fn serve_until_stopped(
     // What the operator's files get wrong is said before the first start fixes anything.
     let tls = match &config.tls {
         Tls::Files { cert, key } => Some(Acceptor::from_files(cert, key, now).map_err(Stop::refused)?),
-        Tls::SelfSigned | Tls::Off => None,
+        Tls::Acme(_) | Tls::SelfSigned | Tls::Off => None,
     };
     let (core, store) = open_core(config, &clock).await?;
-    let tls = match config.tls {
+    let tls = match &config.tls {
+        Tls::Acme(plan) => {
+            let acceptor = Acceptor::acme(&Folder::of(data_dir), &plan.domains, now);
+            Some(acceptor.map_err(Stop::refused)?)
+        }
         Tls::SelfSigned => {
             let names: Vec<String> = config.host().into_iter().collect();
             Some(Acceptor::self_signed(data_dir, &names, now).map_err(Stop::refused)?)
@@ -199,8 +212,10 @@ async fn serve_until_stopped(
     }
     let app = Arc::new(furnish(config, core, example));
     let control = take_commands(&app, config, stops.clone())?;
+    let haste = Arc::new(Notify::new());
+    let renewing = renew(&app, config, tls.as_ref(), &haste)?;
     if let Some(metrics) = metrics {
-        expose(metrics, Arc::clone(&app), stops.clone());
+        expose(metrics, Arc::clone(&app), tls.clone(), stops.clone());
     }
     let backing_up = config.backups.interval.map(|interval| {
         let (app, data_dir) = (Arc::clone(&app), data_dir.clone());
@@ -209,12 +224,12 @@ async fn serve_until_stopped(
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
     let dressing = tokio::spawn(watch_themes(Arc::clone(&app)));
     let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
-    let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone()));
+    let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone(), haste));
     let watching = tls.clone().map(|tls| {
         let clock = clock.clone();
         tokio::spawn(tls.watch(CERTIFICATE_INTERVAL, move || clock.now().seconds()))
     });
-    tracing::info!(issuer = %config.issuer, ?listening, data_dir = %data_dir.display(), "ready");
+    tracing::info!(issuer = %app.core.policy.issuer, ?listening, data_dir = %data_dir.display(), "ready");
     notify::ready();
     let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
     let listener = listener.with_fallback(move |status, peer: Peer| fallback(&unanswered, status, peer.tls));
@@ -238,6 +253,9 @@ async fn serve_until_stopped(
         backing_up.abort();
     }
     reloading.abort();
+    if let Some(renewing) = renewing {
+        renewing.abort();
+    }
     if let Some(watching) = watching {
         watching.abort();
     }
@@ -264,12 +282,34 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
 }
 
 /// Answers those who collect metrics, until the process is told to stop.
-fn expose(listener: Listener, app: Arc<App>, stops: watch::Receiver<u32>) {
+fn expose(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
     let service = move |request, _| {
-        let app = Arc::clone(&app);
-        async move { http::metrics::expose(&app, &request) }
+        let (app, not_after) = (Arc::clone(&app), tls.as_ref().and_then(Acceptor::not_after));
+        async move { http::metrics::expose(&app, not_after, &request) }
     };
     tokio::spawn(async move { listener.serve(None, service, told(stops, 1)).await });
+}
+
+/// Looks after the certificate, if it is one that the service orders itself.
+fn renew(
+    app: &Arc<App>,
+    config: &Config,
+    tls: Option<&Acceptor>,
+    haste: &Arc<Notify>,
+) -> Result<Option<JoinHandle<()>>, Stop> {
+    let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) else {
+        return Ok(None);
+    };
+    let folder = Folder::of(&config.settings.data_dir);
+    let client = outbound::Client::new(&config.settings.outbound).map_err(Stop::refused)?;
+    acme::begin(app, plan, tls);
+    let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
+    Ok(Some(tokio::spawn(acme::keep(
+        Arc::clone(app),
+        renewal,
+        tls.clone(),
+        Arc::clone(haste),
+    ))))
 }
 
 /// Answers commands on the control socket, until the process is told to stop.
@@ -304,7 +344,7 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
     if config.is_dev {
         data.settle_development().map_err(Stop::refused)?;
     }
-    data.settle_issuer(&config.issuer).map_err(Stop::refused)?;
+    let issuer = settle_issuer(&data, config).map_err(Stop::refused)?;
     let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
         .map_err(|error| Stop::refused(format!("the password threads cannot be started: {error}")))?;
     let store = data.store.clone();
@@ -313,7 +353,7 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
         clock.clone(),
         random,
         data.sealer,
-        config.policy(),
+        settings.policy(&issuer),
         pool,
     )
     .map_err(Stop::refused)?
@@ -323,6 +363,21 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
         tracing::info!(%alg, "made a signing key");
     }
     Ok((core, store))
+}
+
+/// The issuer of the first start. One that follows from the domains of the certificate gives way to it, if it is at
+/// one of them.
+fn settle_issuer(data: &DataDir, config: &Config) -> Result<String, DataDirError> {
+    if config.issuer_is_derived
+        && let Tls::Acme(plan) = &config.tls
+    {
+        let stored = data.issuer_or(Some(&config.issuer))?;
+        if host_of(&stored).is_some_and(|host| plan.domains.contains(&host)) {
+            return Ok(stored);
+        }
+    }
+    data.settle_issuer(&config.issuer)?;
+    Ok(config.issuer.clone())
 }
 
 /// The three lines of the development server.
@@ -377,10 +432,11 @@ async fn told(mut stops: watch::Receiver<u32>, times: u32) {
     }
 }
 
-/// Reads the certificates again whenever SIGHUP comes.
-async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock) {
+/// Reads the certificates again whenever SIGHUP comes, and orders at once what waits to be ordered again.
+async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, haste: Arc<Notify>) {
     while hangup.recv().await.is_some() {
         notify::reloading();
+        haste.notify_one();
         if let Some(tls) = tls.clone() {
             let now = clock.now().seconds();
             match tokio::task::spawn_blocking(move || tls.reload(now)).await {

@@ -10,6 +10,7 @@ pub mod reference;
 pub mod resolve;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use crate::identity::password::{PasswordParams, PasswordPolicy, PoolSize};
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
 use crate::net::Limits;
+use crate::net::acme::Plan;
 use crate::net::outbound::Terms;
 use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
 
@@ -222,6 +224,8 @@ pub enum Tls {
         /// The private key.
         key: PathBuf,
     },
+    /// A certificate had from an authority, and renewed, by ACME.
+    Acme(Plan),
     /// A certificate made here, for development.
     SelfSigned,
     /// Plain HTTP.
@@ -264,6 +268,9 @@ pub struct Config {
     pub settings: Settings,
     /// The issuer: the base URL, region filled in.
     pub issuer: String,
+    /// Whether nobody gave a base URL, and the issuer was made of the first domain of the certificate: one that was
+    /// fixed at the first start comes before it.
+    pub issuer_is_derived: bool,
     /// Where to listen; never empty.
     pub listen: Vec<SocketAddr>,
     /// How connections are secured.
@@ -317,14 +324,19 @@ impl Config {
         if self.is_dev {
             return Some("the development server listens on loopback only");
         }
-        (self.tls == Tls::Off && self.trusted_proxies.is_empty()).then_some(resolve::PLAIN_AND_PUBLIC)
+        (self.tls == Tls::Off && self.trusted_proxies.is_empty()).then_some(tls::PLAIN_AND_PUBLIC)
     }
 
     /// The host that the certificate must name.
     pub fn host(&self) -> Option<String> {
-        url::Url::parse(&self.issuer)
-            .ok()?
-            .host_str()
-            .map(|host| host.trim_matches(['[', ']']).to_owned())
+        host_of(&self.issuer)
     }
+}
+
+/// The host of a URL, without the brackets of an IPv6 address.
+pub fn host_of(url: &str) -> Option<String> {
+    url::Url::parse(url)
+        .ok()?
+        .host_str()
+        .map(|host| host.trim_matches(['[', ']']).to_owned())
 }

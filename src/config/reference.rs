@@ -129,6 +129,8 @@ pub const SETTINGS: &[Setting] = &[
         Some(r#""files""#),
         r#""files""#,
         "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
+         acme: a certificate from a certificate authority, ordered and renewed by the service; see [acme].\n\
+         Naming acme.domains is enough when this is left out.\n\
          self-signed: a certificate made here, for development.\n\
          off: plain HTTP, on loopback or behind trusted_proxies only.",
     ),
@@ -145,6 +147,30 @@ pub const SETTINGS: &[Setting] = &[
         None,
         r#""/etc/idsvc/key.pem""#,
         "The private key. For tls.mode = \"files\".",
+    ),
+    setting(
+        "acme.domains",
+        Kind::List,
+        None,
+        r#"["id.example.com"]"#,
+        "The names that the certificate is for. The certificate authority must reach this service at port 443 of each.\n\
+         Left out: the host of base_url. Without base_url, the service is at the first of them.\n\
+         Ordering a certificate agrees to the terms of the authority.",
+    ),
+    setting(
+        "acme.contact",
+        Kind::Text,
+        None,
+        r#""admin@example.com""#,
+        "The mail address that the certificate authority may write to.",
+    ),
+    setting(
+        "acme.directory",
+        Kind::Text,
+        Some(r#""https://acme-v02.api.letsencrypt.org/directory""#),
+        r#""https://acme-staging-v02.api.letsencrypt.org/directory""#,
+        "The ACME directory of the certificate authority. The default is Let's Encrypt, the example its staging area.\n\
+         It is reached on the terms of [outbound].",
     ),
     setting(
         "lifetimes.access_token",
@@ -291,14 +317,16 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Text,
         None,
         r#""/etc/idsvc/company-ca.pem""#,
-        "A PEM file of certificate authorities to trust beside those of the web, for providers and published keys.",
+        "A PEM file of certificate authorities to trust beside those of the web, for providers,\n\
+         published keys and acme.directory.",
     ),
     setting(
         "outbound.allow",
         Kind::List,
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
-        "Networks that are not public and may be reached all the same, for providers and published keys.",
+        "Networks that are not public and may be reached all the same, for providers, published keys and\n\
+         acme.directory.",
     ),
     setting(
         "limits.enabled",
@@ -400,7 +428,11 @@ impl Setting {
 
     /// The flag of `idsvc serve` that sets it.
     pub fn flag_name(&self) -> String {
-        format!("--{}", self.key.replace(['.', '_'], "-"))
+        match self.key {
+            // The whole set-up of a public service deserves a short name.
+            "acme.domains" => "--acme".to_owned(),
+            key => format!("--{}", key.replace(['.', '_'], "-")),
+        }
     }
 
     /// The section it stands in and its name there; no section for the keys at the top.

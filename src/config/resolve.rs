@@ -8,7 +8,8 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 use super::reader::Reader;
-use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
+use super::tls::{issuer, tls};
+use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources};
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
@@ -19,15 +20,12 @@ use crate::oauth::policy::{KeyRotation, Lifetimes};
 /// The regions there are.
 pub const REGIONS: [&str; 2] = ["us", "ap"];
 
-const DEV_PORT: u16 = 8443;
+pub(super) const DEV_PORT: u16 = 8443;
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 /// RFC 6749 section 4.1.2.
 const LONGEST_CODE: Duration = Duration::from_mins(10);
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
-/// Passwords and tokens do not go over a network in the clear.
-pub(super) const PLAIN_AND_PUBLIC: &str =
-    "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network";
 const MOST_WORKERS: u64 = 1024;
 /// A thousand each second.
 const MOST_PER_HOUR: u64 = 3_600_000;
@@ -42,12 +40,13 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let before = reader.faults.len();
     let trusted_proxies = networks(&mut reader, "trusted_proxies");
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
-    let tls = tls(&mut reader, &listen, has_proxies);
+    let tls = tls(&mut reader, settings.base_url.as_deref(), &listen, has_proxies);
     let backups = backups(&mut reader);
     let metrics_listen = metrics_listen(&mut reader);
     let log = log(&mut reader);
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), &tls, &listen);
     let config = Config {
+        issuer_is_derived: settings.base_url.is_none(),
         settings,
         issuer,
         listen,
@@ -292,7 +291,7 @@ pub fn check_base_url(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -359,87 +358,6 @@ fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
 
 fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
     usize::try_from(reader.number_within(key, 1..=MOST_CONNECTIONS)).unwrap_or(1)
-}
-
-fn tls(reader: &mut Reader<'_>, listen: &[SocketAddr], has_proxies: bool) -> Tls {
-    const MODES: [&str; 3] = ["files", "self-signed", "off"];
-    if reader.is_unread("tls.mode") {
-        return Tls::Off;
-    }
-    if reader.sources.is_dev && reader.given("tls.mode").is_none() {
-        return Tls::SelfSigned;
-    }
-    match reader.word("tls.mode", &MODES) {
-        Some("self-signed") => Tls::SelfSigned,
-        Some("off") => {
-            let is_public = listen.iter().any(|address| !address.ip().is_loopback());
-            if is_public
-                && !has_proxies
-                && !reader.is_unread("listen")
-                && !reader.is_unread("trusted_proxies")
-                && let Some((_, origin)) = reader.raw("tls.mode")
-            {
-                reader.fault(&origin, PLAIN_AND_PUBLIC);
-            }
-            Tls::Off
-        }
-        None => Tls::Off,
-        Some(_) => {
-            let mut file = |key: &str| {
-                if reader.given(key).is_none() {
-                    reader.missing(key, "tls.mode is files and this file is not named");
-                }
-                let given = reader.given(key).and_then(|_| reader.text(key));
-                given.map(|(text, _)| PathBuf::from(text)).unwrap_or_default()
-            };
-            Tls::Files {
-                cert: file("tls.cert"),
-                key: file("tls.key"),
-            }
-        }
-    }
-}
-
-fn issuer(reader: &mut Reader<'_>, base_url: Option<&str>, tls: &Tls, listen: &[SocketAddr]) -> String {
-    match base_url {
-        Some(base_url) => {
-            if reader.sources.is_dev
-                && !Url::parse(base_url).is_ok_and(|url| is_loopback(&url))
-                && let Some((_, origin)) = reader.given("base_url")
-            {
-                reader.fault(
-                    &origin,
-                    format!("base_url = {base_url:?}: the development server is for loopback hosts only, as in https://localhost:{DEV_PORT}; without base_url it finds its own"),
-                );
-            }
-            if base_url.starts_with("http:")
-                && *tls != Tls::Off
-                && let Some((_, origin)) = reader.given("base_url")
-            {
-                reader.fault(
-                    &origin,
-                    format!("base_url = {base_url:?}: http is for tls.mode = \"off\" only"),
-                );
-            }
-            base_url.to_owned()
-        }
-        None if reader.given("base_url").is_some() => String::new(),
-        None if reader.sources.is_dev => {
-            let scheme = if *tls == Tls::Off { "http" } else { "https" };
-            let port = listen.first().map_or(DEV_PORT, SocketAddr::port);
-            if port == 0 {
-                reader.missing(
-                    "base_url",
-                    "the port is not known beforehand, so the address must be named",
-                );
-            }
-            format!("{scheme}://localhost:{port}")
-        }
-        None => {
-            reader.missing("base_url", "the address of the service is not set");
-            String::new()
-        }
-    }
 }
 
 fn metrics_listen(reader: &mut Reader<'_>) -> Option<SocketAddr> {

@@ -175,10 +175,10 @@ fn plain_http_is_for_loopback_or_behind_a_proxy() {
     assert!(resolve(&given(&[("trusted_proxies", "10.0.0.0/8")], &base, "")).is_ok());
     assert!(resolve(&given(&[("listen", "127.0.0.1:80")], &base, "")).is_ok());
     assert!(faults(&given(&[("listen", "127.0.0.1:80,0.0.0.0:80")], &base, "")).contains("trusted_proxies"));
-    let acme = faults(&given(&[("tls.mode", "acme")], &[], WHOLE));
+    let unknown = faults(&given(&[("tls.mode", "none")], &[], WHOLE));
     assert!(
-        acme.contains("the known ones are files, self-signed, off"),
-        "{acme}"
+        unknown.contains("the known ones are files, acme, self-signed, off"),
+        "{unknown}"
     );
 }
 
@@ -380,4 +380,114 @@ fn the_development_server_is_called_by_a_name_of_this_machine() {
     }
     let faults = faults(&dev("https://id.example.com"));
     assert!(faults.contains("loopback hosts only"), "{faults}");
+}
+
+fn acme(sources: &Sources) -> (Config, Plan) {
+    let config = resolve(sources).unwrap();
+    match config.tls.clone() {
+        Tls::Acme(plan) => (config, plan),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_domain_is_all_that_a_public_service_needs() {
+    let (config, plan) = acme(&given(&[("acme.domains", "ID.example.com")], &[], ""));
+    assert_eq!(config.issuer, "https://id.example.com");
+    assert!(config.issuer_is_derived);
+    assert_eq!(config.listen, ["0.0.0.0:443".parse().unwrap()]);
+    assert_eq!(plan.domains, ["id.example.com"]);
+    assert_eq!(
+        (plan.directory.as_str(), plan.contact),
+        (crate::net::acme::LETS_ENCRYPT, None)
+    );
+
+    let file = "base_url = \"https://id.example.com/auth\"\n[tls]\nmode = \"acme\"\n[acme]\ncontact = \"a@example.com\"\n";
+    let (config, plan) = acme(&given(&[], &[], file));
+    assert_eq!(
+        (config.issuer.as_str(), config.issuer_is_derived),
+        ("https://id.example.com/auth", false)
+    );
+    assert_eq!(plan.domains, ["id.example.com"]);
+    assert_eq!(plan.contact.as_deref(), Some("mailto:a@example.com"));
+}
+
+#[test]
+fn whoever_names_domains_last_has_the_word_about_the_mode() {
+    let domains = "[acme]\ndomains = [\"id.example.com\"]\n";
+    let files = format!("{WHOLE}mode = \"files\"\n{domains}");
+    assert!(matches!(
+        resolve(&given(&[], &[], &files)).unwrap().tls,
+        Tls::Files { .. }
+    ));
+    acme(&given(&[("acme.domains", "id.example.com")], &[], &files));
+    acme(&given(&[], &[("IDSVC_ACME_DOMAINS", "id.example.com")], &files));
+    acme(&given(&[], &[], &format!("{WHOLE}{domains}")));
+    let flags = [("acme.domains", "id.example.com"), ("tls.mode", "files")];
+    assert!(matches!(
+        resolve(&given(&flags, &[], WHOLE)).unwrap().tls,
+        Tls::Files { .. }
+    ));
+}
+
+#[test]
+fn what_no_authority_would_take_is_refused_at_once() {
+    let fault = |key: &'static str, value: &str| {
+        let flags = [("acme.domains", "id.example.com"), (key, value)];
+        faults(&given(
+            if key == "acme.domains" {
+                &flags[1..]
+            } else {
+                &flags
+            },
+            &[],
+            "",
+        ))
+    };
+    for (domain, part) in [
+        ("*.example.com", "wildcard"),
+        ("192.0.2.1", "an address is no domain"),
+        ("[::1]", "an address is no domain"),
+        ("a b", "no domain"),
+        ("id_1.example.com", "no domain"),
+        ("-id.example.com", "no domain"),
+        ("https://id.example.com", "no domain"),
+        (",", "name 1 to 100 domains"),
+    ] {
+        assert!(fault("acme.domains", domain).contains(part), "{domain}");
+    }
+    for contact in [
+        "admin",
+        "a@b c",
+        "a@",
+        "@example.com",
+        "a,b@example.com",
+        "tel:+1",
+    ] {
+        assert!(
+            fault("acme.contact", contact).contains("no mail address"),
+            "{contact}"
+        );
+    }
+    for directory in [
+        "http://ca.example/directory",
+        "ca.example",
+        "https://me@ca.example/",
+    ] {
+        assert!(
+            fault("acme.directory", directory).contains("no https address"),
+            "{directory}"
+        );
+    }
+    assert!(fault("base_url", "https://other.example").contains("acme.domains lacks other.example"));
+    let nameless = faults(&given(&[("tls.mode", "acme")], &[], ""));
+    assert!(nameless.contains("IDSVC_ACME_DOMAINS or --acme"), "{nameless}");
+    let address = faults(&given(
+        &[("tls.mode", "acme"), ("base_url", "https://192.0.2.1")],
+        &[],
+        "",
+    ));
+    assert!(address.contains("an address is no domain"), "{address}");
+    let dev = given(&[("acme.domains", "localhost")], &[], "").for_development();
+    assert!(faults(&dev).contains("leave --dev out"));
 }

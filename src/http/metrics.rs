@@ -1,21 +1,34 @@
-//! `GET /metrics`, on a listener of its own.
+//! `GET /metrics`, on a listener of its own, with the two addresses that say how the process is: they answer here
+//! while nobody can reach the service itself, and without TLS.
 
 use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
+use crate::http::endpoint::health;
 use crate::http::response::{self, Answer, empty};
 use crate::metrics::{MEDIA_TYPE, Readings};
 
-/// Answers whoever collects metrics; there is nothing else at this address.
-pub fn expose<B>(app: &App, request: &Request<B>) -> Answer {
-    if request.uri().path() != "/metrics" {
+/// Answers whoever collects metrics, and whoever watches the process. `certificate_not_after` is the last second of
+/// the certificate in use.
+pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Request<B>) -> Answer {
+    let path = request.uri().path();
+    if !["/metrics", "/healthz", "/readyz"].contains(&path) {
         return empty(StatusCode::NOT_FOUND);
     }
     if request.method() != Method::GET {
         return super::headers::method_not_allowed(&[Method::GET]);
     }
-    let mut answer = response::no_store(response::text(StatusCode::OK, app.metrics.text(&read(app))));
+    match path {
+        "/healthz" => return health::alive(),
+        "/readyz" => return health::readiness(app),
+        _ => {}
+    }
+    let readings = Readings {
+        certificate_not_after: certificate_not_after.unwrap_or_default(),
+        ..read(app)
+    };
+    let mut answer = response::no_store(response::text(StatusCode::OK, app.metrics.text(&readings)));
     answer
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
@@ -35,5 +48,6 @@ fn read(app: &App) -> Readings {
         store_is_writable: app.core.store.is_writable(),
         password_queue: count(waiting),
         password_running: count(running),
+        ..Readings::default()
     }
 }

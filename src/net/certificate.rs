@@ -1,6 +1,6 @@
 //! Certificates on disk: read from the operator's files, or made here for development.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
 };
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use time::{Date, Month, OffsetDateTime, Time};
 
@@ -44,6 +46,30 @@ impl Pair {
             private_key: read_key(key_file)?,
             certificate_file: certificate_file.to_owned(),
             key_file: key_file.to_owned(),
+        })
+    }
+
+    /// Both from one text in PEM form, which is kept in `file` or about to be.
+    pub fn from_pem(pem: &[u8], file: &Path) -> Result<Self, TlsError> {
+        Ok(Self {
+            chain: chain_in(pem, file)?,
+            private_key: key_in(pem, file)?,
+            certificate_file: file.to_owned(),
+            key_file: file.to_owned(),
+        })
+    }
+
+    /// Whether clients accept the certificate for every one of these names (RFC 6125).
+    pub fn is_for(&self, names: &[String]) -> bool {
+        let Some(certificate) = self.chain.first() else {
+            return false;
+        };
+        let Ok(certificate) = ParsedCertificate::try_from(certificate) else {
+            return false;
+        };
+        names.iter().all(|name| {
+            ServerName::try_from(name.as_str())
+                .is_ok_and(|name| verify_server_name(&certificate, &name).is_ok())
         })
     }
 
@@ -129,22 +155,28 @@ pub fn examine(
 }
 
 fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let certificates = read(certificate_file)?;
-    let chain = CertificateDer::pem_slice_iter(&certificates)
+    chain_in(&read(certificate_file)?, certificate_file)
+}
+
+fn chain_in(pem: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| TlsError::NotPem(certificate_file.to_owned()))?;
+        .map_err(|_| TlsError::NotPem(file.to_owned()))?;
     if chain.is_empty() {
-        return Err(TlsError::NoCertificate(certificate_file.to_owned()));
+        return Err(TlsError::NoCertificate(file.to_owned()));
     }
     Ok(chain)
 }
 
 fn read_key(key_file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let key = read(key_file)?;
-    PrivateKeyDer::from_pem_slice(&key).map_err(|error| match error {
-        pem::Error::NoItemsFound if is_encrypted(&key) => TlsError::EncryptedKey(key_file.to_owned()),
-        pem::Error::NoItemsFound => TlsError::NoKey(key_file.to_owned()),
-        _ => TlsError::NotPem(key_file.to_owned()),
+    key_in(&read(key_file)?, key_file)
+}
+
+fn key_in(pem: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        pem::Error::NoItemsFound if is_encrypted(pem) => TlsError::EncryptedKey(file.to_owned()),
+        pem::Error::NoItemsFound => TlsError::NoKey(file.to_owned()),
+        _ => TlsError::NotPem(file.to_owned()),
     })
 }
 
@@ -168,9 +200,9 @@ pub struct Validity {
     pub not_after: u64,
 }
 
-const SEQUENCE: u8 = 0x30;
-const INTEGER: u8 = 0x02;
-const VERSION: u8 = 0xa0;
+pub(super) const SEQUENCE: u8 = 0x30;
+pub(super) const INTEGER: u8 = 0x02;
+pub(super) const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
@@ -201,7 +233,7 @@ fn is_version_1(certificate: &[u8]) -> bool {
 }
 
 /// The contents of the DER element that `input` begins with, and what follows it.
-fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+pub(super) fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&found, input) = input.split_first()?;
     let (&first, input) = input.split_first()?;
     if found != tag {
@@ -269,14 +301,7 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
         return Ok(pair);
     }
     let (certificate, key) = make(all_names, now_unix_seconds)?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&directory)
-        .map_err(|source| TlsError::Unwritable {
-            file: directory.clone(),
-            source,
-        })?;
+    make_folder(&directory)?;
     write(&key_file, key.as_bytes(), 0o600)?;
     write(&certificate_file, (heading + &certificate).as_bytes(), 0o644)?;
     tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
@@ -310,8 +335,20 @@ fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<(String, String), T
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// Writes beside `file` and renames, so that nobody reads half of it.
-fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
+/// Makes the folder of certificates, for its owner only, if it is not there.
+pub(super) fn make_folder(directory: &Path) -> Result<(), TlsError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|source| TlsError::Unwritable {
+            file: directory.to_owned(),
+            source,
+        })
+}
+
+/// Writes beside `file` and renames, so that nobody reads half of it; it is on the disk before this returns.
+pub(super) fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
     let beside = file.with_extension("new");
     let write = || -> io::Result<()> {
         if let Err(error) = fs::remove_file(&beside)
@@ -326,7 +363,11 @@ fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
             .open(&beside)?;
         open.write_all(bytes)?;
         open.sync_all()?;
-        fs::rename(&beside, file)
+        fs::rename(&beside, file)?;
+        match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+            _ => Ok(()),
+        }
     };
     write().map_err(|source| TlsError::Unwritable {
         file: file.to_owned(),

@@ -14,9 +14,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::acme::challenge::ACME_TLS_1;
 use super::activity::{Activity, Phase, Watched};
 use super::drain::Draining;
 use super::tls::{Acceptor, HTTP_2};
@@ -63,7 +64,7 @@ pub async fn serve<S, F>(
         return http_1(stream, service, limits, draining).await;
     };
     let handshake = tokio::time::timeout(limits.handshake_timeout, acceptor.accept(stream));
-    let stream = tokio::select! {
+    let mut stream = tokio::select! {
         handshake = handshake => match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -77,10 +78,14 @@ pub async fn serve<S, F>(
         },
         () = draining.begun_since(LAST_REQUEST) => return,
     };
-    if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
-        http_2(stream, service, limits, draining).await;
-    } else {
-        http_1(stream, service, limits, draining).await;
+    match stream.get_ref().1.alpn_protocol() {
+        Some(HTTP_2) => http_2(stream, service, limits, draining).await,
+        // The handshake was all of it (RFC 8737 section 3).
+        Some(ACME_TLS_1) => {
+            tracing::debug!(peer = %peer.addr, "answered a certificate authority's check");
+            let _ = tokio::time::timeout(LINGER, stream.shutdown()).await;
+        }
+        _ => http_1(stream, service, limits, draining).await,
     }
 }
 

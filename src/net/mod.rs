@@ -4,6 +4,7 @@
 //! function returns, and it sees to it that a peer which is silent, slow, greedy or rude costs a bounded
 //! amount of memory for a bounded time.
 
+pub mod acme;
 pub mod activity;
 pub mod certificate;
 pub mod connection;

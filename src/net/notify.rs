@@ -10,6 +10,11 @@ pub fn ready() {
     send(&[NotifyState::Ready]);
 }
 
+/// How the service is, in words for `systemctl status`.
+pub fn status(text: &str) {
+    send(&[NotifyState::Status(text)]);
+}
+
 /// The service finishes what it has begun and then ends.
 pub fn stopping() {
     send(&[NotifyState::Stopping]);

@@ -8,12 +8,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::ProducesTickets;
-use rustls::sign::SingleCertAndKey;
+use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use super::acme::challenge::Challenges;
+use super::acme::folder::Folder;
 use super::certificate::{self, Pair};
 
 /// The protocol name of HTTP/2 over TLS (RFC 9113 section 3.1).
@@ -55,6 +57,14 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
+    /// The certificate names other hosts than it should.
+    #[error("the certificate in {} is not for {names}", certificate.display())]
+    OtherNames {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// What it should be for.
+        names: String,
+    },
     /// The certificate is of a kind that cannot name a host.
     #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
     Version1(PathBuf),
@@ -75,7 +85,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// No certificate can be made for these names.
-    #[error("cannot make a self-signed certificate: {0}")]
+    #[error("cannot make a certificate: {0}")]
     Unmakeable(String),
     /// The library cannot be set up at all.
     #[error("cannot set up TLS: {0}")]
@@ -90,24 +100,45 @@ pub struct Acceptor(Arc<Inner>);
 struct Inner {
     source: Source,
     tickets: Arc<dyn ProducesTickets>,
-    current: ArcSwap<ServerConfig>,
-    /// What `current` was made of; held while it is replaced.
-    fingerprint: Mutex<u64>,
+    current: ArcSwap<Current>,
+    /// What `current` was made of, if of anything; held while it is replaced.
+    fingerprint: Mutex<Option<u64>>,
+    /// What an authority is answered with.
+    challenges: Option<(Challenges, Arc<ServerConfig>)>,
+}
+
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    not_after: Option<u64>,
 }
 
 #[derive(Debug)]
 enum Source {
     Files { certificate: PathBuf, key: PathBuf },
     SelfSigned { directory: PathBuf, names: Vec<String> },
+    Acme { folder: Folder, domains: Vec<String> },
 }
 
 impl Source {
-    fn read(&self, now_unix_seconds: u64) -> Result<Pair, TlsError> {
+    /// The pair to use; none while a certificate authority has not issued one yet.
+    fn read(&self, now_unix_seconds: u64) -> Result<Option<Pair>, TlsError> {
         match self {
-            Self::Files { certificate, key } => Pair::read(certificate, key),
+            Self::Files { certificate, key } => Pair::read(certificate, key).map(Some),
             Self::SelfSigned { directory, names } => {
-                certificate::self_signed(directory, names, now_unix_seconds)
+                certificate::self_signed(directory, names, now_unix_seconds).map(Some)
             }
+            // What cannot be used is ordered anew, and told by what orders it.
+            Self::Acme { folder, domains } => Ok(folder.certificate(domains).unwrap_or_default()),
+        }
+    }
+
+    /// Says that somebody must renew the certificate, unless something here does.
+    fn warn(&self, pair: &Pair, now_unix_seconds: u64) {
+        if !matches!(self, Self::Acme { .. })
+            && let Some(warning) = pair.expiry_warning(now_unix_seconds)
+        {
+            tracing::warn!(file = %pair.certificate_file.display(), "{warning}");
         }
     }
 }
@@ -135,17 +166,60 @@ impl Acceptor {
         Self::new(source, now_unix_seconds)
     }
 
+    /// Uses the certificate that ACME brought to `folder`, when it is for these domains. As long as there is none,
+    /// only the authority's handshakes are answered, and all others refused.
+    pub fn acme(folder: &Folder, domains: &[String], now_unix_seconds: u64) -> Result<Self, TlsError> {
+        let source = Source::Acme {
+            folder: folder.clone(),
+            domains: domains.to_vec(),
+        };
+        Self::new(source, now_unix_seconds)
+    }
+
     fn new(source: Source, now_unix_seconds: u64) -> Result<Self, TlsError> {
         let pair = source.read(now_unix_seconds)?;
-        let fingerprint = pair.fingerprint();
         let tickets = rustls::crypto::ring::Ticketer::new().map_err(TlsError::Setup)?;
-        let config = server_config(&pair, Arc::clone(&tickets), now_unix_seconds)?;
+        let current = match &pair {
+            Some(pair) => {
+                source.warn(pair, now_unix_seconds);
+                Current::of(pair, Arc::clone(&tickets))?
+            }
+            None => Current {
+                config: Arc::new(server_config(Arc::new(Nothing), Arc::clone(&tickets))?),
+                not_after: None,
+            },
+        };
+        let challenges = match source {
+            Source::Acme { .. } => {
+                let challenges = Challenges::default();
+                let config = Arc::new(challenges.server_config()?);
+                Some((challenges, config))
+            }
+            Source::Files { .. } | Source::SelfSigned { .. } => None,
+        };
         Ok(Self(Arc::new(Inner {
             source,
             tickets,
-            current: ArcSwap::from_pointee(config),
-            fingerprint: Mutex::new(fingerprint),
+            current: ArcSwap::from_pointee(current),
+            fingerprint: Mutex::new(pair.map(|pair| pair.fingerprint())),
+            challenges,
         })))
+    }
+
+    /// The last second of the certificate in use; none while there is none.
+    pub fn not_after(&self) -> Option<u64> {
+        self.0.current.load().not_after
+    }
+
+    /// Whether there is a certificate to show.
+    pub fn has_certificate(&self) -> bool {
+        let fingerprint = self.0.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
+        fingerprint.is_some()
+    }
+
+    /// The challenges that it answers; none for a certificate that is not had by ACME.
+    pub fn challenges(&self) -> Option<&Challenges> {
+        self.0.challenges.as_ref().map(|(challenges, _)| challenges)
     }
 
     /// Reads the certificate and key again; true when they changed. Connections that are open keep the old
@@ -153,13 +227,16 @@ impl Acceptor {
     pub fn reload(&self, now_unix_seconds: u64) -> Result<bool, TlsError> {
         let inner = &self.0;
         let mut fingerprint = inner.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
-        let pair = inner.source.read(now_unix_seconds)?;
-        let found = pair.fingerprint();
+        let Some(pair) = inner.source.read(now_unix_seconds)? else {
+            return Ok(false);
+        };
+        let found = Some(pair.fingerprint());
         if *fingerprint == found {
             return Ok(false);
         }
-        let config = server_config(&pair, Arc::clone(&inner.tickets), now_unix_seconds)?;
-        inner.current.store(Arc::new(config));
+        inner.source.warn(&pair, now_unix_seconds);
+        let current = Current::of(&pair, Arc::clone(&inner.tickets))?;
+        inner.current.store(Arc::new(current));
         *fingerprint = found;
         Ok(true)
     }
@@ -191,32 +268,59 @@ impl Acceptor {
         }
     }
 
-    /// The handshake, with the certificate that is current when it begins.
+    /// The handshake, with the certificate that is current when it begins. That of an authority that checks a
+    /// challenge ends in the protocol `acme-tls/1`.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        TlsAcceptor::from(self.0.current.load_full()).accept(stream).await
+        let current = || Arc::clone(&self.0.current.load().config);
+        let Some((_, checked)) = &self.0.challenges else {
+            return TlsAcceptor::from(current()).accept(stream).await;
+        };
+        let begun = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+        let config = if Challenges::is_asked_for(&begun.client_hello()) {
+            Arc::clone(checked)
+        } else {
+            current()
+        };
+        begun.into_stream(config).await
+    }
+}
+
+impl Current {
+    fn of(pair: &Pair, tickets: Arc<dyn ProducesTickets>) -> Result<Self, TlsError> {
+        let certified = SingleCertAndKey::from(pair.certified_key()?);
+        Ok(Self {
+            config: Arc::new(server_config(Arc::new(certified), tickets)?),
+            not_after: pair.validity().map(|validity| validity.not_after),
+        })
+    }
+}
+
+/// No certificate for anybody.
+#[derive(Debug)]
+struct Nothing;
+
+impl ResolvesServerCert for Nothing {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
     }
 }
 
 /// TLS 1.2 and 1.3, no client certificates, tickets that need no memory here.
 fn server_config(
-    pair: &Pair,
+    certificates: Arc<dyn ResolvesServerCert>,
     tickets: Arc<dyn ProducesTickets>,
-    now_unix_seconds: u64,
 ) -> Result<ServerConfig, TlsError> {
-    if let Some(warning) = pair.expiry_warning(now_unix_seconds) {
-        tracing::warn!(file = %pair.certificate_file.display(), "{warning}");
-    }
-    let certified = Arc::new(SingleCertAndKey::from(pair.certified_key()?));
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
         .with_no_client_auth()
-        .with_cert_resolver(certified);
+        .with_cert_resolver(certificates);
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
     config.ticketer = tickets;
     Ok(config)
 }
 
-fn provider() -> Arc<CryptoProvider> {
+/// The one provider of cryptography.
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

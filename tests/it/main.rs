@@ -9,6 +9,7 @@
 )]
 
 mod account;
+mod acme;
 mod backup;
 mod cli;
 mod fault;

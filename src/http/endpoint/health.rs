@@ -2,6 +2,7 @@
 
 use ::http::StatusCode;
 
+use crate::app::App;
 use crate::http::call::Call;
 use crate::http::response::{self, Answer};
 
@@ -10,22 +11,26 @@ pub fn alive() -> Answer {
     response::no_store(response::text(StatusCode::OK, "alive\n"))
 }
 
-/// The service can do its work: the store takes writes and there are keys to sign with.
+/// The service can do its work.
 pub fn ready(call: &Call) -> Answer {
-    let core = &call.app.core;
-    let (status, text) = if !core.store.is_writable() {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the store cannot be written to\n",
-        )
+    readiness(&call.app)
+}
+
+/// Whether the service can do its work: it can be reached, the store takes writes and there are keys to sign with.
+pub fn readiness(app: &App) -> Answer {
+    let core = &app.core;
+    let wanting = if let Some(why) = app.unreachable.load_full() {
+        format!("{why}\n")
+    } else if !core.store.is_writable() {
+        "the store cannot be written to\n".to_owned()
     } else if core
         .catalog()
         .access_token_encoder(core.policy.access_token_alg)
         .is_err()
     {
-        (StatusCode::SERVICE_UNAVAILABLE, "there is no key to sign with\n")
+        "there is no key to sign with\n".to_owned()
     } else {
-        (StatusCode::OK, "ready\n")
+        return response::no_store(response::text(StatusCode::OK, "ready\n"));
     };
-    response::no_store(response::text(status, text))
+    response::no_store(response::text(StatusCode::SERVICE_UNAVAILABLE, wanting))
 }

@@ -182,15 +182,39 @@ impl Client {
 
     /// Sends a request and reads the answer whole, within the bounds of this module.
     pub async fn send(&self, request: Request<'_>) -> Result<Response, OutboundError> {
-        let target = Target::of(request.url)?;
+        let url = request.url;
+        let message = message(request).ok_or(OutboundError::Address)?;
+        let (head, body) = self.carry(url, message).await?.into_parts();
+        Ok(Response {
+            status: head.status.as_u16(),
+            content_type: media_type(&head.headers),
+            max_age: max_age(&head.headers),
+            date: text(&head.headers, &DATE),
+            body: body.to_vec(),
+        })
+    }
+
+    /// Sends a message to an address within the bounds of this module, and returns the answer with its header: for
+    /// protocols that speak through header fields. Target, `Host` and `User-Agent` are set here.
+    pub async fn carry(
+        &self,
+        url: &Url,
+        mut message: http::Request<Full<Bytes>>,
+    ) -> Result<http::Response<Bytes>, OutboundError> {
+        let target = Target::of(url)?;
+        direct(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
         let _slot = Slot::take(&self.under_way, &target.host)?;
         let host = target.host.clone();
-        within(TOTAL_TIMEOUT, Box::pin(self.exchange(target, request)))
+        within(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message)))
             .await
             .unwrap_or(Err(OutboundError::Timeout(host)))
     }
 
-    async fn exchange(&self, target: Target, request: Request<'_>) -> Result<Response, OutboundError> {
+    async fn exchange(
+        &self,
+        target: Target,
+        message: http::Request<Full<Bytes>>,
+    ) -> Result<http::Response<Bytes>, OutboundError> {
         let host = target.host.clone();
         let stream = self.connect(&target).await?;
         let stream = self
@@ -202,7 +226,6 @@ impl Client {
                 problem: error.to_string(),
             })?;
         let malformed = || OutboundError::Malformed(host.clone());
-        let message = message(request, &target.authority).ok_or(OutboundError::Address)?;
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(MAX_HEADER_BYTES)
             .handshake(TokioIo::new(stream))
@@ -221,13 +244,7 @@ impl Client {
                     Err(_) => malformed(),
                 },
             )?;
-            Ok(Response {
-                status: head.status.as_u16(),
-                content_type: media_type(&head.headers),
-                max_age: max_age(&head.headers),
-                date: text(&head.headers, &DATE),
-                body: body.to_bytes().to_vec(),
-            })
+            Ok(http::Response::from_parts(head, body.to_bytes()))
         };
         // The connection works only while it is polled beside the request; it ends with the answer.
         tokio::pin!(answer, connection);
@@ -322,20 +339,29 @@ impl Target {
     }
 }
 
-fn message(request: Request<'_>, authority: &str) -> Option<http::Request<Full<Bytes>>> {
-    let target = match request.url.query() {
-        Some(query) => format!("{}?{query}", request.url.path()),
-        None => request.url.path().to_owned(),
+/// Fills in what follows from the address.
+fn direct(message: &mut http::Request<Full<Bytes>>, url: &Url, authority: &str) -> Option<()> {
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
     };
+    *message.uri_mut() = target.parse().ok()?;
+    let headers = message.headers_mut();
+    headers.insert(HOST, HeaderValue::from_str(authority).ok()?);
+    headers.insert(
+        USER_AGENT,
+        HeaderValue::from_static(concat!("idsvc/", env!("CARGO_PKG_VERSION"))),
+    );
+    Some(())
+}
+
+fn message(request: Request<'_>) -> Option<http::Request<Full<Bytes>>> {
     let mut builder = http::Request::builder()
         .method(if request.form.is_some() {
             Method::POST
         } else {
             Method::GET
         })
-        .uri(target)
-        .header(HOST, authority)
-        .header(USER_AGENT, concat!("idsvc/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "application/json")
         .header(ACCEPT_ENCODING, "identity");
     if let Some(authorization) = request.authorization {

@@ -1,5 +1,6 @@
 //! The service in this process, and the people and programs that talk to it.
 
+pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod html;
 pub(crate) mod process;

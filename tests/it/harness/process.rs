@@ -40,6 +40,7 @@ pub(crate) struct Service {
     pub(crate) port: u16,
     settings: Vec<(&'static str, String)>,
     wrapper: Vec<String>,
+    absent: Vec<&'static str>,
 }
 
 /// What came back, or nothing when the connection broke before all of it was there.
@@ -90,6 +91,7 @@ impl Service {
             port,
             settings: Vec::new(),
             wrapper: Vec::new(),
+            absent: Vec::new(),
         }
     }
 
@@ -122,6 +124,12 @@ impl Service {
         self
     }
 
+    /// One to which nobody says this, by the name of the environment variable.
+    pub(crate) fn without(mut self, variable: &'static str) -> Self {
+        self.absent.push(variable);
+        self
+    }
+
     pub(crate) fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -148,6 +156,9 @@ impl Service {
             .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
+        for variable in &self.absent {
+            command.env_remove(variable);
+        }
         command
     }
 
@@ -189,12 +200,12 @@ impl Service {
 
     /// Starts the service on sockets that outlive it, and waits until it answers.
     pub(crate) fn serve_inheriting(&self, sockets: &[(&str, &TcpListener)]) -> Running<'_> {
-        self.start(&mut self.command_inheriting(sockets)).answering()
+        self.begin(&mut self.command_inheriting(sockets)).answering()
     }
 
     /// Starts the service.
     pub(crate) fn launch(&self) -> Running<'_> {
-        self.start(self.command(&["serve"]).stdout(Stdio::null()))
+        self.start(&["serve"])
     }
 
     /// Starts the service and waits until it answers.
@@ -202,7 +213,7 @@ impl Service {
         self.launch().answering()
     }
 
-    fn start(&self, command: &mut Command) -> Running<'_> {
+    fn begin(&self, command: &mut Command) -> Running<'_> {
         let log = fs::File::options()
             .create(true)
             .append(true)
@@ -210,6 +221,11 @@ impl Service {
             .unwrap();
         let child = command.stderr(log).spawn().unwrap();
         Running { service: self, child }
+    }
+
+    /// Starts the service with these arguments; whether it answers is not known afterwards.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running<'_> {
+        self.begin(self.command(arguments).stdout(Stdio::null()))
     }
 
     pub(crate) fn log(&self) -> String {

@@ -1,0 +1,130 @@
+//! Keeps the certificate of `serve` that comes from an authority: one round after the other, each told to whoever
+//! watches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::app::App;
+use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::net::acme::Plan;
+use crate::net::acme::failure::Failure;
+use crate::net::acme::renewal::{Renewal, Round};
+use crate::net::notify;
+use crate::net::tls::Acceptor;
+
+/// The longest rest: clocks jump, and machines sleep.
+const LONGEST_REST: Duration = Duration::from_mins(1);
+/// The shortest rest.
+const SHORTEST_REST: Duration = Duration::from_secs(1);
+/// The rest after a round that ended in a panic.
+const AFTER_PANIC: Duration = Duration::from_hours(1);
+/// The least time between two rounds in haste.
+const LEAST_BETWEEN_HASTE: Duration = Duration::from_secs(30);
+
+/// Says that nobody can reach the service while it has no certificate; before anything answers that it is ready.
+pub fn begin(app: &App, plan: &Plan, acceptor: &Acceptor) {
+    if acceptor.has_certificate() {
+        return;
+    }
+    let why = format!("there is no certificate for {} yet", plan.names());
+    tracing::warn!(
+        directory = %plan.directory,
+        "{why}: one is ordered, and until it is here only the certificate authority is answered"
+    );
+    unreachable_for(app, why);
+}
+
+/// Keeps the certificate for as long as the service runs. `haste` makes an order at once that waits after a failure.
+pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Arc<Notify>) {
+    let names = renewal.plan().names();
+    let mut in_haste = false;
+    let mut hasty_before: Option<Timestamp> = None;
+    loop {
+        let (now, dice) = (app.core.clock.now(), u64::from_be_bytes(app.core.random.bytes()));
+        let working = renewal.clone();
+        let round = tokio::spawn(async move { working.round(now.seconds(), dice, in_haste).await }).await;
+        if in_haste {
+            hasty_before = Some(now);
+        }
+        let rest = match round {
+            Ok((round, until)) => {
+                tell(&app, &names, &acceptor, &round, until);
+                let until = Timestamp::from_seconds(until);
+                until
+                    .since(app.core.clock.now())
+                    .clamp(SHORTEST_REST, LONGEST_REST)
+            }
+            Err(error) => {
+                tracing::error!(%error, "the certificate was not looked after");
+                AFTER_PANIC
+            }
+        };
+        in_haste = tokio::select! {
+            () = tokio::time::sleep(rest) => false,
+            () = haste.notified() => {
+                hasty_before.is_none_or(|before| app.core.clock.now().since(before) >= LEAST_BETWEEN_HASTE)
+            }
+        };
+    }
+}
+
+fn tell(app: &App, names: &str, acceptor: &Acceptor, round: &Round, until: u64) {
+    match round {
+        Round::Issued { not_after } => {
+            let expires = Timestamp::from_seconds(*not_after).rfc3339();
+            tracing::info!(domains = names, expires, "new certificate in use");
+            app.metrics.ordered(true);
+            audit::record(&Event::CertificateIssued {
+                domains: names,
+                not_after: *not_after,
+            });
+        }
+        Round::Failed(failure) => {
+            let next = Timestamp::from_seconds(until).rfc3339();
+            let Failure { message, remedy, .. } = failure;
+            tracing::error!(error = message, remedy, next_attempt = next, "no new certificate");
+            app.metrics.ordered(false);
+            audit::record(&Event::CertificateFailed {
+                domains: names,
+                reason: message,
+            });
+            if let Some(why) = lacking(app, names, acceptor, Some(failure), &next) {
+                unreachable_for(app, why);
+            }
+        }
+        Round::Waited(failure) => {
+            let next = Timestamp::from_seconds(until).rfc3339();
+            if let Some(why) = lacking(app, names, acceptor, failure.as_ref(), &next) {
+                tracing::warn!("{why}");
+                unreachable_for(app, why);
+            }
+        }
+        Round::Rested => {}
+    }
+    if acceptor.has_certificate() && app.unreachable.swap(None).is_some() {
+        notify::status("");
+    }
+}
+
+/// The sentence about a certificate that is not there yet, when it is another than what is said already.
+fn lacking(
+    app: &App,
+    names: &str,
+    acceptor: &Acceptor,
+    failure: Option<&Failure>,
+    next: &str,
+) -> Option<String> {
+    let reason = failure.map(|failure| format!(" ({failure})")).unwrap_or_default();
+    let why =
+        format!("there is no certificate for {names} yet, and the next order is made after {next}{reason}");
+    let is_said = app.unreachable.load().as_deref() == Some(&why);
+    (!acceptor.has_certificate() && !is_said).then_some(why)
+}
+
+fn unreachable_for(app: &App, why: String) {
+    notify::status(&why);
+    app.unreachable.store(Some(Arc::new(why)));
+}

@@ -1,0 +1,257 @@
+//! How connections are secured, and the address that follows from it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use url::{Host, Url};
+
+use super::file::{Given, Origin};
+use super::reader::Reader;
+use super::resolve::{DEV_PORT, is_loopback};
+use super::{Tls, host_of};
+use crate::net::acme::{LETS_ENCRYPT, Plan};
+
+/// Passwords and tokens do not go over a network in the clear.
+pub(super) const PLAIN_AND_PUBLIC: &str =
+    "tls.mode = \"off\" is for loopback addresses, or behind a proxy: set trusted_proxies to its network";
+
+/// Names on one certificate: as many as Let's Encrypt takes.
+const MOST_DOMAINS: usize = 100;
+
+/// How connections are secured.
+pub(super) fn tls(
+    reader: &mut Reader<'_>,
+    base_url: Option<&str>,
+    listen: &[SocketAddr],
+    has_proxies: bool,
+) -> Tls {
+    const MODES: [&str; 4] = ["files", "acme", "self-signed", "off"];
+    if reader.is_unread("tls.mode") {
+        return Tls::Off;
+    }
+    if implies_acme(reader) {
+        return acme(reader, base_url);
+    }
+    if reader.sources.is_dev && reader.given("tls.mode").is_none() {
+        return Tls::SelfSigned;
+    }
+    match reader.word("tls.mode", &MODES) {
+        Some("acme") => acme(reader, base_url),
+        Some("self-signed") => Tls::SelfSigned,
+        Some("off") => {
+            let is_public = listen.iter().any(|address| !address.ip().is_loopback());
+            if is_public
+                && !has_proxies
+                && !reader.is_unread("listen")
+                && !reader.is_unread("trusted_proxies")
+                && let Some((_, origin)) = reader.raw("tls.mode")
+            {
+                reader.fault(&origin, PLAIN_AND_PUBLIC);
+            }
+            Tls::Off
+        }
+        None => Tls::Off,
+        Some(_) => {
+            let mut file = |key: &str| {
+                if reader.given(key).is_none() {
+                    reader.missing(key, "tls.mode is files and this file is not named");
+                }
+                let given = reader.given(key).and_then(|_| reader.text(key));
+                given.map(|(text, _)| PathBuf::from(text)).unwrap_or_default()
+            };
+            Tls::Files {
+                cert: file("tls.cert"),
+                key: file("tls.key"),
+            }
+        }
+    }
+}
+
+/// Whether domains are named by whoever decides about the mode: nobody says it, or only a source that comes after.
+fn implies_acme(reader: &Reader<'_>) -> bool {
+    let rank = |key: &str| {
+        let given = reader.sources.given.iter().find(|given| given.key == key);
+        given.map(|Given { origin, .. }| match origin {
+            Origin::Flag(_) => 0,
+            Origin::Environment(_) => 1,
+            Origin::File(..) | Origin::Default => 2,
+        })
+    };
+    rank("acme.domains").is_some_and(|domains| rank("tls.mode").is_none_or(|mode| domains < mode))
+}
+
+fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Tls {
+    let domains = domains(reader, base_url);
+    let contact = reader.given("acme.contact").and_then(|_| contact(reader));
+    let directory = reader.text("acme.directory").and_then(|(text, origin)| {
+        let url = Url::parse(&text)
+            .ok()
+            .filter(|url| url.scheme() == "https" && url.username().is_empty());
+        if url.is_none() {
+            reader.fault(
+                &origin,
+                format!("acme.directory = {text:?} is no https address, as in {LETS_ENCRYPT}"),
+            );
+        }
+        url
+    });
+    if reader.sources.is_dev {
+        reader.faults.push(super::Fault {
+            place: "tls.mode".to_owned(),
+            message: "the development server has a certificate of its own making: leave --dev out to have one by ACME"
+                .to_owned(),
+        });
+    }
+    // Without a directory there is a fault, and no plan gets out.
+    match directory {
+        Some(directory) => Tls::Acme(Plan {
+            domains,
+            contact,
+            directory,
+        }),
+        None => Tls::Off,
+    }
+}
+
+/// The names on the certificate, which must hold the host of the service.
+fn domains(reader: &mut Reader<'_>, base_url: Option<&str>) -> Vec<String> {
+    let host = base_url.and_then(host_of);
+    if reader.given("acme.domains").is_none() {
+        if host.is_none() && reader.given("base_url").is_none() {
+            reader.missing(
+                "acme.domains",
+                "the certificate authority must be told the name of the service",
+            );
+        }
+        if let (Some(host), Some((_, origin))) = (&host, reader.given("base_url"))
+            && let Err(problem) = check_domain(host)
+        {
+            reader.fault(
+                &origin,
+                format!("base_url: no certificate can be had by ACME for {host:?}: {problem}"),
+            );
+        }
+        return host.into_iter().collect();
+    }
+    let (texts, origin) = reader.list("acme.domains");
+    let mut domains: Vec<String> = Vec::new();
+    for text in &texts {
+        match check_domain(text) {
+            Ok(domain) if domains.contains(&domain) => {}
+            Ok(domain) => domains.push(domain),
+            Err(problem) => reader.fault(&origin, format!("acme.domains = {text:?}: {problem}")),
+        }
+    }
+    if texts.is_empty() || texts.len() > MOST_DOMAINS {
+        reader.fault(&origin, format!("acme.domains: name 1 to {MOST_DOMAINS} domains"));
+    }
+    if let Some(host) = host.filter(|host| !domains.contains(host))
+        && !domains.is_empty()
+    {
+        reader.fault(
+            &origin,
+            format!("acme.domains lacks {host}, the host of base_url: clients would refuse the certificate"),
+        );
+    }
+    domains
+}
+
+/// A name that an authority can find by DNS and check at port 443, in lower case.
+fn check_domain(text: &str) -> Result<String, String> {
+    if text.starts_with("*.") {
+        return Err("a wildcard cannot be proven at port 443: name each domain".to_owned());
+    }
+    match Host::parse(text) {
+        Ok(Host::Domain(domain)) if is_host_name(&domain) => Ok(domain),
+        Ok(Host::Ipv4(_) | Host::Ipv6(_)) => {
+            Err("an address is no domain, as id.example.com is one".to_owned())
+        }
+        _ => Err("this is no domain, as id.example.com is one".to_owned()),
+    }
+}
+
+/// Letters, digits and hyphens between dots (RFC 1123 section 2.1).
+fn is_host_name(domain: &str) -> bool {
+    domain.len() <= 253
+        && domain.split('.').all(|label| {
+            (1..=63).contains(&label.len())
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        })
+}
+
+/// The mail address as the `mailto:` URL that authorities take (RFC 8555 section 7.3).
+fn contact(reader: &mut Reader<'_>) -> Option<String> {
+    let (text, origin) = reader.text("acme.contact")?;
+    let address = text.strip_prefix("mailto:").unwrap_or(&text);
+    let is_fit = address.split_once('@').is_some_and(|(who, host)| {
+        !who.is_empty()
+            && check_domain(host).is_ok()
+            && who
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b",?<>\"()".contains(&byte))
+    });
+    if !is_fit {
+        reader.fault(
+            &origin,
+            format!("acme.contact = {text:?} is no mail address, as in admin@example.com"),
+        );
+    }
+    Some(format!("mailto:{address}"))
+}
+
+/// The issuer: what is given, or what follows from the rest.
+pub(super) fn issuer(
+    reader: &mut Reader<'_>,
+    base_url: Option<&str>,
+    tls: &Tls,
+    listen: &[SocketAddr],
+) -> String {
+    let named = match tls {
+        Tls::Acme(plan) => plan.domains.first().map(|domain| format!("https://{domain}")),
+        Tls::Files { .. } | Tls::SelfSigned | Tls::Off => None,
+    };
+    match base_url {
+        Some(base_url) => {
+            if reader.sources.is_dev
+                && !Url::parse(base_url).is_ok_and(|url| is_loopback(&url))
+                && let Some((_, origin)) = reader.given("base_url")
+            {
+                reader.fault(
+                    &origin,
+                    format!("base_url = {base_url:?}: the development server is for loopback hosts only, as in https://localhost:{DEV_PORT}; without base_url it finds its own"),
+                );
+            }
+            if base_url.starts_with("http:")
+                && *tls != Tls::Off
+                && let Some((_, origin)) = reader.given("base_url")
+            {
+                reader.fault(
+                    &origin,
+                    format!("base_url = {base_url:?}: http is for tls.mode = \"off\" only"),
+                );
+            }
+            base_url.to_owned()
+        }
+        None if reader.given("base_url").is_some() => String::new(),
+        None if named.is_some() && !reader.is_unread("base_url") => named.unwrap_or_default(),
+        None if reader.sources.is_dev => {
+            let scheme = if *tls == Tls::Off { "http" } else { "https" };
+            let port = listen.first().map_or(DEV_PORT, SocketAddr::port);
+            if port == 0 {
+                reader.missing(
+                    "base_url",
+                    "the port is not known beforehand, so the address must be named",
+                );
+            }
+            format!("{scheme}://localhost:{port}")
+        }
+        None => {
+            reader.missing("base_url", "the address of the service is not set");
+            String::new()
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Why there is no new certificate, and what whoever runs the service does about it.
+
+use std::fmt;
+
+use instant_acme::{Error, Problem};
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+use crate::net::outbound::OutboundError;
+use crate::net::tls::TlsError;
+
+/// Authorities write what they like: this many characters of it are kept.
+const LONGEST_MESSAGE: usize = 400;
+
+/// Where the names of problems begin (RFC 8555 section 6.7).
+const PROBLEMS: &str = "urn:ietf:params:acme:error:";
+
+/// Why there is no new certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What went wrong; one line, without control characters.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+    /// How many seconds the authority wants to be left alone.
+    #[serde(default)]
+    pub wait: u64,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.remedy)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Failure {
+    /// A failure of this kind.
+    pub fn new(message: impl AsRef<str>, remedy: impl Into<String>) -> Self {
+        Self {
+            message: one_line(message.as_ref()),
+            remedy: remedy.into(),
+            wait: 0,
+        }
+    }
+
+    /// What the library or the authority says.
+    pub fn of(error: &Error, plan: &Plan) -> Self {
+        let directory = format!(
+            "see that acme.directory, {}, is the address of an ACME directory",
+            plan.directory
+        );
+        match error {
+            Error::Api(problem) => Self::refused(problem, plan),
+            Error::Other(other) if other.is::<OutboundError>() => Self::new(
+                other.to_string(),
+                "let this machine reach the authority over https; the outbound settings apply to it",
+            ),
+            Error::Timeout(_) => Self::new(
+                "the certificate authority did not come to a decision in time",
+                "nothing need be done unless it stays so: the service tries again",
+            ),
+            Error::Json(error) => Self::new(
+                format!("the certificate authority's answer is not understood: {error}"),
+                directory,
+            ),
+            other => Self::new(
+                format!("the certificate authority's answer is not understood: {other}"),
+                directory,
+            ),
+        }
+    }
+
+    /// What the authority says about one domain.
+    pub fn about(domain: &str, problem: &Problem, plan: &Plan) -> Self {
+        let refused = Self::refused(problem, plan);
+        Self {
+            message: one_line(&format!("{domain}: {}", refused.message)),
+            ..refused
+        }
+    }
+
+    fn refused(problem: &Problem, plan: &Plan) -> Self {
+        let kind = kind(problem);
+        let mut message = problem
+            .detail
+            .clone()
+            .unwrap_or_else(|| "the certificate authority gives no reason".to_owned());
+        for part in &problem.subproblems {
+            message.push_str("; ");
+            message.push_str(&part.to_string());
+        }
+        Self::new(format!("{message} ({kind})"), remedy(kind, plan))
+    }
+}
+
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Self {
+        Self::new(
+            error.to_string(),
+            "see to the data directory: its folder certs must be writable and its disk have room",
+        )
+    }
+}
+
+/// The name of a problem without what all of them begin with.
+pub fn kind(problem: &Problem) -> &str {
+    let name = problem.r#type.as_deref().unwrap_or("unknown");
+    name.strip_prefix(PROBLEMS).unwrap_or(name)
+}
+
+/// What to do about a problem of this name.
+fn remedy(kind: &str, plan: &Plan) -> String {
+    let names = plan.names();
+    match kind {
+        "connection" => {
+            format!("let the internet reach port 443 of {names}, and let it end at this service")
+        }
+        "dns" => format!("publish A or AAAA records of {names} that lead to this service"),
+        "unauthorized" | "incorrectResponse" | "tls" => format!(
+            "something else answers on port 443 of {names}: let TLS through to this service as it is, past any proxy or CDN"
+        ),
+        "caa" => {
+            format!("let the CAA records of {names} name this authority, or name another in acme.directory")
+        }
+        "rateLimited" => "nothing need be done: the service waits as long as the authority asks".to_owned(),
+        "rejectedIdentifier" | "unsupportedIdentifier" => {
+            "correct acme.domains: this authority does not issue for these names".to_owned()
+        }
+        "invalidContact" | "unsupportedContact" => "correct acme.contact".to_owned(),
+        "externalAccountRequired" => {
+            "name another authority in acme.directory: this one wants an account that was made elsewhere"
+                .to_owned()
+        }
+        "userActionRequired" => "do what the authority asks, such as agreeing to its new terms".to_owned(),
+        _ => "the service tries again; if it stays so, ask the authority".to_owned(),
+    }
+}
+
+/// The text without control characters, which could steer a terminal, and cut to a bearable length.
+fn one_line(text: &str) -> String {
+    let mut line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST_MESSAGE)
+        .collect();
+    if text.chars().nth(LONGEST_MESSAGE).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::plan;
+    use super::*;
+
+    fn problem(kind: &str, detail: &str) -> Problem {
+        serde_json::from_value(serde_json::json!({ "type": format!("{PROBLEMS}{kind}"), "detail": detail }))
+            .unwrap()
+    }
+
+    #[test]
+    fn every_problem_comes_with_what_to_do() {
+        let plan = plan(&["id.example"]);
+        for (kind, part) in [
+            ("connection", "reach port 443 of id.example"),
+            ("dns", "A or AAAA records of id.example"),
+            ("unauthorized", "past any proxy or CDN"),
+            ("caa", "CAA"),
+            ("rateLimited", "nothing need be done"),
+            ("rejectedIdentifier", "acme.domains"),
+            ("unsupportedContact", "acme.contact"),
+            ("externalAccountRequired", "acme.directory"),
+            ("userActionRequired", "terms"),
+            ("novel", "tries again"),
+        ] {
+            let failure = Failure::about("id.example", &problem(kind, "no"), &plan);
+            assert_eq!(failure.message, format!("id.example: no ({kind})"));
+            assert!(failure.remedy.contains(part), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_authority_cannot_write_to_a_terminal_or_fill_a_log() {
+        let plan = plan(&["id.example"]);
+        let said = Failure::about("id.example", &problem("dns", "\x1b[2Jred\r\n\u{9b}x"), &plan);
+        assert!(!said.to_string().contains(char::is_control), "{said}");
+        let long = Failure::about("id.example", &problem("dns", &"é".repeat(10_000)), &plan);
+        assert_eq!(long.message.chars().count(), LONGEST_MESSAGE + 1);
+    }
+
+    #[test]
+    fn a_way_out_that_is_closed_is_told_from_an_answer_that_makes_no_sense() {
+        let plan = plan(&["id.example"]);
+        let closed = OutboundError::Forbidden("ca.example".to_owned());
+        let failure = Failure::of(&Error::Other(Box::new(closed)), &plan);
+        assert!(failure.to_string().contains("outbound.allow"), "{failure}");
+        let nonsense = serde_json::from_str::<u8>("<html>").unwrap_err();
+        let failure = Failure::of(&Error::Json(nonsense), &plan);
+        assert!(
+            failure.to_string().contains("https://ca.example/directory"),
+            "{failure}"
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! What is kept of ACME in `certs/`, each file whole or not at all, closed to others.
+//!
+//! The certificate lies with its key in one file, so no crash can leave one without the other. Losing any of the
+//! files costs an order and nothing else.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest;
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
+
+use super::Plan;
+use super::timetable::{Held, Progress};
+use crate::net::certificate::{self, Pair};
+use crate::net::tls::TlsError;
+
+/// For the owner only: there are keys in all of them, or next to them.
+const MODE: u32 = 0o600;
+const CERTIFICATE: &str = "acme.pem";
+const ACCOUNT: &str = "acme-account.json";
+const PROGRESS: &str = "acme-progress.json";
+
+/// The folder `certs/` of a data directory.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+/// An account with an authority.
+#[derive(Serialize, Deserialize)]
+pub struct SavedAccount {
+    /// Whose account it is.
+    pub directory: String,
+    /// Where the authority was told to write to.
+    pub contact: Option<String>,
+    /// The library's own form of the account and its key.
+    pub credentials: instant_acme::AccountCredentials,
+}
+
+impl Folder {
+    /// That of this data directory.
+    pub fn of(data_dir: &Path) -> Self {
+        Self(data_dir.join("certs"))
+    }
+
+    /// The file of the certificate and its key.
+    pub fn certificate_file(&self) -> PathBuf {
+        self.0.join(CERTIFICATE)
+    }
+
+    /// The certificate in place, if it can be used for these domains; none when there is no file. It may have expired.
+    pub fn certificate(&self, domains: &[String]) -> Result<Option<Pair>, TlsError> {
+        let file = self.certificate_file();
+        let Some(pem) = read(&file)? else {
+            return Ok(None);
+        };
+        fit(&pem, &file, domains).map(Some)
+    }
+
+    /// The same, and how it stands to the plan.
+    pub fn held(&self, plan: &Plan) -> Result<Option<(Pair, Held)>, TlsError> {
+        let file = self.certificate_file();
+        let Some(pem) = read(&file)? else {
+            return Ok(None);
+        };
+        let pair = fit(&pem, &file, &plan.domains)?;
+        let held = Held {
+            name: name(&pair),
+            validity: pair.validity().ok_or_else(|| TlsError::NotPem(file.clone()))?,
+            is_as_planned: pem
+                .strip_prefix(plan.line().as_bytes())
+                .is_some_and(|rest| rest.starts_with(b"\n")),
+        };
+        Ok(Some((pair, held)))
+    }
+
+    /// Puts a certificate in place with its key, both PEM, when it can be used for what is planned.
+    pub fn place(&self, plan: &Plan, chain: &str, key: &str) -> Result<(), TlsError> {
+        let text = Zeroizing::new(format!("{}\n{key}{chain}", plan.line()));
+        let file = self.certificate_file();
+        fit(text.as_bytes(), &file, &plan.domains)?;
+        certificate::make_folder(&self.0)?;
+        certificate::write(&file, text.as_bytes(), MODE)
+    }
+
+    /// The account; none when there is none that can be read.
+    pub fn account(&self) -> Result<Option<SavedAccount>, TlsError> {
+        self.document(ACCOUNT)
+    }
+
+    /// Keeps an account.
+    pub fn keep_account(&self, account: &SavedAccount) -> Result<(), TlsError> {
+        self.keep(ACCOUNT, account)
+    }
+
+    /// What is remembered of orders; nothing when it cannot be read.
+    pub fn progress(&self) -> Result<Progress, TlsError> {
+        Ok(self.document(PROGRESS)?.unwrap_or_default())
+    }
+
+    /// Remembers it.
+    pub fn keep_progress(&self, progress: &Progress) -> Result<(), TlsError> {
+        self.keep(PROGRESS, progress)
+    }
+
+    fn document<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, TlsError> {
+        let text = read(&self.0.join(name))?;
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+
+    fn keep<T: Serialize>(&self, name: &str, document: &T) -> Result<(), TlsError> {
+        let file = self.0.join(name);
+        let text = serde_json::to_vec(document).map(Zeroizing::new);
+        let text = text.map_err(|error| TlsError::Unwritable {
+            file: file.clone(),
+            source: io::Error::other(error),
+        })?;
+        certificate::make_folder(&self.0)?;
+        certificate::write(&file, &text, MODE)
+    }
+}
+
+fn read(file: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, TlsError> {
+    match fs::read(file) {
+        Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TlsError::Unreadable {
+            file: file.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Certificate and key, when they belong together and to these domains.
+fn fit(pem: &[u8], file: &Path, domains: &[String]) -> Result<Pair, TlsError> {
+    let pair = Pair::from_pem(pem, file)?;
+    pair.certified_key()?;
+    if !pair.is_for(domains) {
+        return Err(TlsError::OtherNames {
+            certificate: file.to_owned(),
+            names: domains.join(" "),
+        });
+    }
+    Ok(pair)
+}
+
+/// The SHA-256 of the server's own certificate, in base64url.
+fn name(pair: &Pair) -> String {
+    let certificate = pair.chain.first().map(AsRef::as_ref).unwrap_or_default();
+    let digest = digest::digest(&digest::SHA256, certificate);
+    URL_SAFE_NO_PAD.encode(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::super::tests::plan;
+    use super::*;
+    use crate::net::tests::Directory;
+
+    fn certificate(domains: &[&str]) -> (String, String) {
+        let names: Vec<String> = domains.iter().map(|&domain| domain.to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    #[test]
+    fn a_certificate_comes_back_with_its_key_and_is_closed_to_others() {
+        let (directory, plan) = (Directory::new(), plan(&["a.example", "b.example"]));
+        let folder = Folder::of(&directory.0);
+        assert!(folder.held(&plan).unwrap().is_none());
+        let (chain, key) = certificate(&["a.example", "b.example"]);
+        folder.place(&plan, &chain, &key).unwrap();
+        let (pair, held) = folder.held(&plan).unwrap().unwrap();
+        assert!(held.is_as_planned && pair.is_for(&plan.domains));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder.certificate_file()), 0o600);
+        assert_eq!(mode(&directory.0.join("certs")), 0o700);
+        assert_eq!(fs::read_dir(directory.0.join("certs")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_certificate_for_fewer_or_other_names_is_not_used_and_one_for_more_is_not_as_planned() {
+        let directory = Directory::new();
+        let folder = Folder::of(&directory.0);
+        let two = plan(&["a.example", "b.example"]);
+        let (chain, key) = certificate(&["a.example", "b.example"]);
+        folder.place(&two, &chain, &key).unwrap();
+        let (_, held) = folder.held(&plan(&["a.example"])).unwrap().unwrap();
+        assert!(!held.is_as_planned);
+        for domains in [&["a.example", "b.example", "c.example"][..], &["c.example"]] {
+            let other = plan(domains);
+            assert!(matches!(folder.held(&other), Err(TlsError::OtherNames { .. })));
+            assert!(folder.place(&other, &chain, &key).is_err());
+        }
+        let foreign = certificate(&["a.example", "b.example"]).1;
+        assert!(matches!(
+            folder.place(&two, &chain, &foreign),
+            Err(TlsError::KeyMismatch { .. })
+        ));
+        assert!(folder.place(&two, "<html>", &key).is_err());
+        assert!(folder.held(&two).unwrap().unwrap().1.is_as_planned);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_half_written_is_in_nobodys_way() {
+        let (directory, plan) = (Directory::new(), plan(&["a.example"]));
+        let folder = Folder::of(&directory.0);
+        let certs = directory.0.join("certs");
+        fs::create_dir(&certs).unwrap();
+        for name in ["acme.new", "acme-account.new", "acme-progress.new"] {
+            fs::write(certs.join(name), "half").unwrap();
+        }
+        fs::write(certs.join(PROGRESS), "{\"order\":").unwrap();
+        fs::write(certs.join(ACCOUNT), "").unwrap();
+        assert_eq!(folder.progress().unwrap(), Progress::default());
+        assert!(folder.account().unwrap().is_none());
+        let (chain, key) = certificate(&["a.example"]);
+        folder.place(&plan, &chain, &key).unwrap();
+        let progress = Progress {
+            failures: 3,
+            ..Progress::default()
+        };
+        folder.keep_progress(&progress).unwrap();
+        assert_eq!(folder.progress().unwrap(), progress);
+        assert!(folder.held(&plan).unwrap().is_some());
+        fs::write(folder.certificate_file(), "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
+        assert!(folder.held(&plan).is_err());
+        folder.place(&plan, &chain, &key).unwrap();
+        assert!(folder.held(&plan).unwrap().is_some());
+    }
+}

@@ -1,0 +1,202 @@
+//! The conversation with the authority, from the account to the certificate (RFC 8555 section 7).
+
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewAccount,
+    NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use zeroize::Zeroizing;
+
+use super::Plan;
+use super::challenge::Challenges;
+use super::failure::{Failure, kind};
+use super::folder::{Folder, SavedAccount};
+use super::transport::Transport;
+use crate::net::tls::TlsError;
+
+/// How long the authority may take to check the challenges, and again to issue.
+const PATIENCE: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.6)
+    .timeout(Duration::from_secs(90));
+
+/// A certificate and its key, both PEM.
+pub struct Issued {
+    /// The certificate and those that lead to the root.
+    pub chain: String,
+    /// The private key.
+    pub key: Zeroizing<String>,
+}
+
+/// The account with the authority of the plan: the one that is kept, or a new one, which is kept before it is used.
+pub async fn account(plan: &Plan, folder: &Folder, transport: &Transport) -> Result<Account, Failure> {
+    let failed = |error: Error| Failure::of(&error, plan);
+    if let Some(saved) = folder.account()?
+        && saved.directory == plan.directory.as_str()
+    {
+        let account = Account::builder_with_http(Box::new(transport.clone()))
+            .from_credentials(saved.credentials)
+            .await
+            .map_err(failed)?;
+        if saved.contact != plan.contact {
+            account.update_contacts(&contacts(plan)).await.map_err(failed)?;
+            if let Some(saved) = folder.account()? {
+                let contact = plan.contact.clone();
+                folder.keep_account(&SavedAccount { contact, ..saved })?;
+            }
+        }
+        return Ok(account);
+    }
+    open_account(plan, folder, transport).await
+}
+
+/// Opens an account, agreeing to the authority's terms, and keeps it.
+pub async fn open_account(plan: &Plan, folder: &Folder, transport: &Transport) -> Result<Account, Failure> {
+    let wanted = NewAccount {
+        contact: &contacts(plan),
+        terms_of_service_agreed: true,
+        only_return_existing: false,
+    };
+    let directory = plan.directory.to_string();
+    let (account, credentials) = Account::builder_with_http(Box::new(transport.clone()))
+        .create(&wanted, directory.clone(), None)
+        .await
+        .map_err(|error| Failure::of(&error, plan))?;
+    folder.keep_account(&SavedAccount {
+        directory,
+        contact: plan.contact.clone(),
+        credentials,
+    })?;
+    Ok(account)
+}
+
+fn contacts(plan: &Plan) -> Vec<&str> {
+    plan.contact.as_deref().into_iter().collect()
+}
+
+/// Begins an order. `replaced` names the certificate that it renews, to authorities that want to know
+/// (RFC 9773 section 5); those that have a reason not to hear it get an order without.
+pub async fn begin(
+    account: &Account,
+    plan: &Plan,
+    replaced: Option<CertificateIdentifier<'static>>,
+) -> Result<Order, Error> {
+    let identifiers: Vec<Identifier> = plan.domains.iter().cloned().map(Identifier::Dns).collect();
+    if let Some(replaced) = replaced {
+        match account
+            .new_order(&NewOrder::new(&identifiers).replaces(replaced))
+            .await
+        {
+            Err(Error::Api(problem)) if matters_without(&problem) => return Err(problem.into()),
+            Err(_) => {}
+            begun => return begun,
+        }
+    }
+    account.new_order(&NewOrder::new(&identifiers)).await
+}
+
+/// Whether an order is refused for another reason than what it replaces.
+fn matters_without(problem: &Problem) -> bool {
+    ["rateLimited", "accountDoesNotExist", "unauthorized"].contains(&kind(problem))
+}
+
+/// Whether the authority knows nothing of the account.
+pub fn is_unknown_account(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "accountDoesNotExist")
+}
+
+/// Proves that the domains are this service's, and has the certificate issued.
+pub async fn complete(mut order: Order, plan: &Plan, challenges: &Challenges) -> Result<Issued, Failure> {
+    let failed = |error: Error| Failure::of(&error, plan);
+    let mut answering = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization.map_err(failed)?;
+        match authorization.status {
+            AuthorizationStatus::Valid => continue,
+            AuthorizationStatus::Pending => {}
+            _ => return Err(nonsense("it offers an authorization that is not open", plan)),
+        }
+        let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
+            return Err(Failure::new(
+                "the certificate authority does not offer the challenge tls-alpn-01",
+                "name another authority in acme.directory",
+            ));
+        };
+        let domain = challenge.identifier().to_string();
+        if !plan.domains.contains(&domain) {
+            return Err(nonsense("it asks about a domain that was not ordered", plan));
+        }
+        let digest = challenge.key_authorization().digest();
+        let digest = <[u8; 32]>::try_from(digest.as_ref())
+            .map_err(|_| nonsense("its challenge cannot be answered", plan))?;
+        answering.push(challenges.answer(&domain, &digest)?);
+        challenge.set_ready().await.map_err(|error| match error {
+            Error::Api(problem) => Failure::about(&domain, &problem, plan),
+            error => failed(error),
+        })?;
+    }
+    let state = order.state().status;
+    let ready = match state {
+        OrderStatus::Ready => Ok(OrderStatus::Ready),
+        _ => order.poll_ready(&PATIENCE).await,
+    };
+    drop(answering);
+    match ready {
+        Ok(OrderStatus::Ready) => {}
+        Ok(_) | Err(Error::Api(_)) => {
+            let said = reason(&mut order, plan).await;
+            return Err(match (said, ready) {
+                (Some(failure), _) => failure,
+                (None, Err(error)) => failed(error),
+                (None, Ok(_)) => nonsense("it gives up the order and no reason", plan),
+            });
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    let (request, key) = request(plan)?;
+    order.finalize_csr(&request).await.map_err(failed)?;
+    let chain = order.poll_certificate(&PATIENCE).await.map_err(failed)?;
+    Ok(Issued { chain, key })
+}
+
+fn nonsense(what: &str, plan: &Plan) -> Failure {
+    Failure::new(
+        format!("the certificate authority's answer makes no sense: {what}"),
+        format!(
+            "see that acme.directory, {}, is the address of an ACME directory",
+            plan.directory
+        ),
+    )
+}
+
+/// What the authority found at the domain that it could not check.
+async fn reason(order: &mut Order, plan: &Plan) -> Option<Failure> {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        if authorization.refresh().await.is_err() {
+            continue;
+        }
+        let domain = authorization.identifier().to_string();
+        let mut problems = authorization
+            .challenges
+            .iter()
+            .filter_map(|challenge| challenge.error.as_ref());
+        if let Some(problem) = problems.next() {
+            return Some(Failure::about(&domain, problem, plan));
+        }
+    }
+    None
+}
+
+/// A new key, and the request to certify it for the domains of the plan, whatever the authority says they are.
+fn request(plan: &Plan) -> Result<(Vec<u8>, Zeroizing<String>), TlsError> {
+    let unmakeable = |error: rcgen::Error| TlsError::Unmakeable(error.to_string());
+    let mut params = CertificateParams::new(plan.domains.clone()).map_err(unmakeable)?;
+    params.distinguished_name = DistinguishedName::new();
+    let key = KeyPair::generate().map_err(unmakeable)?;
+    let request = params.serialize_request(&key).map_err(unmakeable)?;
+    Ok((request.der().to_vec(), Zeroizing::new(key.serialize_pem())))
+}

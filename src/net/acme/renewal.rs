@@ -1,0 +1,270 @@
+//! One round of keeping the certificate: look, and order, ask or rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::folder::Folder;
+use super::timetable::{Held, Progress, Reason, Step};
+use super::transport::Transport;
+use super::{Plan, identifier, order};
+use crate::net::certificate::Pair;
+use crate::net::outbound::Client;
+use crate::net::tls::{Acceptor, TlsError};
+
+/// The longest that one order may take in all, however its parts are drawn out.
+const LONGEST_ORDER: Duration = Duration::from_mins(5);
+/// The longest that the question when to renew may take.
+const LONGEST_QUESTION: Duration = Duration::from_secs(30);
+/// When is looked again after the folder could not be read or written, in seconds.
+const AFTER_FAULT: u64 = 10 * 60;
+
+/// Keeps the certificate of an acceptor. A clone keeps the same one.
+#[derive(Clone)]
+pub struct Renewal(Arc<Inner>);
+
+struct Inner {
+    plan: Plan,
+    folder: Folder,
+    client: Client,
+    acceptor: Acceptor,
+}
+
+/// What a round came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// A new certificate is in use, until this second.
+    Issued {
+        /// Its last second.
+        not_after: u64,
+    },
+    /// An attempt failed.
+    Failed(Failure),
+    /// A certificate is wanted, and its order has to wait; for this failure, if for one.
+    Waited(Option<Failure>),
+    /// There was nothing to do.
+    Rested,
+}
+
+impl Renewal {
+    /// Keeps what `acceptor` shows, in `folder`, by way of `client`.
+    pub fn new(plan: Plan, folder: Folder, client: Client, acceptor: Acceptor) -> Self {
+        Self(Arc::new(Inner {
+            plan,
+            folder,
+            client,
+            acceptor,
+        }))
+    }
+
+    /// What is kept.
+    pub fn plan(&self) -> &Plan {
+        &self.0.plan
+    }
+
+    /// One round at `now`, and when the next is due, both in seconds since the epoch. `dice` is random. When `in_haste`
+    /// an order that waits after a failure is made at once.
+    pub async fn round(&self, now: u64, dice: u64, in_haste: bool) -> (Round, u64) {
+        match tokio::time::timeout(LONGEST_ORDER, self.attempt(now, dice, in_haste)).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(failure)) => (Round::Failed(failure), now.saturating_add(AFTER_FAULT)),
+            Err(_) => self.note(now, slow(&self.0.plan)).await,
+        }
+    }
+
+    async fn attempt(&self, now: u64, dice: u64, in_haste: bool) -> Result<(Round, u64), Failure> {
+        let (held, mut progress) = self.look(dice).await?;
+        if in_haste {
+            progress.not_before = 0;
+        }
+        let standing = held.as_ref().map(|(_, held)| held);
+        match progress.step(standing, now) {
+            Step::Wait(until) => Ok((Round::Waited(progress.failure), until)),
+            Step::Rest(until) => Ok((Round::Rested, until)),
+            Step::Ask => {
+                let answer = self.ask(held.as_ref()).await;
+                let progress = match standing {
+                    Some(held) => progress.told(answer, held, now, dice),
+                    None => progress,
+                };
+                let until = progress.ask_at.min(progress.renew_at);
+                self.remember(progress).await?;
+                Ok((Round::Rested, until))
+            }
+            Step::Order(reason) => {
+                tracing::info!(
+                    domains = %self.0.plan.names(),
+                    directory = %self.0.plan.directory,
+                    "ordering a certificate: {}",
+                    describe(reason)
+                );
+                let progress = progress.attempting(now, dice);
+                self.remember(progress.clone()).await?;
+                match self.order(held.map(|(pair, _)| pair)).await {
+                    Err(failure) => Ok(self.note(now, failure).await),
+                    Ok(()) => self.settle(progress, now, dice).await,
+                }
+            }
+        }
+    }
+
+    /// The certificate in place and what is remembered of it.
+    async fn look(&self, dice: u64) -> Result<(Option<(Pair, Held)>, Progress), Failure> {
+        let this = self.clone();
+        blocking(move || {
+            let Inner { plan, folder, .. } = this.0.as_ref();
+            let held = match folder.held(plan) {
+                Err(error @ TlsError::Unreadable { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "the certificate in place cannot be used");
+                    None
+                }
+                Ok(held) => held,
+            };
+            let progress = folder.progress()?;
+            let progress = progress.about(&plan.line(), held.as_ref().map(|(_, held)| held), dice);
+            Ok((held, progress))
+        })
+        .await
+    }
+
+    async fn remember(&self, progress: Progress) -> Result<(), Failure> {
+        let folder = self.0.folder.clone();
+        blocking(move || folder.keep_progress(&progress)).await
+    }
+
+    /// Remembers that the attempt failed.
+    async fn note(&self, now: u64, failure: Failure) -> (Round, u64) {
+        let (line, folder, noted) = (self.0.plan.line(), self.0.folder.clone(), failure.clone());
+        let kept = blocking(move || {
+            let progress = folder.progress()?;
+            // The attempt was counted before it was made.
+            let progress = if progress.order == line {
+                progress
+            } else {
+                Progress::default().about(&line, None, 0).attempting(now, 0)
+            };
+            let progress = progress.failed(noted, now);
+            folder.keep_progress(&progress)?;
+            Ok(progress.not_before)
+        });
+        match kept.await {
+            Ok(until) => (Round::Failed(failure), until),
+            Err(_) => (Round::Failed(failure), now.saturating_add(AFTER_FAULT)),
+        }
+    }
+
+    /// Orders a certificate and puts it in place.
+    async fn order(&self, replaced: Option<Pair>) -> Result<(), Failure> {
+        let Inner {
+            plan,
+            folder,
+            client,
+            acceptor,
+        } = self.0.as_ref();
+        let Some(challenges) = acceptor.challenges() else {
+            return Err(Failure::new(
+                "no challenge can be answered",
+                "set tls.mode to acme",
+            ));
+        };
+        let transport = Transport::new(client.clone());
+        let patient = |failure: Failure| Failure {
+            wait: transport.wait(),
+            ..failure
+        };
+        let failed = |error: instant_acme::Error| patient(Failure::of(&error, plan));
+        let account = order::account(plan, folder, &transport).await.map_err(patient)?;
+        let replaced = replaced.and_then(|pair| identifier::of(pair.chain.first()?));
+        let begun = match order::begin(&account, plan, replaced.clone()).await {
+            Err(error) if order::is_unknown_account(&error) => {
+                tracing::warn!("the certificate authority does not know the account, which is opened anew");
+                let account = order::open_account(plan, folder, &transport)
+                    .await
+                    .map_err(patient)?;
+                order::begin(&account, plan, None).await
+            }
+            begun => begun,
+        };
+        let issued = order::complete(begun.map_err(failed)?, plan, challenges)
+            .await
+            .map_err(patient)?;
+        let this = self.clone();
+        blocking(move || this.0.folder.place(&this.0.plan, &issued.chain, &issued.key)).await
+    }
+
+    /// Takes the certificate that was put in place into use, and asks when to renew it.
+    async fn settle(&self, progress: Progress, now: u64, dice: u64) -> Result<(Round, u64), Failure> {
+        let acceptor = self.0.acceptor.clone();
+        blocking(move || acceptor.reload(now)).await?;
+        let (held, _) = self.look(dice).await?;
+        let Some((_, standing)) = &held else {
+            return Err(Failure::new(
+                "the certificate that came cannot be found",
+                "let nothing else write to the folder certs of the data directory",
+            ));
+        };
+        let not_after = standing.validity.not_after;
+        let progress = progress.with(standing, now, dice);
+        self.remember(progress.clone()).await?;
+        let answer = self.ask(held.as_ref()).await;
+        let progress = progress.told(answer, standing, now, dice);
+        let until = progress.ask_at.min(progress.renew_at).max(progress.not_before);
+        self.remember(progress).await?;
+        Ok((Round::Issued { not_after }, until))
+    }
+
+    /// The authority's window for the renewal of the certificate in place, and for how many seconds it stands
+    /// (RFC 9773); none when it does not say, which is no reason to worry.
+    async fn ask(&self, held: Option<&(Pair, Held)>) -> Option<((u64, u64), u64)> {
+        let Inner {
+            plan, folder, client, ..
+        } = self.0.as_ref();
+        let identifier = identifier::of(held?.0.chain.first()?)?;
+        let transport = Transport::new(client.clone());
+        let asked = async {
+            let account = order::account(plan, folder, &transport).await?;
+            let answer = account.renewal_info(&identifier).await;
+            answer.map_err(|error| Failure::of(&error, plan))
+        };
+        match tokio::time::timeout(LONGEST_QUESTION, asked).await.ok()? {
+            Ok((information, lasts)) => {
+                let window = information.suggested_window;
+                let second = |moment: time::OffsetDateTime| u64::try_from(moment.unix_timestamp()).ok();
+                Some(((second(window.start)?, second(window.end)?), lasts.as_secs()))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the certificate authority does not say when to renew");
+                None
+            }
+        }
+    }
+}
+
+fn describe(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Missing => "there is none that can be used",
+        Reason::Changed => "the domains or the authority have changed",
+        Reason::Due => "the one in use is due for renewal",
+    }
+}
+
+fn slow(plan: &Plan) -> Failure {
+    Failure::new(
+        format!("{} did not finish the order within five minutes", plan.directory),
+        "nothing need be done unless it stays so: the service tries again",
+    )
+}
+
+/// Runs what reads and writes files where it delays nobody.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TlsError> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(Failure::from),
+        Err(error) => Err(Failure::new(
+            format!("the folder of certificates was not looked at: {error}"),
+            "restart the service",
+        )),
+    }
+}

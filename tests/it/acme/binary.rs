@@ -1,0 +1,130 @@
+//! The real executable, with `--acme` and nothing else.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::harness::process::{Service, request, said, shown};
+
+/// The settings of a service at `id.example` that has its certificate from this authority. What the internet does,
+/// which brings port 443 of the domain to the service, the authority does here by asking at its port.
+fn service(authority: &Authority) -> (Service, u16) {
+    let metrics = Service::new().port;
+    let service = Service::new()
+        .without("IDSVC_BASE_URL")
+        .without("IDSVC_TLS_MODE")
+        .with("IDSVC_METRICS_LISTEN", &format!("127.0.0.1:{metrics}"))
+        .with(
+            "IDSVC_OUTBOUND_CA_FILE",
+            authority.terms().ca_file.unwrap().to_str().unwrap(),
+        )
+        .with("IDSVC_OUTBOUND_ALLOW", "127.0.0.0/8,::1/128")
+        .with("IDSVC_ACME_DIRECTORY", &format!("{}/directory", authority.base));
+    (service, metrics)
+}
+
+/// What the address says that is there while nobody can reach the service itself.
+fn readiness(metrics: u16) -> Option<(u16, String)> {
+    request(metrics, "GET", "/readyz", &[], "").map(|reply| (reply.status, reply.body))
+}
+
+/// Waits for the process to say this.
+async fn await_readiness(service: &Service, metrics: u16, wanted: impl Fn(u16, &str) -> bool) {
+    let start = Instant::now();
+    loop {
+        let said = tokio::task::spawn_blocking(move || readiness(metrics))
+            .await
+            .unwrap();
+        if said.as_ref().is_some_and(|(status, body)| wanted(*status, body)) {
+            return;
+        }
+        assert!(
+            start.elapsed() < Duration::from_mins(1),
+            "{said:?} {}",
+            service.log()
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_domain_is_the_whole_set_up() {
+    let authority = Authority::start().await;
+    let (service, metrics) = service(&authority);
+    let address: SocketAddr = format!("127.0.0.1:{}", service.port).parse().unwrap();
+    let flags = ["serve", "--acme", "id.example"];
+
+    let mut running = service.start(&flags);
+    await_readiness(&service, metrics, |status, body| {
+        status == 503 && body.contains("A or AAAA records of id.example")
+    })
+    .await;
+    assert!(authority.visit(address, "id.example").await.is_err());
+    let doctor = || service.run(&["doctor", "--acme", "id.example"]);
+    let sick = tokio::task::block_in_place(doctor);
+    assert_eq!(sick.status.code(), Some(1));
+    assert!(
+        shown(&sick).contains("MEND  certificate id.example: there is none yet"),
+        "{}",
+        shown(&sick)
+    );
+    assert!(
+        shown(&sick).contains("publish A or AAAA records of id.example"),
+        "{}",
+        shown(&sick)
+    );
+    running.kill();
+
+    authority.resolve("id.example", address);
+    let mut running = service.start(&flags);
+    await_readiness(&service, metrics, |status, body| {
+        status == 503 && body.contains("the next order is made after")
+    })
+    .await;
+    assert_eq!(
+        authority.asked("/new-order").len(),
+        1,
+        "a restart waits as before"
+    );
+    running.signal("HUP");
+    await_readiness(&service, metrics, |status, _| status == 200).await;
+    assert!(authority.visit(address, "id.example").await.is_ok());
+    let page = request(metrics, "GET", "/metrics", &[], "").unwrap().body;
+    assert!(
+        page.contains("idsvc_certificate_orders_total{outcome=\"issued\"} 1"),
+        "{page}"
+    );
+    let expiry = page
+        .lines()
+        .find_map(|line| line.strip_prefix("idsvc_certificate_not_after_seconds "));
+    assert!(expiry.unwrap().parse::<u64>().unwrap() > now() + 80 * DAY);
+    running.terminate();
+
+    let asked = authority.asked("/").len();
+    let mut running = service.start(&flags);
+    await_readiness(&service, metrics, |status, _| status == 200).await;
+    assert!(authority.visit(address, "id.example").await.is_ok());
+    let healthy = tokio::task::block_in_place(doctor);
+    assert!(!shown(&healthy).contains("MEND"), "{}", shown(&healthy));
+    running.terminate();
+    assert_eq!(authority.asked("/").len(), asked, "a restart asks for nothing");
+
+    let events = service.run(&["events", "--json"]);
+    let events = shown(&events);
+    assert!(
+        events.contains("certificate_failed") && events.contains("said dns (dns)"),
+        "{events}"
+    );
+    assert!(
+        events.contains("certificate_issued") && events.contains("id.example"),
+        "{events}"
+    );
+    let issuer = service.run(&["config", "check", "--acme", "id.example", "--json"]);
+    assert!(shown(&issuer).contains("https://id.example"), "{}", said(&issuer));
+    assert_eq!(
+        service
+            .log()
+            .matches("there is no certificate for id.example yet: one is ordered")
+            .count(),
+        2
+    );
+}

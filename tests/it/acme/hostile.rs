@@ -1,0 +1,109 @@
+//! An authority that is not what it should be costs an attempt and nothing else.
+
+use super::*;
+
+/// A site with a certificate that is due, and the moment.
+async fn due() -> (Authority, Site, Folder, u64) {
+    let (authority, site, folder) = scene(&["id.example"]).await;
+    let begin = now();
+    site.issue(begin).await;
+    (authority, site, folder, begin + 70 * DAY)
+}
+
+/// Fails in this mood, keeps what there was, and succeeds afterwards.
+async fn survives(mood: Mood) -> (Failure, u64) {
+    let (authority, site, folder, due) = due().await;
+    let kept = std::fs::read(folder.path().join("certs/acme.pem")).unwrap();
+    authority.set_mood(mood);
+    let (failure, until) = site.fail(due).await;
+    assert!(until >= due + 2 * MINUTE, "{failure}");
+    assert!(!failure.to_string().contains(char::is_control));
+    assert_eq!(site.round(due + 1).await.0, Round::Waited(Some(failure.clone())));
+    assert_eq!(std::fs::read(folder.path().join("certs/acme.pem")).unwrap(), kept);
+    assert!(authority.visit(site.address, "id.example").await.is_ok());
+    authority.set_mood(Mood::Fair);
+    authority.set_validity(due, 90 * DAY);
+    site.issue(until).await;
+    (failure, until - due)
+}
+
+fn saying(status: u16, header: (&'static str, &'static str), body: impl Into<String>) -> Mood {
+    Mood::Saying(status, header, body.into())
+}
+
+#[tokio::test]
+async fn answers_without_sense_measure_or_end_are_given_up() {
+    let plain = ("x-nothing", "");
+    for (mood, part) in [
+        (
+            saying(200, plain, "<html>"),
+            "is the address of an ACME directory",
+        ),
+        (saying(200, plain, "{}"), "is the address of an ACME directory"),
+        (
+            saying(500, plain, "\u{1b}[2J"),
+            "is the address of an ACME directory",
+        ),
+        (saying(200, plain, "x".repeat(600 * 1024)), "longer than 512 KiB"),
+        (saying(302, ("location", "https://127.0.0.1/"), ""), "redirect"),
+        (
+            saying(503, ("retry-after", "18446744073709551615"), "{}"),
+            "directory",
+        ),
+    ] {
+        let (failure, _) = survives(mood).await;
+        assert!(failure.to_string().contains(part), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_is_silent_is_given_up() {
+    let (failure, _) = survives(Mood::Silent).await;
+    assert!(
+        failure.message.contains("did not answer within 10 seconds"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn an_authority_that_wants_to_be_left_alone_is_but_for_no_more_than_a_day() {
+    let (failure, wait) = survives(Mood::Refusing("rateLimited", "7200")).await;
+    assert!(
+        failure.remedy.contains("as long as the authority asks"),
+        "{failure}"
+    );
+    assert_eq!(wait, 2 * HOUR);
+    let (_, wait) = survives(Mood::Refusing("rateLimited", "18446744073709551615")).await;
+    assert_eq!(wait, DAY);
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_what_was_ordered_is_not_put_in_place() {
+    for (mood, part) in [
+        (Mood::Misnaming, "is not for id.example"),
+        (Mood::Miskeying, "does not belong to the certificate"),
+        (Mood::Instead("<html>"), "no certificate in"),
+        (
+            Mood::Instead("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            "cannot use",
+        ),
+    ] {
+        let (failure, _) = survives(mood).await;
+        assert!(failure.message.contains(part), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_that_are_dead_on_arrival_do_not_make_for_a_flood_of_orders() {
+    let (authority, site, _folder) = scene(&["id.example"]).await;
+    let begin = now();
+    authority.set_validity(begin - 2 * DAY, DAY);
+    let (mut at, mut orders) = (begin, 0);
+    while at < begin + DAY {
+        let (round, until) = site.round(at).await;
+        orders += usize::from(matches!(round, Round::Issued { .. }));
+        at = until.max(at + 1);
+    }
+    assert!(orders < 15, "{orders}");
+    assert_eq!(authority.asked("/new-order").len(), orders);
+}
