@@ -17,6 +17,7 @@ mod harness;
 mod import;
 mod limits;
 mod outbound;
+mod packages;
 mod restart;
 mod rsa_keygen;
 mod secrets;
