@@ -157,6 +157,8 @@ impl Global {
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
+    #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+    crate::net::nss::stay_built_in();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -34,7 +34,7 @@ pub const SOCKET: &str = "control.sock";
 
 /// What an administrator asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "command", content = "request", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Command {
     /// `client add`.
     ClientAdd(Box<AddClient>),
@@ -137,7 +137,7 @@ impl Command {
 
 /// What comes of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "reply", content = "answer", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// One client.
     Client(Box<ClientView>),
@@ -289,7 +289,7 @@ mod tests {
             std::future::pending(),
         ));
         let add: Command = serde_json::from_str(
-            r#"{"command":"user_add","request":{"email":"alice@example.com","password":"generated","fields":{}}}"#,
+            r#"{"user_add":{"email":"alice@example.com","password":"generated","fields":{}}}"#,
         )
         .unwrap();
         let Some(Reply::User(alice)) = client::ask(&path, &add).await.unwrap() else {
@@ -329,10 +329,7 @@ mod tests {
             std::future::pending(),
         ));
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
-        stream
-            .write_all(b"{\"command\":\"from_the_future\"}\n")
-            .await
-            .unwrap();
+        stream.write_all(b"{\"from_the_future\":{}}\n").await.unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).await.unwrap();
         assert!(reply.contains("another release"), "{reply}");

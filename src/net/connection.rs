@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -45,16 +46,13 @@ const MAX_RESET_STREAMS: usize = 20;
 const MAX_LOCAL_RESETS: usize = 256;
 
 /// Serves one connection to its end. A peer's faults end the connection and nothing else.
-pub async fn serve<S, F>(
+pub async fn serve(
     stream: TcpStream,
     tls: Option<Acceptor>,
-    service: Guarded<S>,
+    service: Guarded,
     limits: &Limits,
     mut draining: Draining,
-) where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
-{
+) {
     let peer = service.peer;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(peer = %peer.addr, %error, "connection lost before its first byte");
@@ -89,10 +87,8 @@ pub async fn serve<S, F>(
     }
 }
 
-async fn http_1<S, F, IO>(stream: IO, service: Guarded<S>, limits: &Limits, draining: Draining)
+async fn http_1<IO>(stream: IO, service: Guarded, limits: &Limits, draining: Draining)
 where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (activity, peer) = (Activity::new(), service.peer);
@@ -109,10 +105,8 @@ where
     drive(connection, peer, &activity, limits, draining, LAST_REQUEST).await;
 }
 
-async fn http_2<S, F, IO>(stream: IO, service: Guarded<S>, limits: &Limits, draining: Draining)
+async fn http_2<IO>(stream: IO, service: Guarded, limits: &Limits, draining: Draining)
 where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (activity, peer) = (Activity::new(), service.peer);
@@ -208,19 +202,27 @@ fn ended(peer: Peer, end: hyper::Result<()>) {
     }
 }
 
+/// Answers requests. Every service has this one type, so that there is one HTTP server in the executable and not one
+/// for each.
+pub type Answering = Arc<
+    dyn Fn(Request<Incoming>, Peer) -> Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>
+        + Send
+        + Sync,
+>;
+
 /// A service called so that neither a panic nor a request without end gets past the one request.
 ///
 /// What never becomes a request does not come here: hyper answers a header that cannot be read (400) or is too long
 /// (414, 431) by itself, without a body, and offers no hook to add a header.
-pub struct Guarded<S> {
-    service: S,
+pub struct Guarded {
+    service: Answering,
     peer: Peer,
     fallback: Fallback,
 }
 
-impl<S> Guarded<S> {
+impl Guarded {
     /// Guards `service` for one peer.
-    pub fn new(service: S, peer: Peer, fallback: Fallback) -> Self {
+    pub fn new(service: Answering, peer: Peer, fallback: Fallback) -> Self {
         Self {
             service,
             peer,
@@ -228,7 +230,7 @@ impl<S> Guarded<S> {
         }
     }
 
-    fn answering<F>(
+    fn answering(
         self,
         activity: Activity,
         limit: Duration,
@@ -238,11 +240,7 @@ impl<S> Guarded<S> {
         Response = Response<Full<Bytes>>,
         Error = Infallible,
         Future = impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send + 'static,
-    >
-    where
-        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
-    {
+    > {
         let Self {
             service,
             peer,
@@ -250,11 +248,11 @@ impl<S> Guarded<S> {
         } = self;
         service_fn(move |request| {
             let serving = activity.serving();
-            let (service, fallback, draining) = (service.clone(), fallback.clone(), draining.clone());
+            let (service, fallback, draining) = (Arc::clone(&service), fallback.clone(), draining.clone());
             async move {
                 let _serving = serving;
                 let version = request.version();
-                let answer = caught(Box::pin(async move { service(request, peer).await }));
+                let answer = caught(async move { service(request, peer).await });
                 let mut response = match tokio::time::timeout(limit, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(Panicked)) => {
@@ -278,14 +276,15 @@ impl<S> Guarded<S> {
 
 struct Panicked;
 
-async fn caught<F: Future>(mut future: Pin<Box<F>>) -> Result<F::Output, Panicked> {
+async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
+    let mut future = pin!(future);
     // What the future was working on is dropped with it, so nobody sees it half done.
-    std::future::poll_fn(move |context| {
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+    std::future::poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
             Ok(Poll::Pending) => Poll::Pending,
             Err(_) => Poll::Ready(Err(Panicked)),
-        }
-    })
+        },
+    )
     .await
 }

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use super::connection::{Answering, Guarded};
 use super::tls::Acceptor;
 use super::{Fallback, Limits, Peer, connection, drain};
 use crate::limit::shares::Shares;
@@ -121,9 +122,19 @@ impl Listener {
         service: S,
         shutdown: impl Future<Output = ()> + Send,
     ) where
-        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
+        S: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
+        let service: Answering = Arc::new(move |request, peer| Box::pin(service(request, peer)));
+        self.accept(tls, service, shutdown).await;
+    }
+
+    async fn accept(
+        self,
+        tls: Option<Acceptor>,
+        service: Answering,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
         let addresses = Shares::new(limits.max_connections_per_address, limits.uncounted.clone());
@@ -139,7 +150,7 @@ impl Listener {
                 return;
             };
             let (tls, draining) = (tls.clone(), draining.clone());
-            let service = connection::Guarded::new(service.clone(), peer, self.fallback.clone());
+            let service = Guarded::new(Arc::clone(&service), peer, self.fallback.clone());
             let limits = Arc::clone(&limits);
             connections.spawn(async move {
                 connection::serve(stream, tls, service, &limits, draining).await;

@@ -12,6 +12,8 @@ pub mod drain;
 pub mod inherited;
 pub mod listener;
 pub mod notify;
+#[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+pub mod nss;
 pub mod outbound;
 pub mod tls;
 

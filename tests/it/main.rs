@@ -19,6 +19,7 @@ mod hostile;
 mod import;
 mod limits;
 mod outbound;
+mod packages;
 mod promises;
 mod refresh_model;
 mod restart;

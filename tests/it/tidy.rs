@@ -129,6 +129,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("UnixListener", &["control/"]),
+    ("unsafe_code", &["net/nss.rs"]),
     ("listenfd::", &["net/"]),
     ("prometheus_client::", &["metrics.rs"]),
 ];

@@ -1,0 +1,36 @@
+//! What `packaging/` ships agrees with the executable.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::harness::process::{Service, said};
+
+fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging")
+}
+
+#[test]
+fn the_packaged_settings_are_accepted_and_listen_where_the_packaged_socket_does() {
+    let settings = packaging().join("idsvc.toml");
+    let service = Service::new();
+    let mut check = service.command(&["config", "check", "--json", "--config"]);
+    let checked = check.arg(&settings).env_clear().output().unwrap();
+    assert!(checked.status.success(), "{}", said(&checked));
+    assert_eq!(said(&checked), "", "no warnings");
+    let found: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(found["data_dir"], "/var/lib/idsvc");
+    let socket = fs::read_to_string(packaging().join("systemd/idsvc.socket")).unwrap();
+    let ports: Vec<_> = socket
+        .lines()
+        .filter_map(|line| line.strip_prefix("ListenStream="))
+        .map(|port| format!("[::]:{port}"))
+        .collect();
+    assert_eq!(found["listen"], serde_json::json!(ports));
+}
+
+#[test]
+fn the_change_log_begins_with_this_version() {
+    let changes = fs::read_to_string(packaging().join("CHANGELOG.md")).unwrap();
+    let newest = changes.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
+    assert_eq!(newest, env!("CARGO_PKG_VERSION"));
+}
