@@ -155,7 +155,7 @@ pub const SETTINGS: &[Setting] = &[
         r#"["id.example.com"]"#,
         "The names that the certificate is for. The certificate authority must reach this service at port 443 of each.\n\
          Left out: the host of base_url. Without base_url, the service is at the first of them.\n\
-         Ordering a certificate agrees to the terms of the authority.",
+         Ordering a certificate agrees to the terms of the authority. The flag is --acme.",
     ),
     setting(
         "acme.contact",

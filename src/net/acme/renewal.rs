@@ -46,6 +46,16 @@ pub enum Round {
     Rested,
 }
 
+/// What lies in the folder.
+struct Standing {
+    /// The certificate in place, if it can be used.
+    held: Option<(Pair, Held)>,
+    /// What is remembered of it and of orders.
+    progress: Progress,
+    /// Why the certificate in place cannot be used.
+    unusable: Option<TlsError>,
+}
+
 impl Renewal {
     /// Keeps what `acceptor` shows, in `folder`, by way of `client`.
     pub fn new(plan: Plan, folder: Folder, client: Client, acceptor: Acceptor) -> Self {
@@ -73,7 +83,11 @@ impl Renewal {
     }
 
     async fn attempt(&self, now: u64, dice: u64, in_haste: bool) -> Result<(Round, u64), Failure> {
-        let (held, mut progress) = self.look(dice).await?;
+        let Standing {
+            held,
+            mut progress,
+            unusable,
+        } = self.look(dice).await?;
         if in_haste {
             progress.not_before = 0;
         }
@@ -92,6 +106,9 @@ impl Renewal {
                 Ok((Round::Rested, until))
             }
             Step::Order(reason) => {
+                if let Some(error) = unusable {
+                    tracing::warn!(%error, "the certificate in place cannot be used");
+                }
                 tracing::info!(
                     domains = %self.0.plan.names(),
                     directory = %self.0.plan.directory,
@@ -108,22 +125,23 @@ impl Renewal {
         }
     }
 
-    /// The certificate in place and what is remembered of it.
-    async fn look(&self, dice: u64) -> Result<(Option<(Pair, Held)>, Progress), Failure> {
+    /// What lies in the folder.
+    async fn look(&self, dice: u64) -> Result<Standing, Failure> {
         let this = self.clone();
         blocking(move || {
             let Inner { plan, folder, .. } = this.0.as_ref();
-            let held = match folder.held(plan) {
+            let (held, unusable) = match folder.held(plan) {
                 Err(error @ TlsError::Unreadable { .. }) => return Err(error),
-                Err(error) => {
-                    tracing::warn!(%error, "the certificate in place cannot be used");
-                    None
-                }
-                Ok(held) => held,
+                Err(error) => (None, Some(error)),
+                Ok(held) => (held, None),
             };
-            let progress = folder.progress()?;
-            let progress = progress.about(&plan.line(), held.as_ref().map(|(_, held)| held), dice);
-            Ok((held, progress))
+            let about = held.as_ref().map(|(_, held)| held);
+            let progress = folder.progress()?.about(&plan.line(), about, dice);
+            Ok(Standing {
+                held,
+                progress,
+                unusable,
+            })
         })
         .await
     }
@@ -197,7 +215,7 @@ impl Renewal {
     async fn settle(&self, progress: Progress, now: u64, dice: u64) -> Result<(Round, u64), Failure> {
         let acceptor = self.0.acceptor.clone();
         blocking(move || acceptor.reload(now)).await?;
-        let (held, _) = self.look(dice).await?;
+        let Standing { held, .. } = self.look(dice).await?;
         let Some((_, standing)) = &held else {
             return Err(Failure::new(
                 "the certificate that came cannot be found",

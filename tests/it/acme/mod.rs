@@ -15,6 +15,7 @@ use idsvc::net::listener::Listener;
 use idsvc::net::outbound::Client;
 use idsvc::net::tls::Acceptor;
 use idsvc::net::{Limits, Peer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
 use crate::harness::authority::{Authority, Mood, check};
@@ -129,6 +130,32 @@ async fn only_a_peer_that_offers_the_challenge_alone_is_taken_for_the_authority(
     let neither = check(site.address, "id.example", &[]).await.unwrap();
     assert_eq!(neither.get_ref().1.alpn_protocol(), None);
     assert_eq!(authority.asked("/new-order").len(), 1);
+}
+
+#[tokio::test]
+async fn a_challenge_is_answered_for_its_domain_alone_with_nothing_behind_it_and_not_for_longer() {
+    let (_authority, site, _folder) = scene(&["id.example"]).await;
+    let challenges = site.acceptor.challenges().unwrap();
+    let answering = challenges.answer("ID.example", &[7; 32]).unwrap();
+    let only: &[&[u8]] = &[b"acme-tls/1"];
+    let mut stream = check(site.address, "id.example", only).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(only[0]));
+    drop(
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: id.example\r\n\r\n")
+            .await,
+    );
+    let mut rest = Vec::new();
+    drop(stream.read_to_end(&mut rest).await);
+    assert!(rest.is_empty());
+    assert!(check(site.address, "other.example", only).await.is_err());
+    assert!(
+        check(site.address, "127.0.0.1", only).await.is_err(),
+        "a name has to be given"
+    );
+    assert!(check(site.address, "id.example", &[b"h2"]).await.is_err());
+    drop(answering);
+    assert!(check(site.address, "id.example", only).await.is_err());
 }
 
 #[tokio::test]
