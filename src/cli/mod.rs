@@ -29,6 +29,7 @@ pub mod serve;
 pub mod session;
 pub mod state;
 pub mod state_file;
+mod steady;
 pub mod theme;
 pub mod user;
 
