@@ -31,6 +31,7 @@ pub mod session;
 pub mod sockets;
 pub mod state;
 pub mod state_file;
+mod steady;
 pub mod theme;
 pub mod user;
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,6 +13,7 @@ use super::Global;
 use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
+use super::steady::Steady;
 use super::{acme, event_log, log, schedule, sockets};
 use crate::app::App;
 use crate::clock::Clock;
@@ -476,11 +477,16 @@ async fn keep_fresh(app: Arc<App>) {
     }
 }
 
-/// Moves keys on and removes what has expired, every minute; round after round as long as that finds
-/// something, so that no flood of requests outgrows it.
+/// Moves keys on and removes what has expired, every minute, unless the clock is not to be believed; round after
+/// round as long as that finds something, so that no flood of requests outgrows it.
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
+    let mut steady = Steady::new(app.core.clock.now(), Instant::now());
     loop {
+        if !steady.is_believed(app.core.clock.now(), Instant::now()) {
+            tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
+            continue;
+        }
         if let Err(error) = rotate_keys::keep(&app.core).await {
             tracing::error!(%error, "signing keys were not moved on");
         }

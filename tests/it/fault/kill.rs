@@ -1,7 +1,6 @@
-//! The process is killed at random instants, under load, again and again, sometimes while it starts. What was
-//! answered holds; what was consumed, revoked or replaced stays so.
+//! The process is killed at random instants, under load, again and again, sometimes while it starts; or the power
+//! fails. What was answered holds; what was consumed, revoked or replaced stays so.
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
@@ -9,22 +8,22 @@ use std::time::Duration;
 use idsvc::random::Random;
 
 use super::play::Play;
+use super::shim::{Fault, Faults};
 use super::{amount, report};
 use crate::harness::process::Service;
 
-#[test]
-fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() {
-    let service = Service::new().with("IDSVC_REFRESH_RETRY_WINDOW", "600s");
-    let mut play = Play::prepare(&service);
+/// Kills the service that often, has `after` done to what it leaves behind, and checks. What came of it in words.
+fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut()) -> String {
+    let mut play = Play::prepare(service);
     let random = Random::system();
     let millis = || u64::from(random.bytes::<1>()[0]);
-    let cycles = amount(25, 300);
     let mut unborn = 0;
     for _ in 0..cycles {
         if millis().is_multiple_of(4) {
             let mut process = service.launch();
             thread::sleep(Duration::from_millis(millis() / 4));
             process.kill();
+            after();
             unborn += 1;
         }
         let mut process = service.serve();
@@ -34,6 +33,7 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
             process.signal("KILL");
         });
         process.kill();
+        after();
     }
     play.check(&service.serve());
     let outcome = play.outcome();
@@ -43,29 +43,56 @@ fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() 
         outcome.answers
     );
     assert!(outcome.ended > 0, "nothing was ever revoked");
-    report(
-        "kill",
-        &format!(
-            "{cycles} processes killed under load and {unborn} while starting: {} grants answered, {} families ended, nothing lost and nothing back",
-            outcome.answers, outcome.ended
-        ),
-    );
+    format!(
+        "{cycles} times under load and {unborn} while starting: {} grants answered, {} families ended, nothing lost and nothing back",
+        outcome.answers, outcome.ended
+    )
 }
 
-/// The checks can fail: a store that forgets what it had answered is found out.
+fn patient() -> Service {
+    Service::new().with("IDSVC_REFRESH_RETRY_WINDOW", "600s")
+}
+
 #[test]
-fn the_model_notices_a_store_that_forgets() {
-    let service = Service::new();
-    let mut play = Play::prepare(&service);
+fn what_was_answered_survives_a_killed_process_and_nothing_comes_back_to_life() {
+    let outcome = kill_again_and_again(&patient(), amount(25, 300), || {});
+    report("kill", &outcome);
+}
+
+/// A killed process leaves what it wrote to the operating system. Without power only what was synced is sure to be
+/// there; of the rest any part may be.
+#[test]
+fn what_was_answered_survives_a_loss_of_power() {
+    let faults = Faults::none();
+    let service = faults.over_mains(patient());
     let database = service.folder.path().join("data/idsvc.redb");
-    let earlier = fs::read(&database).unwrap();
+    let random = Random::system();
+    let mut sectors = 0;
+    let outcome = kill_again_and_again(&service, amount(8, 150), || {
+        let [chance, lost] = random.bytes();
+        let lost = if chance < 64 { u8::MAX } else { lost };
+        sectors += faults.cut_power(&database, lost, &random);
+    });
+    assert!(sectors > 0, "no write was ever lost");
+    report("loss of power", &format!("{outcome} ({sectors} sectors lost)"));
+}
+
+/// The checks can fail: a disk that forgets what it said was synced is found out.
+#[test]
+fn the_model_notices_a_disk_that_lies() {
+    let faults = Faults::none();
+    let service = faults.over_mains(Service::new());
+    let mut play = Play::prepare(&service);
     let mut process = service.serve();
+    faults.set(Fault::SyncLies, 1);
     play.act_during(&process, false, || {
         thread::sleep(Duration::from_secs(1));
         process.signal("KILL");
     });
     process.kill();
-    fs::write(&database, earlier).unwrap();
+    let database = service.folder.path().join("data/idsvc.redb");
+    assert!(faults.cut_power(&database, u8::MAX, &Random::system()) > 0);
+    faults.set(Fault::SyncLies, 0);
     let process = service.serve();
     let checked = catch_unwind(AssertUnwindSafe(|| play.check(&process)));
     assert!(checked.is_err(), "nobody noticed");

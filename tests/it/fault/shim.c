@@ -19,10 +19,16 @@ struct faults {
     int64_t open_error;    // errno of opening for writing
     int64_t clock_seconds; // added to the real-time clock
     int64_t torn;          // whether a write that fails leaves its first half behind
+    int64_t sync_lies;     // whether syncs succeed without having done anything
     int64_t failed;        // counted here: calls that were made to fail
 };
 
 static volatile struct faults *faults;
+
+// What was there before each write that has not been synced, for a test that cuts the power: offset, length, bytes,
+// in whole sectors.
+static int undo = -1;
+#define SECTOR 512
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("FAULTS");
@@ -33,6 +39,9 @@ __attribute__((constructor)) static void begin(void) {
     if (at != MAP_FAILED)
         faults = at;
     close(file);
+    const char *journal = getenv("UNDO");
+    if (journal)
+        undo = open(journal, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
 static int is_database(const char *path) { return strstr(path, "idsvc.redb") != NULL; }
@@ -55,16 +64,32 @@ static int fails(int64_t error) {
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-int fsync(int file) {
-    if (faults && faults->sync_error && concerns(file))
+static int sync_by(int (*real)(int), int file) {
+    if (!faults || !concerns(file))
+        return real(file);
+    if (faults->sync_error)
         return fails(faults->sync_error);
-    return REAL(fsync)(file);
+    int done = real(file);
+    if (done == 0 && undo >= 0 && !faults->sync_lies)
+        REAL(ftruncate64)(undo, 0);
+    return done;
 }
 
-int fdatasync(int file) {
-    if (faults && faults->sync_error && concerns(file))
-        return fails(faults->sync_error);
-    return REAL(fdatasync)(file);
+int fsync(int file) { return sync_by(REAL(fsync), file); }
+
+int fdatasync(int file) { return sync_by(REAL(fdatasync), file); }
+
+static void remember(int file, size_t count, off64_t offset) {
+    off64_t from = offset / SECTOR * SECTOR;
+    uint64_t length = ((uint64_t)(offset - from) + count + SECTOR - 1) / SECTOR * SECTOR;
+    char *record = calloc(1, 16 + length);
+    if (!record)
+        abort();
+    memcpy(record, &from, 8);
+    memcpy(record + 8, &length, 8);
+    if (REAL(pread64)(file, record + 16, length, from) < 0 || write(undo, record, 16 + length) < 0)
+        abort();
+    free(record);
 }
 
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
@@ -73,6 +98,8 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
             REAL(pwrite64)(file, bytes, count / 2, offset);
         return fails(faults->write_error);
     }
+    if (faults && undo >= 0 && concerns(file))
+        remember(file, count, offset);
     return REAL(pwrite64)(file, bytes, count, offset);
 }
 

@@ -1,5 +1,6 @@
 //! Errors of the disk and jumps of the clock, made by a library between the real binary and the C library.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ pub(super) const EROFS: i64 = 30;
 /// Input/output error.
 pub(super) const EIO: i64 = 5;
 
+/// What a disk writes as a whole or not at all, as in `shim.c`.
+const SECTOR: usize = 512;
+
 /// The numbers of `shim.c`, in its order.
 #[derive(Clone, Copy)]
 pub(super) enum Fault {
@@ -25,6 +29,7 @@ pub(super) enum Fault {
     Open,
     Clock,
     Torn,
+    SyncLies,
     Failed,
 }
 
@@ -65,7 +70,7 @@ impl Faults {
             .truncate(false)
             .open(folder.path().join("faults"))
             .unwrap();
-        numbers.set_len(64).unwrap();
+        numbers.set_len(4096).unwrap();
         Self { numbers, folder }
     }
 
@@ -80,6 +85,42 @@ impl Faults {
         self.numbers
             .write_all_at(&number.to_ne_bytes(), fault as u64 * 8)
             .unwrap();
+    }
+
+    /// A service whose disk can lose its power, too.
+    pub(super) fn over_mains(&self, service: Service) -> Service {
+        let journal = self.folder.path().join("undo");
+        self.over(service).with("UNDO", journal.to_str().unwrap())
+    }
+
+    /// Cuts the power of a disk that no process uses any more: of what was written and not synced, each sector is
+    /// as it was with a probability of `lost` in 256. How many were.
+    pub(super) fn cut_power(&self, database: &Path, lost: u8, random: &Random) -> usize {
+        let journal = self.folder.path().join("undo");
+        let records = std::fs::read(&journal).unwrap_or_default();
+        let mut sectors: BTreeMap<u64, &[u8]> = BTreeMap::new();
+        let mut rest = records.as_slice();
+        while let Some((head, after)) = rest.split_first_chunk::<16>() {
+            let number = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap());
+            // A record that is cut off belongs to a write that did not happen.
+            let Some((bytes, next)) = after.split_at_checked(usize::try_from(number(8)).unwrap()) else {
+                break;
+            };
+            for (at, sector) in (number(0)..).step_by(SECTOR).zip(bytes.chunks(SECTOR)) {
+                sectors.entry(at).or_insert(sector);
+            }
+            rest = next;
+        }
+        let file = File::options().write(true).open(database).unwrap();
+        let mut count = 0;
+        for (at, before) in sectors {
+            if random.bytes::<1>()[0] <= lost {
+                file.write_all_at(before, at).unwrap();
+                count += 1;
+            }
+        }
+        std::fs::write(&journal, "").unwrap();
+        count
     }
 
     /// How many calls were made to fail so far.
