@@ -354,7 +354,10 @@ fn of_store(session: &Session, now: Timestamp, findings: &mut Vec<Finding>) -> R
         .chain(clients.iter().map(|client| client.updated_at));
     of_clock(now, recorded.max(), findings);
     for key in &keys {
-        of_key(key, session.settings().key_rotation, now, findings);
+        let is_replaced = keys
+            .iter()
+            .any(|other| other.alg == key.alg && matches!(other.standing, StandingView::Announced { .. }));
+        of_key(key, is_replaced, session.settings().key_rotation, now, findings);
     }
     for client in &clients {
         findings.extend(grade::of(client, now));
@@ -406,7 +409,13 @@ fn of_clock(now: Timestamp, newest: Option<Timestamp>, findings: &mut Vec<Findin
     });
 }
 
-fn of_key(key: &KeyView, rotation: KeyRotation, now: Timestamp, findings: &mut Vec<Finding>) {
+fn of_key(
+    key: &KeyView,
+    is_replaced: bool,
+    rotation: KeyRotation,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) {
     let StandingView::Active { since } = key.standing else {
         return;
     };
@@ -423,7 +432,7 @@ fn of_key(key: &KeyView, rotation: KeyRotation, now: Timestamp, findings: &mut V
         ),
         None => (KEY_AGE, format!("idsvc key rotate --alg {}", key.alg)),
     };
-    findings.push(if now.since(since) <= longest {
+    findings.push(if is_replaced || now.since(since) <= longest {
         finding
     } else {
         finding.but(Level::Mend, remedy)

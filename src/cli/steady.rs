@@ -18,7 +18,8 @@ const PAUSE: Duration = Duration::from_hours(1);
 pub(super) struct Steady {
     looked: Instant,
     told: Timestamp,
-    since: Option<Instant>,
+    /// How far it is ahead of the timer, and since when.
+    ahead: Option<(Duration, Instant)>,
 }
 
 impl Steady {
@@ -27,7 +28,7 @@ impl Steady {
         Self {
             looked: timer,
             told: now,
-            since: None,
+            ahead: None,
         }
     }
 
@@ -39,14 +40,21 @@ impl Steady {
                 seconds = now.since(expected).as_secs(),
                 "the clock has jumped ahead: nothing that looks expired is removed for an hour"
             );
-            self.since = Some(timer);
-        } else if expected > now + TOLERANCE {
-            // Back again, or set back: what is expired now was so before.
-            self.since = None;
+            let before = self.ahead.map_or(Duration::ZERO, |(ahead, _)| ahead);
+            self.ahead = Some((before + now.since(expected), timer));
+        } else if let Some((ahead, since)) = self.ahead {
+            // Back again: what is expired now was so before.
+            let left = ahead.saturating_sub(expected.since(now));
+            self.ahead = (left > TOLERANCE).then_some((left, since));
         }
         (self.looked, self.told) = (timer, now);
-        self.since
-            .is_none_or(|since| timer.saturating_duration_since(since) >= PAUSE)
+        match self.ahead {
+            Some((_, since)) if timer.saturating_duration_since(since) < PAUSE => false,
+            _ => {
+                self.ahead = None;
+                true
+            }
+        }
     }
 }
 
@@ -78,6 +86,15 @@ mod tests {
         assert!(!steady.is_believed(NOON + DAY, start + 4 * MINUTE));
         assert!(!steady.is_believed(NOON + DAY + 59 * MINUTE, start + 63 * MINUTE));
         assert!(steady.is_believed(NOON + DAY + 60 * MINUTE, start + 64 * MINUTE));
+    }
+
+    #[test]
+    fn a_clock_that_comes_back_in_part_is_still_ahead() {
+        let start = Instant::now();
+        let mut steady = Steady::new(NOON, start);
+        assert!(!steady.is_believed(NOON + DAY, start + MINUTE));
+        assert!(!steady.is_believed(NOON + DAY - 9 * MINUTE, start + 2 * MINUTE));
+        assert!(steady.is_believed(NOON + 3 * MINUTE, start + 3 * MINUTE));
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::store::tables::SIGNING_KEYS;
 
 const RSA_BITS: usize = 2048;
 
+/// How far in the future a key may have begun to sign, for clocks that were corrected.
+const CLOCK_SLACK: Duration = Duration::from_hours(1);
+
 /// A stored signing key does not open.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("signing key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
@@ -289,6 +292,8 @@ enum Due {
     Activate,
     /// It waits for longer than keys are announced: the clock or the setting was changed after it was made.
     Hasten,
+    /// It began to sign in the future: the clock was wrong then.
+    Redate,
     /// Everything it signed has expired.
     Remove,
 }
@@ -297,6 +302,7 @@ fn due(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> Option<
     match record.standing {
         KeyStanding::Announced { active_from } if active_from <= now => Some(Due::Activate),
         KeyStanding::Announced { active_from } if now + announce < active_from => Some(Due::Hasten),
+        KeyStanding::Active { since } if now + CLOCK_SLACK < since => Some(Due::Redate),
         KeyStanding::Retired { remove_at } if remove_at <= now => Some(Due::Remove),
         KeyStanding::Announced { .. } | KeyStanding::Active { .. } | KeyStanding::Retired { .. } => None,
     }
@@ -345,6 +351,11 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
                         };
                         SIGNING_KEYS.put(tx, kid, &record)?;
                     }
+                    Due::Redate => {
+                        let mut record = record.clone();
+                        record.standing = KeyStanding::Active { since: now };
+                        SIGNING_KEYS.put(tx, kid, &record)?;
+                    }
                     Due::Remove => {
                         SIGNING_KEYS.remove(tx, kid)?;
                     }
@@ -356,7 +367,7 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
     core.reload_catalog()?;
     for (kid, record, what) in &moved {
         let state = match what {
-            Due::Activate => "active",
+            Due::Activate | Due::Redate => "active",
             Due::Hasten => "announced",
             Due::Remove => "removed",
         };
@@ -525,6 +536,30 @@ mod tests {
         core.clock.advance(14 * DAY);
         keep(&core).await.unwrap();
         assert_eq!(signer(&core), kid);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_began_while_the_clock_was_ahead_rotates_as_others_do() {
+        let core = core();
+        let first = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
+        let ahead = core.clock.now() + 3000 * DAY;
+        core.store
+            .write("test", {
+                let kid = first.clone();
+                move |tx| {
+                    let mut record = SIGNING_KEYS.get(&*tx, &kid)?.unwrap();
+                    record.standing = KeyStanding::Active { since: ahead };
+                    SIGNING_KEYS.put(tx, &kid, &record)
+                }
+            })
+            .await
+            .unwrap();
+        assert!(keep(&core).await.unwrap());
+        for _ in 0..90 {
+            core.clock.advance(DAY);
+            keep(&core).await.unwrap();
+        }
+        assert_ne!(signer(&core), first);
     }
 
     #[tokio::test]
