@@ -86,7 +86,7 @@ fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Tls {
     let directory = reader.text("acme.directory").and_then(|(text, origin)| {
         let url = Url::parse(&text)
             .ok()
-            .filter(|url| url.scheme() == "https" && url.username().is_empty());
+            .filter(|url| url.scheme() == "https" && url.username().is_empty() && url.password().is_none());
         if url.is_none() {
             reader.fault(
                 &origin,

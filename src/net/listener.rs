@@ -179,6 +179,10 @@ impl Listener {
     }
 }
 
+/// The most connections that are taken from the kernel's queue of a socket before it is closed; more than the queue is
+/// long on most systems (`net.core.somaxconn`).
+const LAST_ARRIVALS: usize = 8192;
+
 /// A connection, its place among all, and where it comes from.
 type Arrival = (OwnedSemaphorePermit, TcpStream, SocketAddr);
 
@@ -232,7 +236,11 @@ impl Arrivals {
             let Ok(socket) = socket.into_std() else {
                 continue;
             };
-            while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            // A queue that is filled as fast as it is emptied must not keep the service from stopping.
+            for _ in 0..LAST_ARRIVALS {
+                let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+                    break;
+                };
                 match socket.accept() {
                     Ok((stream, from)) => {
                         let stream = stream

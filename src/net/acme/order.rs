@@ -41,10 +41,18 @@ pub async fn account(plan: &Plan, folder: &Folder, transport: &Transport) -> Res
             .await
             .map_err(failed)?;
         if saved.contact != plan.contact {
-            account.update_contacts(&contacts(plan)).await.map_err(failed)?;
-            if let Some(saved) = folder.account()? {
-                let contact = plan.contact.clone();
-                folder.keep_account(&SavedAccount { contact, ..saved })?;
+            // A contact that the authority does not like is no reason to go without a certificate.
+            match account.update_contacts(&contacts(plan)).await {
+                Ok(()) => {
+                    if let Some(saved) = folder.account()? {
+                        let contact = plan.contact.clone();
+                        folder.keep_account(&SavedAccount { contact, ..saved })?;
+                    }
+                }
+                Err(error) => {
+                    let error = failed(error);
+                    tracing::warn!(%error, "the certificate authority does not take acme.contact");
+                }
             }
         }
         return Ok(account);

@@ -18,6 +18,8 @@ const LONGEST_ORDER: Duration = Duration::from_mins(5);
 const LONGEST_QUESTION: Duration = Duration::from_secs(30);
 /// When is looked again after the folder could not be read or written, in seconds.
 const AFTER_FAULT: u64 = 10 * 60;
+/// How long an authority waits for an order that wants a certificate replaced as soon as it has issued it, in seconds.
+const AFTER_NONSENSE: u64 = 12 * 3600;
 
 /// Keeps the certificate of an acceptor. A clone keeps the same one.
 #[derive(Clone)]
@@ -226,7 +228,11 @@ impl Renewal {
         let progress = progress.with(standing, now, dice);
         self.remember(progress.clone()).await?;
         let answer = self.ask(held.as_ref()).await;
-        let progress = progress.told(answer, standing, now, dice);
+        let mut progress = progress.told(answer, standing, now, dice);
+        if progress.renew_at <= now {
+            // Whoever wants a certificate replaced that it has just issued gets no order every few minutes.
+            progress.not_before = progress.not_before.max(now + AFTER_NONSENSE);
+        }
         let until = progress.ask_at.min(progress.renew_at).max(progress.not_before);
         self.remember(progress).await?;
         Ok((Round::Issued { not_after }, until))
