@@ -204,7 +204,7 @@ fn gone() -> Stop {
 /// Opens the store of a service that does not run.
 fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
     let random = Random::system();
-    let may_create = settings.base_url.is_some() && !command.is_reading();
+    let may_create = settings.base_url.is_some() && command.may_begin();
     let data = DataDir::open(&settings.data_dir, may_create, &random)?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),

@@ -284,12 +284,16 @@ fn of_json(text: &str, faults: &mut Vec<String>) -> Sections {
             faults.push(unknown_kind(&kind));
             continue;
         }
+        let Value::Array(items) = items else {
+            faults.push(format!("{kind}: the section is an array of objects"));
+            continue;
+        };
         let mut entries = Vec::new();
-        for (number, item) in (1..).zip(items.as_array().into_iter().flatten()) {
+        for (number, item) in (1..).zip(items) {
             match item {
                 Value::Object(members) => entries.push(Entry {
                     place: format!("{kind} {number}"),
-                    members: members.clone(),
+                    members,
                     lines: BTreeMap::new(),
                 }),
                 _ => faults.push(format!("{kind} {number}: it is no object")),
@@ -363,5 +367,18 @@ client_id = \"x\"
                 .contains("client 1: unknown key client_idd")
         );
         assert!(read("{").unwrap_err().starts_with("line 1"));
+        // What is no list of records is not an empty one: pruning would remove everything.
+        for text in [
+            r#"{"client": {"client_id": "web"}}"#,
+            r#"{"client": null}"#,
+            r#"{"user": "x"}"#,
+        ] {
+            assert!(
+                read(text)
+                    .unwrap_err()
+                    .contains("the section is an array of objects"),
+                "{text}"
+            );
+        }
     }
 }

@@ -133,6 +133,16 @@ impl Command {
             _ => false,
         }
     }
+
+    /// Whether it may be the first thing that happens to a service, before it ever ran. Anything else in a directory
+    /// without data is about another directory than the one that was named.
+    pub fn may_begin(&self) -> bool {
+        match self {
+            Self::ClientAdd(_) | Self::UserAdd(_) | Self::ProviderAdd(_) | Self::KeyImport(_) => true,
+            Self::Apply(_) | Self::UserImport(_) => !self.is_reading(),
+            _ => false,
+        }
+    }
 }
 
 /// What comes of it.

@@ -445,8 +445,30 @@ fn a_leaked_key_is_withdrawn() {
 }
 
 #[test]
-fn a_key_may_have_a_name_that_looks_like_a_flag() {
+fn a_mistyped_directory_does_not_become_a_new_service() {
     let service = Service::new();
+    for words in [
+        &["key", "rotate", "--now", "--data-dir", "typo"][..],
+        &["client", "disable", "web", "--data-dir", "typo"],
+        &[
+            "session",
+            "revoke",
+            "--user",
+            "alice@example.com",
+            "--data-dir",
+            "typo",
+        ],
+    ] {
+        let refused = service.run(words);
+        assert_eq!(code(&refused), Some(1), "{words:?}: {}", said(&refused));
+        assert!(said(&refused).contains("typo"), "{}", said(&refused));
+        assert!(!service.folder.path().join("typo").exists(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_key_may_have_a_name_that_looks_like_a_flag() {
+    let service = Service::with_client();
     for kid in ["-aBcD", "-hello", "--x", "-V_"] {
         for words in [["key", "retire", kid, "--yes"], ["key", "retire", "--yes", kid]] {
             let refused = service.run(&words);

@@ -14,7 +14,20 @@ fn the_packaged_settings_are_accepted_and_listen_where_the_packaged_socket_does(
     let settings = packaging().join("idsvc.toml");
     let service = Service::new();
     let mut check = service.command(&["config", "check", "--json", "--config"]);
-    let checked = check.arg(&settings).env_clear().output().unwrap();
+    // The issuer is the one thing that nobody can set beforehand.
+    let unset = service
+        .command(&["config", "check", "--config"])
+        .arg(&settings)
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(
+        said(&unset).contains("base_url") && said(&unset).lines().count() <= 2,
+        "{}",
+        said(&unset)
+    );
+    let issuer = ("IDSVC_BASE_URL", "https://id.example.com");
+    let checked = check.arg(&settings).env_clear().envs([issuer]).output().unwrap();
     assert!(checked.status.success(), "{}", said(&checked));
     assert_eq!(said(&checked), "", "no warnings");
     let found: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();

@@ -96,6 +96,9 @@ impl ProviderFields {
             }
         }
         provider.auth_method = self.auth_method.unwrap_or(provider.auth_method);
+        if !provider.auth_method.uses_secret() {
+            provider.sealed_secret = None;
+        }
         if let Some(values) = self.scope {
             provider.scope = scope_of(faults, "scope", &values).with(Scope::OPENID);
         }
