@@ -25,6 +25,9 @@ const MODE: u32 = 0o600;
 const CERTIFICATE: &str = "acme.pem";
 const ACCOUNT: &str = "acme-account.json";
 const PROGRESS: &str = "acme-progress.json";
+/// Written and removed again, as proof of room for a certificate with its chain and key.
+const PROOF: &str = "acme-room";
+const PROOF_BYTES: usize = 16 * 1024;
 
 /// The folder `certs/` of a data directory.
 #[derive(Clone, Debug)]
@@ -79,6 +82,15 @@ impl Folder {
                     .is_some_and(|rest| rest.starts_with(b"\n")),
         };
         Ok(Some((pair, held)))
+    }
+
+    /// Fails when a certificate could not be kept. To be asked before one is ordered: authorities issue the same one a
+    /// few times a week, and one that is lost for want of room counts.
+    pub fn prove_room(&self) -> Result<(), TlsError> {
+        let file = self.0.join(PROOF);
+        certificate::make_folder(&self.0)?;
+        certificate::write(&file, &[b' '; PROOF_BYTES], MODE)?;
+        fs::remove_file(&file).map_err(|source| TlsError::Unwritable { file, source })
     }
 
     /// Puts a certificate in place with its key, both PEM, when it can be used for what is planned.

@@ -188,6 +188,8 @@ impl Renewal {
                 "set tls.mode to acme",
             ));
         };
+        let room = folder.clone();
+        blocking(move || room.prove_room()).await?;
         let transport = Transport::new(client.clone());
         let patient = |failure: Failure| Failure {
             wait: transport.wait(),

@@ -332,6 +332,21 @@ async fn whatever_was_written_last_before_a_crash_the_next_start_goes_on() {
 }
 
 #[tokio::test]
+async fn no_certificate_is_ordered_that_could_not_be_kept() {
+    let (authority, folder) = (Authority::start().await, Folder::new());
+    // What is in the way of the proof stands for a disk without room for it.
+    std::fs::create_dir_all(folder.path().join("certs/acme-room/full")).unwrap();
+    let site = Site::start(&authority, authority.plan(&["id.example"]), folder.path()).await;
+    let (failure, until) = site.fail(now()).await;
+    assert!(failure.to_string().contains("acme-room"), "{failure}");
+    assert!(until > now());
+    assert!(authority.asked("/new-order").is_empty());
+    std::fs::remove_dir_all(folder.path().join("certs/acme-room")).unwrap();
+    site.issue(until).await;
+    assert!(!folder.path().join("certs/acme-room").exists());
+}
+
+#[tokio::test]
 async fn what_cannot_be_remembered_is_not_begun() {
     let (authority, folder) = (Authority::start().await, Folder::new());
     std::fs::write(folder.path().join("certs"), "no folder").unwrap();
