@@ -127,8 +127,12 @@ pub(crate) async fn once(server: SocketAddr, request: &str) -> Reply {
 }
 
 /// Runs `scripts`, one on each connection, and measures them; `others` run beside them and are not measured.
+///
+/// With `sleepless` the load never lets its own processor go idle: waking one costs whoever sends to it several
+/// microseconds, which would be counted as the service's.
 pub(crate) async fn run(
     server: SocketAddr,
+    sleepless: bool,
     scripts: Vec<Box<dyn Script>>,
     others: Vec<Box<dyn Script>>,
     time: Duration,
@@ -155,6 +159,13 @@ pub(crate) async fn run(
             Arc::clone(&over),
         ));
     }
+    let awake = sleepless.then(|| {
+        tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        })
+    });
     tokio::time::sleep(WARM_UP).await;
     let (start, before) = (Instant::now(), cpu());
     counting.store(true, Ordering::SeqCst);
@@ -173,6 +184,9 @@ pub(crate) async fn run(
     counting.store(false, Ordering::SeqCst);
     let (elapsed, cpu) = (start.elapsed(), cpu() - before);
     over.store(true, Ordering::SeqCst);
+    if let Some(awake) = awake {
+        awake.abort();
+    }
     while let Some(done) = measured.join_next().await {
         latencies.extend(done.unwrap());
     }

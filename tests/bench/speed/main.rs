@@ -297,7 +297,10 @@ impl<'a> Bench<'a> {
 
     fn measure(&self, scripts: Vec<Box<dyn Script>>, others: Vec<Box<dyn Script>>, seconds: u64) -> Measured {
         let time = Duration::from_secs(seconds);
-        let running = run(self.server.address, scripts, others, time, || self.server.cpu());
+        let sleepless = self.options.core.is_some();
+        let running = run(self.server.address, sleepless, scripts, others, time, || {
+            self.server.cpu()
+        });
         self.runtime.block_on(running)
     }
 
