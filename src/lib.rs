@@ -22,7 +22,7 @@
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, secret |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random, secret |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
 //! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
@@ -43,7 +43,7 @@
 //!    protocol's no is a value and is committed, so revoking a family when a token is replayed needs no
 //!    special path. Only a [`store::StoreError`] rolls back.
 //! 2. **An answer with a token in it is sent after the commit that allows it.** A write is one closure, handed
-//!    to one writer thread, which runs everything that waits in one redb transaction and commits once. The
+//!    to one writer thread, which runs everything that waits in one transaction and commits once. The
 //!    closure may run twice, so it reads neither clock nor entropy: both are drawn before it.
 //! 3. **Nothing slow happens inside a transaction.** Passwords are hashed on threads of their own, tokens are
 //!    signed after the commit.
@@ -90,7 +90,11 @@
 //!
 //! # Why the store looks like this
 //!
-//! redb is a copy-on-write B-tree: a write costs what it touches. Keys are time-ordered, so that new rows land
+//! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
+//! durable. So a batch is made durable by [a journal](store::backend::redb::journal) beside the file, one write and
+//! one sync to a place written before, and redb commits it to memory only; when the journal is full, and a second
+//! after the last write, redb writes each page that changed once, and the journal begins anew. A store that was
+//! closed is one file. Keys are time-ordered, so that new rows land
 //! side by side and expired ones are a range at the other end; [`flow::sweep`] needs no index of expiry
 //! times, it walks the old end of each table and passes over rows that still live. Records are JSON behind a
 //! version byte: a released shape is never edited, a backup is one loop over all tables (`store::backup`), and

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::backend::redb::{inspect, sync_folder_of};
+use super::backend::redb::{inspect, journal_of, sync_folder_of};
 use super::backend::{Backend, Snapshot, Tx, Verdict};
 use super::table::Table;
 use super::{OpenError, StoreError};
@@ -42,14 +42,20 @@ impl Schema {
     /// Looks at a database file before it is opened for writing.
     ///
     /// A newer one is refused and not touched. Of an older one a copy is made beside it, named after the
-    /// schema that it is about to get: `idsvc.redb.before-v2`.
+    /// schema that it is about to get: `idsvc.redb.before-v2`, with the journal of one that was killed.
     pub fn inspect(&self, path: &Path) -> Result<(), OpenError> {
         inspect(path, |snapshot| {
             if self.steps_from(stored(snapshot)?)?.is_empty() {
                 return Ok(());
             }
             let copy = copy_of(path, self.version());
-            copy_file(path, &copy).map_err(|source| OpenError::Io { path: copy, source })
+            let copied = match copy_file(&journal_of(path), &journal_of(&copy)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                done => done,
+            };
+            copied
+                .and_then(|()| copy_file(path, &copy))
+                .map_err(|source| OpenError::Io { path: copy, source })
         })?;
         Ok(())
     }
@@ -197,6 +203,23 @@ mod tests {
     }
 
     #[test]
+    fn the_copy_of_a_store_whose_process_was_killed_is_whole() {
+        let folder = Folder::new();
+        let store = open(&folder.file(), &FIRST).unwrap();
+        for count in 0..5 {
+            store
+                .write_blocking("count", move |tx| COUNTS.put(tx, "upgrades", &count))
+                .unwrap();
+        }
+        let killed = folder.path("killed.redb");
+        for of in [PathBuf::clone, |path: &PathBuf| journal_of(path)] {
+            fs::copy(of(&folder.file()), of(&killed)).unwrap();
+        }
+        assert_eq!(count(&open(&killed, &SECOND).unwrap()), Some(5));
+        assert_eq!(count(&open(&copy_of(&killed, 2), &FIRST).unwrap()), Some(4));
+    }
+
+    #[test]
     fn an_upgrade_that_fails_changes_nothing() {
         let folder = Folder::new();
         open(&folder.file(), &FIRST).unwrap().close();
@@ -234,7 +257,9 @@ mod tests {
             .write_blocking("count", |tx| COUNTS.put(tx, "upgrades", &7))
             .unwrap();
         let killed = folder.path("killed.redb");
-        fs::copy(folder.file(), &killed).unwrap();
+        for of in [PathBuf::clone, |path: &PathBuf| journal_of(path)] {
+            fs::copy(of(&folder.file()), of(&killed)).unwrap();
+        }
         assert!(matches!(open(&killed, &FIRST), Err(OpenError::Newer { .. })));
         assert_eq!(count(&open(&killed, &SECOND).unwrap()), Some(7));
     }

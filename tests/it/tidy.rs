@@ -23,7 +23,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "store",
-        &["clock", "federation", "identity", "jose", "oauth", "secret"],
+        &[
+            "clock",
+            "federation",
+            "identity",
+            "jose",
+            "oauth",
+            "random",
+            "secret",
+        ],
     ),
     (
         "flow",

@@ -92,6 +92,9 @@ pub trait Backend: Send + Sync {
     /// Runs `work` in one transaction. Only the writer thread calls this once the store is open.
     fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError>;
 
+    /// Brings the storage to a state that costs nothing to open: for a moment when nothing is asked of it.
+    fn settle(&self) -> Result<(), StoreError>;
+
     /// Opens the storage afresh, which may be needed after a failure. Reads under way may fail.
     fn recover(&self) -> Result<(), StoreError>;
 

@@ -430,16 +430,6 @@ fn a_second_opening_is_refused() {
     assert!(Store::open(&folder.file(), Options::default()).is_ok());
 }
 
-#[test]
-fn what_was_answered_survives_a_kill() {
-    let folder = Folder::new();
-    let store = Store::open(&folder.file(), Options::default()).unwrap();
-    put(&store, "a", "kept").unwrap();
-    fs::copy(folder.file(), folder.path("killed.redb")).unwrap();
-    let killed = Store::open(&folder.path("killed.redb"), Options::default()).unwrap();
-    assert_eq!(get(&killed, "a"), Some(note("kept")));
-}
-
 #[cfg(unix)]
 #[test]
 fn only_the_owner_may_read_the_file() {

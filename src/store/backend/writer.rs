@@ -22,6 +22,9 @@ use crate::store::schema::{META, meta_put};
 const PROOF: &str = "proof";
 const PROOF_BYTES: usize = 1_000_000;
 
+/// How long nothing is written before the storage is settled.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// Something for the writer to do.
 pub enum Order {
     /// To run in the next transaction.
@@ -131,6 +134,7 @@ impl Writer {
             meters: Arc::clone(&meters),
             pace,
             failed: None,
+            is_settled: true,
         };
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -199,6 +203,8 @@ struct Desk {
     meters: Arc<Meters>,
     pace: Pace,
     failed: Option<Failed>,
+    /// Whether the storage was settled after the last write.
+    is_settled: bool,
 }
 
 impl Desk {
@@ -234,7 +240,8 @@ impl Desk {
     fn next_order(&mut self) -> Option<Order> {
         loop {
             let received = match &self.failed {
-                None => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None if self.is_settled => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => self.queue.recv_timeout(IDLE),
                 Some(failed) => {
                     let wait = failed.retry_at.saturating_duration_since(Instant::now());
                     if wait.is_zero() {
@@ -248,13 +255,27 @@ impl Desk {
                     self.taken();
                     return Some(order);
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.settle(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
 
+    fn settle(&mut self) {
+        if self.failed.is_some() || self.is_settled {
+            return;
+        }
+        self.is_settled = true;
+        let done = catch_unwind(AssertUnwindSafe(|| self.backend.settle()));
+        match done {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(error),
+            Err(_) => self.fail(StoreError::Damaged("the engine panicked".to_owned())),
+        }
+    }
+
     fn run(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        self.is_settled = false;
         if let Some(failed) = &self.failed {
             for job in batch {
                 job.answer(Err(failed.error.clone()));

@@ -12,6 +12,7 @@ use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
 };
+use idsvc::store::backend::redb::journal::{Mark, Record as Changes, changes, records, write_record};
 use idsvc::store::backup::{BackupError, Header, Incoming};
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
 use idsvc::store::table::{Key, Record};
@@ -164,4 +165,29 @@ pub(super) fn backup(data: &[u8]) {
         changed[at] ^= 1;
         assert!(read(&changed).is_err());
     }
+}
+
+/// What comes out of a journal was written under its mark. The input is tried as the file, as what a record holds, and
+/// as a record that is whole and then is not.
+pub(super) fn journal(data: &[u8]) {
+    const MARK: Mark = Mark([7; 16]);
+    for content in records(data, MARK).into_iter().flatten() {
+        drop(changes(&content));
+    }
+    if let Some(found) = changes(data) {
+        let mut noted = Changes::default();
+        for change in found {
+            noted.note(change);
+        }
+        assert_eq!(noted.content(), data);
+    }
+    let mut file = Vec::new();
+    write_record(MARK, 0, data, &mut file);
+    file.extend_from_slice(&[0; 100]);
+    assert_eq!(records(&file, MARK), Some(vec![data.to_vec()]));
+    assert_eq!(records(&file, Mark([8; 16])), Some(Vec::new()));
+    let at = usize::from(data.first().copied().unwrap_or_default()) % (file.len() - 100);
+    file[at] ^= 1;
+    // Data may hold a whole record itself.
+    assert!(records(&file, MARK).is_none_or(|found| found.is_empty()));
 }

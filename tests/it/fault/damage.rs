@@ -117,6 +117,50 @@ fn what_is_lost_or_wrong_is_said_in_one_sentence_and_not_touched() {
     }
 }
 
+/// What a killed service leaves beside its database belongs to it.
+#[test]
+fn a_journal_that_is_lost_or_damaged_is_said_in_one_sentence_and_not_passed_over() {
+    let service = Service::new();
+    let kiosk = Kiosk::register(&service);
+    let mut tokens = Vec::new();
+    let mut killed = || {
+        let mut running = service.serve();
+        tokens.extend((0..20).map(|_| kiosk.enter(&running).unwrap()));
+        running.signal("KILL");
+        running.kill();
+    };
+    killed();
+    let data = service.folder.path().join("data");
+    let (database, journal) = (data.join("idsvc.redb"), data.join("idsvc.redb.journal"));
+    let kept = fs::read(&journal).unwrap();
+    fs::remove_file(&journal).unwrap();
+    for words in [&["serve"][..], &["client", "list"], &["backup", "saved"]] {
+        refused_in_one_sentence(&service, words, "idsvc.redb.journal is missing");
+    }
+    fs::write(&journal, kept).unwrap();
+    // A second after the last write the journal is empty: one that was killed so late is killed again.
+    let files = loop {
+        let files = [&database, &journal].map(|file| fs::read(file).unwrap());
+        overwrite(&journal, 50, &[0; 8]);
+        if !service.run(&["client", "list"]).status.success() {
+            break files;
+        }
+        killed();
+    };
+    refused_in_one_sentence(&service, &["serve"], "idsvc.redb.journal is not what was written");
+    fs::write(&database, &files[0]).unwrap();
+    fs::write(&journal, &files[1]).unwrap();
+    let mut running = service.serve();
+    for token in &tokens {
+        assert_eq!(kiosk.introspect(&running, token).json()["active"], true);
+    }
+    running.terminate();
+    assert!(
+        !journal.exists(),
+        "a database that was closed is whole without it"
+    );
+}
+
 fn cut(database: &Path, by: u64) {
     let file = fs::File::options().write(true).open(database).unwrap();
     let length = file.metadata().unwrap().len();

@@ -26,8 +26,9 @@ struct faults {
 static volatile struct faults *faults;
 
 // What was there before each write that has not been synced, for a test that cuts the power: offset, length, bytes,
-// in whole sectors.
-static int undo = -1;
+// in whole sectors. One file for the database, one for its journal: each is synced by itself.
+enum { NEITHER = -1, DATABASE, JOURNAL, FILES };
+static int undo[FILES] = {-1, -1};
 #define SECTOR 512
 
 __attribute__((constructor)) static void begin(void) {
@@ -39,22 +40,29 @@ __attribute__((constructor)) static void begin(void) {
     if (at != MAP_FAILED)
         faults = at;
     close(file);
-    const char *journal = getenv("UNDO");
-    if (journal)
-        undo = open(journal, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const char *names[FILES] = {getenv("UNDO"), getenv("UNDO_JOURNAL")};
+    for (int which = 0; which < FILES; which++)
+        if (names[which])
+            undo[which] = open(names[which], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
-static int is_database(const char *path) { return strstr(path, "idsvc.redb") != NULL; }
+static int which(const char *path) {
+    if (!strstr(path, "idsvc.redb"))
+        return NEITHER;
+    return strstr(path, "idsvc.redb.journal") ? JOURNAL : DATABASE;
+}
 
-static int concerns(int file) {
+static int which_file(int file) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length < 0)
-        return 0;
+        return NEITHER;
     path[length] = 0;
-    return is_database(path);
+    return which(path);
 }
+
+static int concerns(int file) { return which_file(file) != NEITHER; }
 
 static int fails(int64_t error) {
     __atomic_add_fetch((int64_t *)&faults->failed, 1, __ATOMIC_SEQ_CST);
@@ -65,13 +73,14 @@ static int fails(int64_t error) {
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static int sync_by(int (*real)(int), int file) {
-    if (!faults || !concerns(file))
+    int found = faults ? which_file(file) : NEITHER;
+    if (found == NEITHER)
         return real(file);
     if (faults->sync_error)
         return fails(faults->sync_error);
     int done = real(file);
-    if (done == 0 && undo >= 0 && !faults->sync_lies)
-        REAL(ftruncate64)(undo, 0);
+    if (done == 0 && undo[found] >= 0 && !faults->sync_lies)
+        REAL(ftruncate64)(undo[found], 0);
     return done;
 }
 
@@ -79,7 +88,7 @@ int fsync(int file) { return sync_by(REAL(fsync), file); }
 
 int fdatasync(int file) { return sync_by(REAL(fdatasync), file); }
 
-static void remember(int file, size_t count, off64_t offset) {
+static void remember(int file, int undo, size_t count, off64_t offset) {
     off64_t from = offset / SECTOR * SECTOR;
     uint64_t length = ((uint64_t)(offset - from) + count + SECTOR - 1) / SECTOR * SECTOR;
     char *record = calloc(1, 16 + length);
@@ -93,13 +102,14 @@ static void remember(int file, size_t count, off64_t offset) {
 }
 
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
-    if (faults && faults->write_error && concerns(file)) {
+    int found = faults ? which_file(file) : NEITHER;
+    if (found != NEITHER && faults->write_error) {
         if (faults->torn && count > 1)
             REAL(pwrite64)(file, bytes, count / 2, offset);
         return fails(faults->write_error);
     }
-    if (faults && undo >= 0 && concerns(file))
-        remember(file, count, offset);
+    if (found != NEITHER && undo[found] >= 0)
+        remember(file, undo[found], count, offset);
     return REAL(pwrite64)(file, bytes, count, offset);
 }
 
@@ -114,7 +124,7 @@ int open64(const char *path, int flags, ...) {
     __builtin_va_start(rest, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? __builtin_va_arg(rest, mode_t) : 0;
     __builtin_va_end(rest);
-    if (faults && faults->open_error && (flags & (O_WRONLY | O_RDWR)) && is_database(path))
+    if (faults && faults->open_error && (flags & (O_WRONLY | O_RDWR)) && which(path) != NEITHER)
         return fails(faults->open_error);
     return REAL(open64)(path, flags, mode);
 }

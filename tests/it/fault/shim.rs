@@ -89,15 +89,22 @@ impl Faults {
 
     /// A service whose disk can lose its power, too.
     pub(super) fn over_mains(&self, service: Service) -> Service {
-        let journal = self.folder.path().join("undo");
-        self.over(service).with("UNDO", journal.to_str().unwrap())
+        let undo = |name: &str| self.folder.path().join(name).to_str().unwrap().to_owned();
+        self.over(service)
+            .with("UNDO", &undo("undo"))
+            .with("UNDO_JOURNAL", &undo("undo-journal"))
     }
 
     /// Cuts the power of a disk that no process uses any more: of what was written and not synced, each sector is
     /// as it was with a probability of `lost` in 256. How many were.
     pub(super) fn cut_power(&self, database: &Path, lost: u8, random: &Random) -> usize {
-        let journal = self.folder.path().join("undo");
-        let records = std::fs::read(&journal).unwrap_or_default();
+        let journal = database.with_extension("redb.journal");
+        self.forget("undo", database, lost, random) + self.forget("undo-journal", &journal, lost, random)
+    }
+
+    fn forget(&self, undo: &str, file: &Path, lost: u8, random: &Random) -> usize {
+        let undo = self.folder.path().join(undo);
+        let records = std::fs::read(&undo).unwrap_or_default();
         let mut sectors: BTreeMap<u64, &[u8]> = BTreeMap::new();
         let mut rest = records.as_slice();
         while let Some((head, after)) = rest.split_first_chunk::<16>() {
@@ -111,7 +118,10 @@ impl Faults {
             }
             rest = next;
         }
-        let file = File::options().write(true).open(database).unwrap();
+        if sectors.is_empty() {
+            return 0;
+        }
+        let file = File::options().write(true).open(file).unwrap();
         let mut count = 0;
         for (at, before) in sectors {
             if random.bytes::<1>()[0] <= lost {
@@ -119,7 +129,7 @@ impl Faults {
                 count += 1;
             }
         }
-        std::fs::write(&journal, "").unwrap();
+        std::fs::write(&undo, "").unwrap();
         count
     }
 

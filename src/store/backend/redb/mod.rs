@@ -1,25 +1,31 @@
-//! The waist on redb: one file that belongs to one process, or the same thing in memory.
+//! The waist on redb: one file that belongs to one process, with a journal beside it, or the same thing in memory.
 
-use std::cell::{OnceCell, RefCell};
+mod checkpoint;
+mod errors;
+pub mod journal;
+mod memory;
+mod rows;
+#[cfg(test)]
+mod tests;
+
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::OpenOptionsExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ::redb::backends::InMemoryBackend;
 use ::redb::{
-    Builder, CommitError, CompactionError, Database, DatabaseError, Durability, ReadOnlyTable,
-    ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, StorageError, Table, TableDefinition,
-    TableError, TransactionError, WriteTransaction,
+    Builder, CompactionError, Database, DatabaseError, ReadableDatabase, TransactionError, WriteTransaction,
 };
 
-use super::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
+use self::checkpoint::{Checkpoints, make_durable};
+use self::errors::{commit_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected};
+use self::journal::Journal;
+use self::memory::Memory;
+use self::rows::{ReadSnapshot, WriteTx, guarded};
+use super::{Backend, Snapshot, Tx, Verdict};
 use crate::store::{OpenError, StoreError};
-
-type Bytes = &'static [u8];
 
 const COMPACTION_ATTEMPTS: usize = 100;
 const INSPECTION_CACHE_BYTES: usize = 1 << 20;
@@ -37,13 +43,16 @@ enum State {
 pub struct Redb {
     opener: Opener,
     state: RwLock<State>,
+    /// None where nothing lasts, and every commit goes to the engine's own storage.
+    checkpoints: Option<Mutex<Checkpoints>>,
 }
 
 impl Redb {
     /// Opens the database file, or makes it, readable for its owner only. `cache_bytes` bounds the page cache.
     pub fn open_file(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
         let file = path.to_owned();
-        Self::open(path, Box::new(move || open_file(&file, cache_bytes)))
+        let opener = Box::new(move || open_file(&file, cache_bytes));
+        Self::open_with(path, opener, Some(Journal::beside(path)))
     }
 
     /// Opens an empty database in memory.
@@ -53,13 +62,37 @@ impl Redb {
         Self::open(Path::new("memory"), Box::new(opener))
     }
 
-    /// Opens whatever `opener` opens; `path` names it in errors.
+    /// Opens whatever `opener` opens, without a journal; `path` names it in errors.
     pub fn open(path: &Path, opener: Opener) -> Result<Self, OpenError> {
+        Self::open_with(path, opener, None)
+    }
+
+    fn open_with(path: &Path, opener: Opener, journal: Option<Journal>) -> Result<Self, OpenError> {
         let database = guarded(&opener).map_err(|error| refused(path, error))?;
+        let mut checkpoints = journal.map(Checkpoints::new);
+        if let Some(checkpoints) = &mut checkpoints {
+            checkpoints.replay(&database).map_err(|error| match error {
+                StoreError::Damaged(what) => OpenError::Damaged {
+                    path: path.to_owned(),
+                    what,
+                },
+                other => OpenError::Store(other),
+            })?;
+        }
         Ok(Self {
             opener,
             state: RwLock::new(State::Open(database)),
+            checkpoints: checkpoints.map(Mutex::new),
         })
+    }
+
+    fn checkpoints(&self) -> Option<MutexGuard<'_, Checkpoints>> {
+        let lock = self.checkpoints.as_ref()?;
+        Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
+        self.with_database(Database::begin_write)
     }
 
     fn with_database<T>(
@@ -77,25 +110,28 @@ impl Redb {
 impl Backend for Redb {
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let transaction = self.with_database(ReadableDatabase::begin_read)?;
-        look(&ReadSnapshot {
-            transaction,
-            tables: RefCell::new(Vec::new()),
-        })
+        look(&ReadSnapshot::new(transaction))
     }
 
     fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
-        let mut transaction = self.with_database(Database::begin_write)?;
-        transaction
-            .set_durability(Durability::Immediate)
-            .map_err(|_| unexpected("durability"))?;
-        transaction.set_two_phase_commit(true);
-        transaction.set_quick_repair(true);
+        let mut transaction = self.begin_write()?;
         let mut open = WriteTx::new(&transaction);
         let verdict = work(&mut open);
-        drop(open);
-        match verdict {
-            Verdict::Commit => transaction.commit().map_err(commit_failed),
-            Verdict::RollBack => transaction.abort().map_err(storage_failed),
+        let record = open.into_record();
+        match (verdict, self.checkpoints()) {
+            (Verdict::RollBack, _) => transaction.abort().map_err(storage_failed),
+            (Verdict::Commit, Some(mut checkpoints)) => checkpoints.commit(transaction, &record),
+            (Verdict::Commit, None) => {
+                make_durable(&mut transaction)?;
+                transaction.commit().map_err(commit_failed)
+            }
+        }
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        match self.checkpoints() {
+            Some(mut checkpoints) if checkpoints.are_due() => checkpoints.settle(self.begin_write()?),
+            _ => Ok(()),
         }
     }
 
@@ -106,13 +142,19 @@ impl Backend for Redb {
         }
         // The old database must be gone before the new one is opened: it holds the lock on the file.
         *state = State::Failed(StoreError::Closed);
-        match guarded(&self.opener) {
+        let reopened =
+            guarded(&self.opener)
+                .map_err(reopen_failed)
+                .and_then(|database| match self.checkpoints() {
+                    Some(mut checkpoints) => checkpoints.replay(&database).map(|()| database),
+                    None => Ok(database),
+                });
+        match reopened {
             Ok(database) => {
                 *state = State::Open(database);
                 Ok(())
             }
             Err(error) => {
-                let error = reopen_failed(error);
                 *state = State::Failed(error.clone());
                 Err(error)
             }
@@ -120,6 +162,7 @@ impl Backend for Redb {
     }
 
     fn compact(&self) -> Result<bool, StoreError> {
+        self.settle()?;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let database = match &mut *state {
             State::Open(database) => database,
@@ -139,6 +182,11 @@ impl Backend for Redb {
     }
 
     fn close(&self) {
+        if let Some(mut checkpoints) = self.checkpoints()
+            && let Err(error) = checkpoints.end(|| self.begin_write())
+        {
+            tracing::warn!(%error, "the database is closed with its journal beside it");
+        }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }
 }
@@ -172,11 +220,12 @@ pub fn inspect<T>(
     });
     let database = opened.map_err(|error| refused(path, error))?;
     let transaction = guarded(|| database.begin_read()).map_err(transaction_failed)?;
-    look(&ReadSnapshot {
-        transaction,
-        tables: RefCell::new(Vec::new()),
-    })
-    .map(Some)
+    look(&ReadSnapshot::new(transaction)).map(Some)
+}
+
+/// Where the journal of the database at `path` is, when there is one.
+pub fn journal_of(path: &Path) -> PathBuf {
+    Journal::beside(path).path().to_owned()
 }
 
 fn builder(cache_bytes: usize) -> Builder {
@@ -206,368 +255,5 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
         _ => File::open(".")?.sync_all(),
-    }
-}
-
-fn definition(table: TableId) -> TableDefinition<'static, Bytes, Bytes> {
-    TableDefinition::new(table.name())
-}
-
-/// A table that was looked for, and what there was.
-type SeenTable = (TableId, Option<ReadOnlyTable<Bytes, Bytes>>);
-
-struct ReadSnapshot {
-    transaction: ReadTransaction,
-    tables: RefCell<Vec<SeenTable>>,
-}
-
-impl ReadSnapshot {
-    fn with_table<T>(
-        &self,
-        table: TableId,
-        look: impl FnOnce(&ReadOnlyTable<Bytes, Bytes>) -> Result<T, StorageError>,
-    ) -> Result<Option<T>, StoreError> {
-        let mut tables = self.tables.borrow_mut();
-        if !tables.iter().any(|(id, _)| *id == table) {
-            let opened = match guarded(|| self.transaction.open_table(definition(table))) {
-                Ok(opened) => Some(opened),
-                Err(TableError::TableDoesNotExist(_)) => None,
-                Err(error) => return Err(table_failed(error)),
-            };
-            tables.push((table, opened));
-        }
-        match tables.iter().find(|(id, _)| *id == table) {
-            Some((_, Some(opened))) => guarded(|| look(opened)).map(Some).map_err(storage_failed),
-            _ => Ok(None),
-        }
-    }
-}
-
-impl Snapshot for ReadSnapshot {
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self.with_table(table, |opened| {
-            Ok(opened.get(key)?.map(|value| value.value().to_vec()))
-        })?;
-        Ok(found.flatten())
-    }
-
-    fn range(
-        &self,
-        table: TableId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        if is_empty(from, to) {
-            return Ok(());
-        }
-        match self.with_table(table, |opened| opened.range::<&[u8]>((from, to)))? {
-            Some(rows) => visit_rows(rows, visit),
-            None => Ok(()),
-        }
-    }
-}
-
-struct WriteTx<'txn> {
-    transaction: &'txn WriteTransaction,
-    tables: Vec<OnceCell<Table<'txn, Bytes, Bytes>>>,
-}
-
-impl<'txn> WriteTx<'txn> {
-    fn new(transaction: &'txn WriteTransaction) -> Self {
-        let mut tables = Vec::new();
-        tables.resize_with(TableId::LIMIT, OnceCell::new);
-        Self { transaction, tables }
-    }
-
-    fn table(&self, table: TableId) -> Result<&Table<'txn, Bytes, Bytes>, StoreError> {
-        let cell = self
-            .tables
-            .get(table.index())
-            .ok_or_else(|| unexpected("the table's index"))?;
-        if let Some(opened) = cell.get() {
-            return Ok(opened);
-        }
-        let opened = guarded(|| self.transaction.open_table(definition(table))).map_err(table_failed)?;
-        Ok(cell.get_or_init(|| opened))
-    }
-
-    fn table_mut(&mut self, table: TableId) -> Result<&mut Table<'txn, Bytes, Bytes>, StoreError> {
-        self.table(table)?;
-        let cell = self.tables.get_mut(table.index()).and_then(OnceCell::get_mut);
-        cell.ok_or_else(|| unexpected("the table's index"))
-    }
-}
-
-impl Snapshot for WriteTx<'_> {
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let opened = self.table(table)?;
-        guarded(|| Ok(opened.get(key)?.map(|value| value.value().to_vec()))).map_err(storage_failed)
-    }
-
-    fn range(
-        &self,
-        table: TableId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StoreError> {
-        if is_empty(from, to) {
-            return Ok(());
-        }
-        let opened = self.table(table)?;
-        let rows = guarded(|| opened.range::<&[u8]>((from, to))).map_err(storage_failed)?;
-        visit_rows(rows, visit)
-    }
-}
-
-impl Tx for WriteTx<'_> {
-    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let opened = self.table_mut(table)?;
-        guarded(|| opened.insert(key, value).map(|_| ())).map_err(storage_failed)
-    }
-
-    fn remove(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
-        let opened = self.table_mut(table)?;
-        guarded(|| Ok(opened.remove(key)?.is_some())).map_err(storage_failed)
-    }
-}
-
-fn visit_rows(mut rows: ::redb::Range<'_, Bytes, Bytes>, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-    let mut next = || {
-        guarded(|| {
-            let row = rows.next().transpose()?;
-            // A damaged page may show only here.
-            if let Some((key, value)) = &row {
-                let _ = (key.value(), value.value());
-            }
-            Ok(row)
-        })
-    };
-    while let Some((key, value)) = next().map_err(storage_failed)? {
-        if visit(key.value(), value.value())? == ControlFlow::Break(()) {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Asks the engine for something that makes it read pages: a damaged one can make it panic.
-fn guarded<T, E: From<StorageError>>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(ask))
-        .unwrap_or_else(|_| Err(StorageError::Corrupted("the engine panicked over a page".to_owned()).into()))
-}
-
-fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
-    match (from, to) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => {
-            from >= to
-        }
-    }
-}
-
-/// Memory that outlives the database in it, so that it can be opened again as a file can.
-#[derive(Debug)]
-struct Memory(Arc<InMemoryBackend>);
-
-impl StorageBackend for Memory {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        StorageBackend::read(&*self.0, offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        StorageBackend::write(&*self.0, offset, data)
-    }
-}
-
-fn unexpected(what: &str) -> StoreError {
-    StoreError::Damaged(format!("the engine refused {what}"))
-}
-
-fn io_failed(error: io::Error) -> StoreError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            StoreError::NoSpace
-        }
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            StoreError::ReadOnly(Arc::new(error))
-        }
-        _ => StoreError::Io(Arc::new(error)),
-    }
-}
-
-fn storage_failed(error: StorageError) -> StoreError {
-    match error {
-        StorageError::Io(error) => io_failed(error),
-        StorageError::Corrupted(what) => StoreError::Damaged(what),
-        StorageError::ValueTooLarge(bytes) => StoreError::TooLarge(bytes),
-        StorageError::PreviousIo | StorageError::DatabaseClosed => StoreError::Interrupted,
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-fn transaction_failed(error: TransactionError) -> StoreError {
-    match error {
-        TransactionError::Storage(error) => storage_failed(error),
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-fn table_failed(error: TableError) -> StoreError {
-    match error {
-        TableError::Storage(error) => storage_failed(error),
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-fn commit_failed(error: CommitError) -> StoreError {
-    match error {
-        CommitError::Storage(error) => storage_failed(error),
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-fn reopen_failed(error: DatabaseError) -> StoreError {
-    match error {
-        DatabaseError::Storage(error) => storage_failed(error),
-        DatabaseError::DatabaseAlreadyOpen => StoreError::Taken,
-        other => StoreError::Damaged(other.to_string()),
-    }
-}
-
-fn refused(path: &Path, error: DatabaseError) -> OpenError {
-    let path = path.to_owned();
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::AlreadyOpen { path },
-        DatabaseError::Storage(StorageError::Io(source)) if source.kind() != io::ErrorKind::InvalidData => {
-            OpenError::Io { path, source }
-        }
-        other => OpenError::Damaged {
-            path,
-            what: other.to_string(),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
-
-    use super::*;
-    use crate::store::backend::tests::{RAW, get, note, put};
-    use crate::store::schema::Schema;
-    use crate::store::{Options, Store};
-
-    /// A disk in memory that can be made to fail.
-    #[derive(Clone, Debug)]
-    struct Disk {
-        memory: Arc<InMemoryBackend>,
-        takes_no_writes: Arc<AtomicBool>,
-        cannot_grow: Arc<AtomicBool>,
-    }
-
-    impl Disk {
-        fn new() -> Self {
-            Self {
-                memory: Arc::new(InMemoryBackend::new()),
-                takes_no_writes: Arc::default(),
-                cannot_grow: Arc::default(),
-            }
-        }
-
-        fn store(&self) -> Store {
-            let disk = self.clone();
-            let opener = move || Builder::new().create_with_backend(disk.clone());
-            let engine = Redb::open(Path::new("disk"), Box::new(opener)).unwrap();
-            let options = Options {
-                retry_pause: Duration::ZERO,
-                ..Options::default()
-            };
-            Store::on(Arc::new(engine), options, &Schema::CURRENT).unwrap()
-        }
-    }
-
-    impl StorageBackend for Disk {
-        fn len(&self) -> io::Result<u64> {
-            self.memory.len()
-        }
-
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            StorageBackend::read(&*self.memory, offset, out)
-        }
-
-        fn set_len(&self, len: u64) -> io::Result<()> {
-            if self.cannot_grow.load(Ordering::SeqCst) && len > self.memory.len()? {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            self.memory.set_len(len)
-        }
-
-        fn sync_data(&self) -> io::Result<()> {
-            self.memory.sync_data()
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            if self.takes_no_writes.load(Ordering::SeqCst) {
-                return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-            }
-            StorageBackend::write(&*self.memory, offset, data)
-        }
-    }
-
-    #[test]
-    fn a_full_disk_refuses_what_needs_room_and_nothing_is_lost() {
-        let disk = Disk::new();
-        let store = disk.store();
-        put(&store, "a", "before").unwrap();
-        disk.cannot_grow.store(true, Ordering::SeqCst);
-        let long = "x".repeat(50_000);
-        let refused = (0..10_000).find_map(|n: u32| {
-            let long = long.clone();
-            store
-                .write_blocking("fill", move |tx| RAW.put(tx, &n.to_string(), &long))
-                .err()
-        });
-        assert!(matches!(refused, Some(StoreError::NoSpace)), "{refused:?}");
-        assert_eq!(store.stats().failures, 1);
-        assert_eq!(get(&store, "a"), Some(note("before")));
-        disk.cannot_grow.store(false, Ordering::SeqCst);
-        while put(&store, "a", "after").is_err() {}
-        assert!(store.is_writable());
-        store.close();
-        assert_eq!(get(&disk.store(), "a"), Some(note("after")));
-    }
-
-    #[test]
-    fn a_disk_that_takes_no_writes_is_used_again_once_it_does() {
-        let disk = Disk::new();
-        let store = disk.store();
-        put(&store, "a", "before").unwrap();
-        disk.takes_no_writes.store(true, Ordering::SeqCst);
-        assert!(matches!(put(&store, "a", "lost"), Err(StoreError::ReadOnly(_))));
-        assert!(!store.is_writable());
-        assert!(put(&store, "a", "lost").unwrap_err().is_outage());
-        disk.takes_no_writes.store(false, Ordering::SeqCst);
-        while !store.is_writable() {
-            std::thread::yield_now();
-        }
-        assert_eq!(get(&store, "a"), Some(note("before")));
-        put(&store, "a", "after").unwrap();
-        assert_eq!(get(&store, "a"), Some(note("after")));
     }
 }

@@ -1,0 +1,320 @@
+//! The journal: one file beside the database, to which a batch of writes is appended and synced before the engine
+//! shows it to anybody.
+//!
+//! Copy-on-write pages are dear to make durable: a row that changes takes its leaf and every page above it along.
+//! So the engine commits to memory, and the journal makes the batch durable with one write and one sync to a place
+//! that has been written before. When the journal is full, or nothing has been written for a while, the engine
+//! commits to the disk everything at once, each page once however often it changed, and the journal begins anew.
+//!
+//! A record counts only under the [`Mark`] that the database itself holds in the same commit, so a journal that has
+//! been overtaken by its database, or belongs to another one, is nothing but room. The digest of a record covers the
+//! mark, its number and its content. A record that is not whole ends the journal: its write was never answered.
+//! Unless a later record is whole: then the disk has lost something in between, and the database is damaged.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ring::digest;
+
+use super::sync_folder_of;
+
+/// How long the file is at first; each time it was full it is made twice as long.
+const SHORTEST: u64 = 256 << 10;
+/// How long it gets.
+const LONGEST: u64 = 4 << 20;
+/// What it is filled with at first.
+const BLOCK: usize = 16 << 10;
+
+const MARK_LEN: usize = 16;
+const NUMBER_LEN: usize = 8;
+const LENGTH_LEN: usize = 4;
+const DIGEST_LEN: usize = digest::SHA256_OUTPUT_LEN;
+/// What a record has before its content.
+const HEAD_LEN: usize = MARK_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
+
+const PUT: u8 = 1;
+const REMOVE: u8 = 2;
+
+/// The state of the database that a journal goes on from, drawn at random for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub [u8; MARK_LEN]);
+
+/// One change of one row, by the name of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// A row was written.
+    Put(&'a str, &'a [u8], &'a [u8]),
+    /// A row was removed.
+    Remove(&'a str, &'a [u8]),
+}
+
+/// The changes of one batch, in their order, as the journal keeps them.
+#[derive(Debug, Default)]
+pub struct Record {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Record {
+    /// The most that one record holds. A batch with more is for the engine to make durable.
+    pub const LIMIT: usize = 1 << 20;
+
+    /// Notes a change.
+    pub fn note(&mut self, change: Change<'_>) {
+        if self.is_too_long {
+            return;
+        }
+        let (kind, table, key, value) = match change {
+            Change::Put(table, key, value) => (PUT, table, key, Some(value)),
+            Change::Remove(table, key) => (REMOVE, table, key, None),
+        };
+        self.bytes.push(kind);
+        for part in [Some(table.as_bytes()), Some(key), value].into_iter().flatten() {
+            let Ok(length) = u32::try_from(part.len()) else {
+                self.is_too_long = true;
+                break;
+            };
+            self.bytes.extend_from_slice(&length.to_be_bytes());
+            self.bytes.extend_from_slice(part);
+        }
+        if self.is_too_long || self.bytes.len() > Self::LIMIT {
+            self.is_too_long = true;
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// What of it goes into the journal.
+    pub fn content(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && !self.is_too_long
+    }
+}
+
+/// Reads the changes of a record; `None` when the bytes are no such thing.
+pub fn changes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
+    fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (part, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        *bytes = rest;
+        Some(part)
+    }
+    let mut changes = Vec::new();
+    while let Some((kind, rest)) = bytes.split_first() {
+        bytes = rest;
+        let table = std::str::from_utf8(part(&mut bytes)?).ok()?;
+        let key = part(&mut bytes)?;
+        changes.push(match *kind {
+            PUT => Change::Put(table, key, part(&mut bytes)?),
+            REMOVE => Change::Remove(table, key),
+            _ => return None,
+        });
+    }
+    Some(changes)
+}
+
+/// The file, and how far it has been written.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: Option<File>,
+    /// Under which mark records may be appended; none before the database has one in its last durable commit.
+    mark: Option<Mark>,
+    number: u64,
+    at: u64,
+    /// How much of the file may be written to.
+    length: u64,
+    buffer: Vec<u8>,
+}
+
+/// Why a journal cannot be gone on from.
+#[derive(Debug)]
+pub enum Unusable {
+    /// The database says that there is one, and there is none.
+    Missing,
+    /// Something in the middle of it is not what was written.
+    Damaged,
+    /// The operating system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Journal {
+    /// The journal of the database at `path`. Touches nothing.
+    pub fn beside(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".journal");
+        Self {
+            path: PathBuf::from(name),
+            file: None,
+            mark: None,
+            number: 0,
+            at: 0,
+            length: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The content of the records that were appended under `mark`, in their order.
+    pub fn read(&self, mark: Mark) -> Result<Vec<Vec<u8>>, Unusable> {
+        let bytes = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Missing),
+            Err(error) => return Err(Unusable::Io(error)),
+        };
+        records(&bytes, mark).ok_or(Unusable::Damaged)
+    }
+
+    /// Whether so much may be appended now.
+    pub fn takes(&self, record: &Record) -> bool {
+        let length = (HEAD_LEN + record.bytes.len()) as u64;
+        self.mark.is_some() && !record.is_too_long && self.at + length <= self.length
+    }
+
+    /// Whether records were appended that the database does not hold durably yet.
+    pub fn is_ahead(&self) -> bool {
+        self.number > 0
+    }
+
+    /// Appends a record. It is on the disk when this returns; after an error it may be, or a part of it.
+    pub fn append(&mut self, record: &Record) -> io::Result<()> {
+        let (Some(mark), Some(file)) = (self.mark, &self.file) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        self.buffer.clear();
+        write_record(mark, self.number, &record.bytes, &mut self.buffer);
+        // What comes of it is known only when the next one begins: nothing is appended after a failure.
+        self.mark = None;
+        file.write_all_at(&self.buffer, self.at)?;
+        file.sync_data()?;
+        self.mark = Some(mark);
+        self.number += 1;
+        self.at += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    /// Makes the file before the database says that there is one. It is written to its end, so that appending never
+    /// waits for room. One that was nearly filled grows, if there is room.
+    pub fn prepare(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&self.path)?;
+            self.length = extend(&file, SHORTEST)?;
+            sync_folder_of(&self.path)?;
+            self.file = Some(file);
+            return Ok(());
+        };
+        if self.at > self.length / 2 && self.length < LONGEST {
+            match extend(file, self.length * 2) {
+                Ok(length) => self.length = length,
+                Err(error) => tracing::debug!(%error, "the journal stays as long as it is"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on from a durable commit of the database that holds this mark.
+    pub fn restart(&mut self, mark: Mark) {
+        self.mark = Some(mark);
+        self.number = 0;
+        self.at = 0;
+    }
+
+    /// Takes nothing more before the next [`Journal::restart`].
+    pub fn suspend(&mut self) {
+        self.mark = None;
+    }
+
+    /// Removes the file: the database holds everything.
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.suspend();
+        self.file = None;
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// Fills a file with zeros up to `length`, if it is shorter. How long it is then, and on the disk.
+fn extend(file: &File, length: u64) -> io::Result<u64> {
+    let mut end = file.metadata()?.len();
+    while end < length {
+        file.write_all_at(&[0; BLOCK], end)?;
+        end += BLOCK as u64;
+    }
+    file.sync_all()?;
+    Ok(end.min(LONGEST))
+}
+
+fn digest_of(mark: Mark, number: u64, bytes: &[u8]) -> digest::Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(&mark.0);
+    context.update(&number.to_be_bytes());
+    context.update(bytes);
+    context.finish()
+}
+
+/// Appends a record as the file holds it.
+pub fn write_record(mark: Mark, number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&mark.0);
+    out.extend_from_slice(&number.to_be_bytes());
+    // No record is longer than its limit.
+    out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend_from_slice(digest_of(mark, number, bytes).as_ref());
+    out.extend_from_slice(bytes);
+}
+
+/// The record at the beginning of `bytes`: its number, its content, and what follows.
+fn record(bytes: &[u8], mark: Mark) -> Option<(u64, &[u8], &[u8])> {
+    let rest = bytes.strip_prefix(&mark.0)?;
+    let (number, rest) = rest.split_first_chunk::<NUMBER_LEN>()?;
+    let (length, rest) = rest.split_first_chunk::<LENGTH_LEN>()?;
+    let (digest, rest) = rest.split_first_chunk::<DIGEST_LEN>()?;
+    let number = u64::from_be_bytes(*number);
+    let (content, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    (digest_of(mark, number, content).as_ref() == digest).then_some((number, content, rest))
+}
+
+/// All whole records from the beginning on; `None` when one of them is missing and a later one is not.
+pub fn records(bytes: &[u8], mark: Mark) -> Option<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    let mut rest = bytes;
+    while let Some((number, content, after)) = record(rest, mark) {
+        if number != found.len() as u64 {
+            return None;
+        }
+        found.push(content.to_vec());
+        rest = after;
+    }
+    let next = found.len() as u64;
+    let goes_on = |at: usize| {
+        let later = rest.get(at..).and_then(|bytes| record(bytes, mark));
+        later.is_some_and(|(number, ..)| number >= next)
+    };
+    let is_marked = |at: &usize| rest.get(*at..).is_some_and(|bytes| bytes.starts_with(&mark.0));
+    (0..rest.len())
+        .filter(is_marked)
+        .all(|at| !goes_on(at))
+        .then_some(found)
+}

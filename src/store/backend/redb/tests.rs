@@ -1,0 +1,423 @@
+//! The engine on disks that fail, and its journal when the process or the file does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::redb::StorageBackend;
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::backend::tests::{Folder, RAW, get, note, put};
+use crate::store::schema::Schema;
+use crate::store::{Options, Store};
+
+/// A disk in memory that can be made to fail.
+#[derive(Clone, Debug)]
+struct Disk {
+    memory: Arc<InMemoryBackend>,
+    takes_no_writes: Arc<AtomicBool>,
+    cannot_grow: Arc<AtomicBool>,
+}
+
+impl Disk {
+    fn new() -> Self {
+        Self {
+            memory: Arc::new(InMemoryBackend::new()),
+            takes_no_writes: Arc::default(),
+            cannot_grow: Arc::default(),
+        }
+    }
+
+    fn store(&self) -> Store {
+        let disk = self.clone();
+        let opener = move || Builder::new().create_with_backend(disk.clone());
+        let engine = Redb::open(Path::new("disk"), Box::new(opener)).unwrap();
+        let options = Options {
+            retry_pause: Duration::ZERO,
+            ..Options::default()
+        };
+        Store::on(Arc::new(engine), options, &Schema::CURRENT).unwrap()
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        self.memory.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        StorageBackend::read(&*self.memory, offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if self.cannot_grow.load(Ordering::SeqCst) && len > self.memory.len()? {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.memory.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.memory.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.takes_no_writes.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        StorageBackend::write(&*self.memory, offset, data)
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_room_and_nothing_is_lost() {
+    let disk = Disk::new();
+    let store = disk.store();
+    put(&store, "a", "before").unwrap();
+    disk.cannot_grow.store(true, Ordering::SeqCst);
+    let long = "x".repeat(50_000);
+    let refused = (0..10_000).find_map(|n: u32| {
+        let long = long.clone();
+        store
+            .write_blocking("fill", move |tx| RAW.put(tx, &n.to_string(), &long))
+            .err()
+    });
+    assert!(matches!(refused, Some(StoreError::NoSpace)), "{refused:?}");
+    assert_eq!(store.stats().failures, 1);
+    assert_eq!(get(&store, "a"), Some(note("before")));
+    disk.cannot_grow.store(false, Ordering::SeqCst);
+    while put(&store, "a", "after").is_err() {}
+    assert!(store.is_writable());
+    store.close();
+    assert_eq!(get(&disk.store(), "a"), Some(note("after")));
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_is_used_again_once_it_does() {
+    let disk = Disk::new();
+    let store = disk.store();
+    put(&store, "a", "before").unwrap();
+    disk.takes_no_writes.store(true, Ordering::SeqCst);
+    assert!(matches!(put(&store, "a", "lost"), Err(StoreError::ReadOnly(_))));
+    assert!(!store.is_writable());
+    assert!(put(&store, "a", "lost").unwrap_err().is_outage());
+    disk.takes_no_writes.store(false, Ordering::SeqCst);
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    assert_eq!(get(&store, "a"), Some(note("before")));
+    put(&store, "a", "after").unwrap();
+    assert_eq!(get(&store, "a"), Some(note("after")));
+}
+
+/// How a process that was killed leaves its files: copied while it goes on.
+fn killed(folder: &Folder, name: &str) -> PathBuf {
+    let copy = folder.path(name);
+    fs::copy(folder.file(), &copy).unwrap();
+    let journal = journal_of(&folder.file());
+    if journal.exists() {
+        fs::copy(journal, journal_of(&copy)).unwrap();
+    }
+    copy
+}
+
+fn open(path: &Path) -> Result<Store, OpenError> {
+    Store::open(path, Options::default())
+}
+
+fn fill(store: &Store, key: u32, text: &str) {
+    let text = text.to_owned();
+    store
+        .write_blocking("fill", move |tx| RAW.put(tx, &key.to_string(), &text))
+        .unwrap();
+}
+
+fn rows(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut rows = BTreeMap::new();
+    store
+        .read(|snapshot| {
+            snapshot.range(RAW.id(), Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
+                rows.insert(key.to_vec(), value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })
+        })
+        .unwrap();
+    rows
+}
+
+/// So many writes are in the database file, and after them so many are in the journal only.
+fn store_with_journal(folder: &Folder, journaled: u32) -> Store {
+    let store = open(&folder.file()).unwrap();
+    for key in 0..2 {
+        fill(&store, key, "durable");
+    }
+    for key in 2..2 + journaled {
+        fill(&store, key, "journaled");
+    }
+    store
+}
+
+#[test]
+fn a_store_that_is_closed_is_one_file_and_holds_everything() {
+    let folder = Folder::new();
+    store_with_journal(&folder, 5).close();
+    assert!(!journal_of(&folder.file()).exists());
+    let store = open(&folder.file()).unwrap();
+    assert_eq!(rows(&store).len(), 7);
+    fill(&store, 100, "one write wants no journal");
+    store.close();
+    assert!(!journal_of(&folder.file()).exists());
+}
+
+#[test]
+fn a_kill_at_any_moment_loses_nothing_that_was_answered() {
+    let folder = Folder::new();
+    let store = open(&folder.file()).unwrap();
+    for written in 0..20 {
+        let copy = killed(&folder, &format!("killed-{written}.redb"));
+        // Twice: what is killed again before it wrote anything is no worse for it.
+        for _ in 0..2 {
+            let revived = open(&copy).unwrap();
+            assert_eq!(rows(&revived), rows(&store), "{written}");
+            let again = killed_again(&copy);
+            assert_eq!(rows(&open(&again).unwrap()), rows(&store), "{written}");
+        }
+        let revived = open(&copy).unwrap();
+        fill(&revived, 1000, "goes on");
+        revived.close();
+        assert_eq!(rows(&open(&copy).unwrap()).len(), rows(&store).len() + 1);
+        fill(&store, written, "answered");
+    }
+}
+
+fn killed_again(database: &Path) -> PathBuf {
+    let again = database.with_extension("again");
+    fs::copy(database, &again).unwrap();
+    match fs::copy(journal_of(database), journal_of(&again)) {
+        Ok(_) => {}
+        Err(_) => drop(fs::remove_file(journal_of(&again))),
+    }
+    again
+}
+
+#[test]
+fn a_full_journal_and_a_batch_too_long_for_it_go_to_the_database() {
+    let folder = Folder::new();
+    let store = store_with_journal(&folder, 1);
+    let long = "x".repeat(100_000);
+    for key in 0..120 {
+        fill(&store, 100 + key, &long);
+    }
+    let all = long.clone();
+    store
+        .write_blocking("bulk", move |tx| {
+            (300..315).try_for_each(|key: u32| RAW.put(tx, &key.to_string(), &all))
+        })
+        .unwrap();
+    fill(&store, 400, "after it");
+    let length = fs::metadata(journal_of(&folder.file())).unwrap().len();
+    assert_eq!(length, 4 << 20, "it never grows");
+    assert_eq!(
+        rows(&open(&killed(&folder, "killed.redb")).unwrap()),
+        rows(&store)
+    );
+}
+
+#[test]
+fn a_database_at_rest_does_without_its_journal() {
+    let folder = Folder::new();
+    let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+    let change = |key: &[u8]| {
+        engine
+            .transact(&mut |tx| {
+                tx.put(RAW.id(), key, b"value").unwrap();
+                Verdict::Commit
+            })
+            .unwrap();
+    };
+    (0..5).for_each(|key: u8| change(&[key]));
+    let overtaken = fs::read(journal_of(&folder.file())).unwrap();
+    engine.settle().unwrap();
+    change(b"newer");
+    engine.settle().unwrap();
+    fs::write(journal_of(&folder.file()), overtaken).unwrap();
+    let revived = Redb::open_file(&killed(&folder, "killed.redb"), 1 << 20).unwrap();
+    revived
+        .read(&mut |snapshot| {
+            assert!(snapshot.get(RAW.id(), b"newer")?.is_some());
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn the_writer_settles_the_database_when_nothing_is_written() {
+    let folder = Folder::new();
+    let store = store_with_journal(&folder, 3);
+    let settled = loop {
+        let copy = killed(&folder, "killed.redb");
+        fs::write(journal_of(&copy), "").unwrap();
+        if let Ok(revived) = open(&copy)
+            && rows(&revived).len() == 5
+        {
+            break revived;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(rows(&settled), rows(&store));
+}
+
+#[test]
+fn a_last_record_that_is_not_whole_was_never_answered() {
+    let folder = Folder::new();
+    let store = store_with_journal(&folder, 3);
+    let copy = killed(&folder, "killed.redb");
+    let whole = fs::read(journal_of(&copy)).unwrap();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut torn = whole;
+    torn[end - 1] ^= 1;
+    fs::write(journal_of(&copy), torn).unwrap();
+    assert_eq!(rows(&open(&copy).unwrap()).len(), rows(&store).len() - 1);
+}
+
+#[test]
+fn a_journal_that_is_missing_or_damaged_is_said_and_not_passed_over() {
+    let folder = Folder::new();
+    let _store = store_with_journal(&folder, 3);
+    let copy = killed(&folder, "killed.redb");
+    let mut damaged = fs::read(journal_of(&copy)).unwrap();
+    damaged[40] ^= 1;
+    fs::write(journal_of(&copy), damaged).unwrap();
+    let refused = |words: &str| match open(&copy) {
+        Err(error @ OpenError::Damaged { .. }) => assert!(error.to_string().contains(words), "{error}"),
+        other => panic!("{:?}", other.err()),
+    };
+    refused("journal is not what was written");
+    fs::remove_file(journal_of(&copy)).unwrap();
+    refused("journal is missing");
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_ends_in_an_outage_and_nothing_is_lost() {
+    let folder = Folder::new();
+    let store = open(&folder.file()).unwrap();
+    put(&store, "a", "durable").unwrap();
+    store.close();
+    fs::create_dir(journal_of(&folder.file())).unwrap();
+    let options = Options {
+        retry_pause: Duration::ZERO,
+        ..Options::default()
+    };
+    let store = Store::open(&folder.file(), options).unwrap();
+    put(&store, "a", "without").unwrap();
+    assert!(put(&store, "b", "refused").unwrap_err().is_outage());
+    assert_eq!(get(&store, "a"), Some(note("without")));
+    fs::remove_dir(journal_of(&folder.file())).unwrap();
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    put(&store, "b", "kept").unwrap();
+    store.close();
+    assert_eq!(get(&open(&folder.file()).unwrap(), "b"), Some(note("kept")));
+}
+
+#[test]
+fn a_refusal_that_writes_nothing_waits_for_no_disk() {
+    let folder = Folder::new();
+    let store = store_with_journal(&folder, 1);
+    let before = fs::read(journal_of(&folder.file())).unwrap();
+    store.write_blocking("refuse", |tx| RAW.get(tx, "9")).unwrap();
+    assert!(fs::read(journal_of(&folder.file())).unwrap() == before);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn of_a_journal_that_was_cut_the_beginning_is_read(
+        contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..12),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mark = journal::Mark([7; 16]);
+        let (bytes, ends) = written(mark, &contents);
+        let cut = cut.index(bytes.len());
+        let whole = ends.iter().filter(|end| **end <= cut).count();
+        let mut padded = bytes[..cut].to_vec();
+        padded.resize(bytes.len() + 100, 0);
+        prop_assert_eq!(journal::records(&padded, mark), Some(contents[..whole].to_vec()));
+        prop_assert_eq!(journal::records(&padded, journal::Mark([8; 16])), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_record_that_changed_is_damage_unless_it_is_the_last(
+        contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..12),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let mark = journal::Mark([7; 16]);
+        let (mut bytes, ends) = written(mark, &contents);
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        let hit = ends.iter().filter(|end| **end <= at).count();
+        let expected = (hit == contents.len() - 1).then(|| contents[..hit].to_vec());
+        prop_assert_eq!(journal::records(&bytes, mark), expected);
+    }
+
+    #[test]
+    fn whatever_is_written_and_whenever_it_is_killed_the_same_rows_come_back(
+        steps in prop::collection::vec((0..6_u8, 0..30_u8, any::<u16>()), 1..60),
+    ) {
+        let folder = Folder::new();
+        let mut engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+        let mut model = BTreeMap::new();
+        for (number, (step, key, value)) in steps.into_iter().enumerate() {
+            let (key, value) = (vec![key], value.to_be_bytes().to_vec());
+            let change = |verdict: Verdict, write: &mut dyn FnMut(&mut dyn Tx)| {
+                engine.transact(&mut |tx| {
+                    write(tx);
+                    verdict
+                }).unwrap();
+            };
+            match step {
+                0 | 1 => {
+                    change(Verdict::Commit, &mut |tx| tx.put(RAW.id(), &key, &value).unwrap());
+                    model.insert(key, value);
+                }
+                2 => {
+                    change(Verdict::Commit, &mut |tx| _ = tx.remove(RAW.id(), &key).unwrap());
+                    model.remove(&key);
+                }
+                3 => change(Verdict::RollBack, &mut |tx| tx.put(RAW.id(), &key, &value).unwrap()),
+                4 => engine.settle().unwrap(),
+                _ => {
+                    let copy = killed(&folder, &format!("killed-{number}.redb"));
+                    drop(engine);
+                    fs::copy(&copy, folder.file()).unwrap();
+                    if fs::copy(journal_of(&copy), journal_of(&folder.file())).is_err() {
+                        drop(fs::remove_file(journal_of(&folder.file())));
+                    }
+                    engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+                }
+            }
+            let mut seen = BTreeMap::new();
+            engine.read(&mut |snapshot| snapshot.range(RAW.id(), Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
+                seen.insert(key.to_vec(), value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })).unwrap();
+            prop_assert_eq!(&seen, &model);
+        }
+    }
+}
+
+/// The bytes of a journal with these records, and where each of them ends.
+fn written(mark: journal::Mark, contents: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    for (number, content) in contents.iter().enumerate() {
+        journal::write_record(mark, number as u64, content, &mut bytes);
+        ends.push(bytes.len());
+    }
+    (bytes, ends)
+}
