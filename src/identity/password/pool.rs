@@ -251,8 +251,11 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of one thread.
+    /// The life of one thread. It steps back while others have work: a hash takes a hundred times what they do, and
+    /// nobody's token is to wait for it. (On Linux, niceness is a thread's own.)
     fn work(&self, params: PasswordParams) {
+        const NICENESS: i32 = 5;
+        let _ = rustix::process::nice(NICENESS);
         let mut memory = Memory::default();
         while let Some(job) = self.next() {
             if catch_unwind(AssertUnwindSafe(|| job.run(&mut memory))).is_err() {
