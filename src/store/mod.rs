@@ -158,10 +158,10 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 64 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries.
+    /// 48 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries.
     fn default() -> Self {
         Self {
-            cache_bytes: 64 << 20,
+            cache_bytes: 48 << 20,
             queue_len: 4096,
             batch_max: 512,
             retry_pause: Duration::from_secs(1),

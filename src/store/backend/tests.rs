@@ -14,7 +14,9 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::writer::PROOF;
 use crate::random::Random;
+use crate::store::schema::{meta_get, meta_put};
 use crate::store::table::{Record, Table, Unreadable};
 use crate::store::{OpenError, Options, Store, StoreError};
 
@@ -428,6 +430,19 @@ fn a_second_opening_is_refused() {
     put(&store, "a", "still works").unwrap();
     store.close();
     assert!(Store::open(&folder.file(), Options::default()).is_ok());
+}
+
+#[test]
+fn a_proof_that_a_killed_process_left_is_removed() {
+    let folder = Folder::new();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    store
+        .write_blocking("proof", |tx| meta_put(tx, PROOF, "0000"))
+        .unwrap();
+    store.close();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    put(&store, "a", "after it").unwrap();
+    assert_eq!(store.read(|snapshot| meta_get(snapshot, PROOF)).unwrap(), None);
 }
 
 #[cfg(unix)]

@@ -19,7 +19,7 @@ use crate::store::schema::{META, meta_put};
 
 /// What is written, and removed again, as proof that a storage that failed takes writes: as much as many small writes
 /// together. Less would fit into what earlier transactions left free in the file, and prove nothing about a full disk.
-const PROOF: &str = "proof";
+pub(super) const PROOF: &str = "proof";
 const PROOF_BYTES: usize = 1_000_000;
 
 /// How long nothing is written before the storage is settled.
@@ -209,6 +209,7 @@ struct Desk {
 
 impl Desk {
     fn work(mut self) {
+        self.forget_proof();
         while let Some(order) = self.next_order() {
             let mut batch = Vec::new();
             let mut next = Some(order);
@@ -379,6 +380,19 @@ impl Desk {
             error,
             retry_at: Instant::now() + self.pace.retry_pause,
         });
+    }
+
+    /// A process that was killed amid its proof has left it behind.
+    fn forget_proof(&self) {
+        let mut was_left = false;
+        let _ = self.backend.read(&mut |snapshot| {
+            was_left = META.contains(snapshot, PROOF)?;
+            Ok(())
+        });
+        if was_left {
+            // Where that fails, the next write fails too and is answered so.
+            let _ = self.commit(&|tx| META.remove(tx, PROOF).map(|_| ()));
+        }
     }
 
     fn commit(&self, work: &dyn Fn(&mut dyn Tx) -> Result<(), StoreError>) -> Result<(), StoreError> {
