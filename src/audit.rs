@@ -313,5 +313,9 @@ mod tests {
             .chain(["events_lost"])
             .collect();
         assert_eq!(recorded, NAMES);
+        let guide = include_str!("../README.md");
+        for name in NAMES {
+            assert!(guide.contains(&format!("`{name}`")), "{name}");
+        }
     }
 }

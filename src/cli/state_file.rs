@@ -5,10 +5,11 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::client::read_secret;
 use super::provider::read_logo;
+use crate::config::file::{BadSyntax, line_of, table_of};
 use crate::config::reference::nearest;
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::state::State;
@@ -200,23 +201,20 @@ fn unknown_kind(name: &str) -> String {
 }
 
 fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
-    let line_of = |offset: usize| {
-        text.bytes()
-            .take(offset)
-            .filter(|byte| *byte == b'\n')
-            .count()
-            .saturating_add(1)
-    };
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let line = line_of(error.span().map_or(0, |span| span.start));
-        faults.push(format!("line {line}: {}", error.message()));
-    }
+    let line_of = |offset: usize| line_of(text, offset);
     let mut sections = Vec::new();
-    if !faults.is_empty() {
-        return sections;
-    }
-    for (name, value) in table.get_ref() {
+    let table = match table_of(text) {
+        Ok(table) => table,
+        Err(BadSyntax {
+            line,
+            column,
+            message,
+        }) => {
+            faults.push(format!("line {line} column {column}: {message}"));
+            return sections;
+        }
+    };
+    for (name, value) in &table {
         let line = line_of(name.span().start);
         let kind = name.get_ref().to_string();
         if !KINDS.iter().any(|(known, _)| *known == kind) {
@@ -274,7 +272,14 @@ fn of_json(text: &str, faults: &mut Vec<String>) -> Sections {
     let sections: Map<String, Value> = match serde_json::from_str(text) {
         Ok(sections) => sections,
         Err(error) => {
-            faults.push(format!("line {}: {error}", error.line()));
+            let message = error.to_string();
+            // The place is said once, and first.
+            let message = message.split(" at line ").next().unwrap_or_default();
+            faults.push(format!(
+                "line {} column {}: {message}",
+                error.line(),
+                error.column()
+            ));
             return Vec::new();
         }
     };
