@@ -311,7 +311,8 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Duration,
         Some(r#""14d""#),
         r#""24h""#,
-        "How long a new signing key is published before it signs, so that verifiers have fetched it.",
+        "How long a new signing key is published before it signs, so that verifiers have fetched it: five minutes or\n\
+         more, for so long they may keep the key set.",
     ),
     setting(
         "outbound.ca_file",

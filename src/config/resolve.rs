@@ -76,7 +76,7 @@ pub fn resolve_settings(sources: &Sources) -> Result<Settings, ConfigError> {
 }
 
 fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
-    let announce = reader.duration("keys.announce", Duration::ZERO);
+    let announce = reader.duration("keys.announce", KeyRotation::KEPT_BY_VERIFIERS);
     let every = reader.duration_or_off("keys.rotate_every");
     if let Some((every, origin)) = &every {
         if *every < SHORTEST_ROTATION {

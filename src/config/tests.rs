@@ -292,7 +292,11 @@ fn keys_are_not_replaced_faster_than_anybody_can_follow() {
         "idsvc.toml line 6: keys.rotate_every must be at least 1h, or off"
     );
     assert!(said("rotate_every = \"7d\"").contains("longer than keys.announce, which is 14d"));
-    assert!(keys("rotate_every = \"1h\"\nannounce = \"0s\"").is_ok());
+    assert_eq!(
+        said("announce = \"0s\""),
+        "idsvc.toml line 6: keys.announce must be at least 5m"
+    );
+    assert!(keys("rotate_every = \"1h\"\nannounce = \"5m\"").is_ok());
     assert!(keys("rotate_every = \"off\"").is_ok());
 }
 
