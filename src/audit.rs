@@ -6,6 +6,33 @@ use std::net::IpAddr;
 
 use uuid::Uuid;
 
+/// The name of every event, and of the line that stands for those that could not be kept.
+pub const NAMES: &[&str] = &[
+    "signed_in",
+    "sign_in_failed",
+    "consent_answered",
+    "tokens_issued",
+    "assertion_replayed",
+    "anonymous_user_created",
+    "anonymous_user_removed",
+    "federated_user_created",
+    "identity_linked",
+    "provider_token_replayed",
+    "code_replayed",
+    "refresh_token_replayed",
+    "token_revoked",
+    "signed_out",
+    "password_changed",
+    "password_change_failed",
+    "application_disconnected",
+    "signing_key_moved",
+    "certificate_issued",
+    "certificate_failed",
+    "backed_up",
+    "administered",
+    "events_lost",
+];
+
 /// Something to be accounted for.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
@@ -161,6 +188,11 @@ pub enum Event<'a> {
         /// Why.
         reason: &'a str,
     },
+    /// The service made a backup by itself.
+    BackedUp {
+        /// The file.
+        file: &'a str,
+    },
     /// An administrator changed something.
     Administered {
         /// The command.
@@ -257,8 +289,33 @@ pub fn record(event: &Event<'_>) {
         Event::CertificateFailed { domains, reason } => {
             tracing::warn!(target: "audit", event = "certificate_failed", domains, reason);
         }
+        Event::BackedUp { file } => {
+            tracing::info!(target: "audit", event = "backed_up", file);
+        }
         Event::Administered { command, subject } => {
             tracing::info!(target: "audit", event = "administered", command, subject);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_in_the_list_of_names() {
+        let code = include_str!("audit.rs").split("#[cfg(test)]").next().unwrap();
+        let marker = "event = \"";
+        let recorded: Vec<_> = code
+            .split(marker)
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .chain(["events_lost"])
+            .collect();
+        assert_eq!(recorded, NAMES);
+        let guide = include_str!("../README.md");
+        for name in NAMES {
+            assert!(guide.contains(&format!("`{name}`")), "{name}");
         }
     }
 }

@@ -27,11 +27,17 @@ pub struct Revoke {
     #[arg(value_name = "ID")]
     pub id: String,
     /// The key's identifier, as idsvc client api-key list shows it
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = key)]
     pub key: Uuid,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
+}
+
+fn key(text: &str) -> Result<Uuid, String> {
+    Uuid::try_parse(text).map_err(|_| {
+        "a key is named by its uuid, not by itself, as idsvc client api-key list ID shows it".to_owned()
+    })
 }
 
 /// Runs a verb.

@@ -154,6 +154,14 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
         let folder = data_dir::make_folder(&data_dir.join(BACKUPS)).map_err(Stop::refused)?;
         (folder.join(name("idsvc", Clock::System.now())), false)
     };
+    if file.is_dir() {
+        let inside = file.join(name("idsvc", Clock::System.now()));
+        return Err(Stop::refused(format!(
+            "{} is a directory: name a file in it, as in {}",
+            file.display(),
+            inside.display()
+        )));
+    }
     if !may_replace && file.exists() {
         return Err(exists(&file));
     }

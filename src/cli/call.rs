@@ -137,6 +137,11 @@ impl Session {
         })
     }
 
+    /// Whether the service runs.
+    pub fn is_running(&self) -> bool {
+        self.core.is_none()
+    }
+
     /// The settings of this command, which a running service need not share.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -56,6 +56,9 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     }
     let file = sources.file.as_ref().map(|file| file.display().to_string());
     let checked = resolve(&sources).and_then(|config| {
+        for warning in &config.warnings {
+            output.say(&format!("warning: {warning}"));
+        }
         if let Some(warning) = check_tls(&config)? {
             output.say(&format!("warning: {warning}"));
         }
@@ -161,7 +164,11 @@ fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> R
                     view.previous_issuer.clone().unwrap_or_default(),
                 ),
             ])?;
-            output.hint("It takes effect at the next start, with base_url set to the same.");
+            output.hint(if view.previous_issuer.as_ref() == Some(&view.issuer) {
+                "This is the issuer already: nothing was changed."
+            } else {
+                "It takes effect at the next start, with base_url set to the same."
+            });
             Ok(())
         }
         _ => Err(unexpected()),

@@ -1,5 +1,8 @@
 //! `idsvc doctor`: looks at everything that goes wrong with time, and says what to do.
 
+mod certificate;
+mod themes;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -16,16 +19,14 @@ use super::disk::free_bytes;
 use super::grade;
 use super::output::{Output, Stop, moment};
 use super::schedule;
-use super::serve::SettingFlags;
+use super::serve::{SettingFlags, gives_way};
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
-use crate::config::{Config, Tls};
+use crate::config::{Config, Fault, Settings};
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
-use crate::net::acme::Plan;
-use crate::net::acme::folder::Folder;
-use crate::net::certificate::{Validity, examine};
+use crate::flow::admin::settings::IssuerView;
 use crate::oauth::policy::KeyRotation;
 
 /// What to look at.
@@ -107,8 +108,6 @@ const LEAST_ROOM: u64 = 256 << 20;
 const KEY_AGE: Duration = Duration::from_hours(24 * 90);
 /// How late a key may be replaced by a service that was off for a while.
 const KEY_SLACK: Duration = Duration::from_hours(24);
-/// Where a certificate authority looks for the service (RFC 8737 section 3).
-const HTTPS_PORT: u16 = 443;
 /// How far a moment in the future may lie, for clocks that were corrected.
 const SLACK: Duration = Duration::from_mins(5);
 /// When this was written: no clock that is right shows less.
@@ -125,20 +124,39 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
                 .but(Level::Advice, "unset it, or correct its name"),
         );
     }
-    match resolve(&sources) {
+    let session = call.session(&Command::KeyList, output);
+    let is_running = session.as_ref().is_ok_and(Session::is_running);
+    let of_settings = |fault: &Fault, level| {
+        Finding::good("settings", &fault.place, &fault.message)
+            .but(level, "idsvc config check shows it again")
+    };
+    let config = match resolve(&sources) {
         Ok(config) => {
             findings.push(Finding::good("settings", "configuration", "all right"));
-            of_config(&config, now, &mut findings);
+            findings.extend(
+                config
+                    .warnings
+                    .iter()
+                    .map(|warning| of_settings(warning, Level::Advice)),
+            );
+            of_config(&config, is_running, now, &mut findings);
+            Some(config)
         }
-        Err(error) => findings.extend(error.faults.into_iter().map(|fault| {
-            Finding::good("settings", fault.place, fault.message)
-                .but(Level::Mend, "idsvc config check shows it again")
-        })),
-    }
-    match call.session(&Command::KeyList, output) {
+        Err(error) => {
+            findings.extend(error.faults.iter().map(|fault| of_settings(fault, Level::Mend)));
+            None
+        }
+    };
+    match session {
         Ok(session) => {
             of_data_dir(&session.settings().data_dir, &mut findings);
-            of_store(&session, now, &mut findings)?;
+            if let Some(config) = &config {
+                of_issuer(&session, config, &mut findings)?;
+            }
+            let settings = config
+                .as_ref()
+                .map_or(session.settings(), |config| &config.settings);
+            of_store(&session, settings, now, &mut findings)?;
         }
         // What keeps every command away is the first thing to mend.
         Err(stop) => findings.push(
@@ -149,32 +167,8 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
     show(&findings, request.all, output)
 }
 
-fn of_config(config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
-    match &config.tls {
-        Tls::Files { cert, key } => {
-            let subject = cert.display().to_string();
-            match examine(cert, key, now.seconds()) {
-                Ok(None) => findings.push(Finding::good("certificate", subject, "valid")),
-                Ok(Some(warning)) => findings.push(
-                    Finding::good("certificate", subject, warning)
-                        .but(Level::Mend, "renew it; the service reads the new file by itself"),
-                ),
-                Err(errors) => findings.extend(errors.into_iter().map(|error| {
-                    Finding::good("certificate", subject.clone(), error.to_string()).but(
-                        Level::Mend,
-                        "correct tls.cert and tls.key, or the files they name",
-                    )
-                })),
-            }
-            closed(key, 0o077, "the private key", findings);
-        }
-        Tls::Acme(plan) => of_acme(plan, config, now, findings),
-        Tls::SelfSigned => findings.push(
-            Finding::good("certificate", "self-signed", "browsers do not trust it")
-                .but(Level::Advice, "set tls.mode = \"files\" outside of development"),
-        ),
-        Tls::Off => {}
-    }
+fn of_config(config: &Config, is_running: bool, now: Timestamp, findings: &mut Vec<Finding>) {
+    certificate::examine(config, is_running, now, findings);
     let data_dir = &config.settings.data_dir;
     match config.backups.interval {
         None if !config.is_dev => findings.push(
@@ -196,7 +190,11 @@ fn of_config(config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
                 Some((made, _)) => findings.push(
                     Finding::good("backup", "schedule", format!("the newest is of {}", moment(made))).but(
                         Level::Mend,
-                        "start the service, or look into its log for why there is no newer one",
+                        if is_running {
+                            "look into the log of the service for why there is no newer one"
+                        } else {
+                            "start the service, which makes one; idsvc backup makes one at once"
+                        },
                     ),
                 ),
                 None if database_age.is_some_and(|age| age > interval * 2) => findings.push(
@@ -210,76 +208,6 @@ fn of_config(config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
                 )),
             }
         }
-    }
-}
-
-/// The certificate that the service orders itself, and how its orders went.
-fn of_acme(plan: &Plan, config: &Config, now: Timestamp, findings: &mut Vec<Finding>) {
-    const START: &str = "start the service, which orders one, and look into its log";
-    let folder = Folder::of(&config.settings.data_dir);
-    let subject = plan.names();
-    let finding = match folder.held(plan) {
-        Err(error) => {
-            Finding::good("certificate", subject.clone(), error.to_string()).but(Level::Mend, START)
-        }
-        Ok(None) => {
-            Finding::good("certificate", subject.clone(), "there is none yet").but(Level::Mend, START)
-        }
-        Ok(Some((_, held))) => {
-            let Validity {
-                not_before,
-                not_after,
-            } = held.validity;
-            let expires = moment(Timestamp::from_seconds(not_after));
-            let rest = not_after.saturating_sub(now.seconds());
-            let valid = Finding::good("certificate", subject.clone(), format!("valid until {expires}"));
-            if !held.is_as_planned {
-                let message = "it was ordered for other domains or of another authority";
-                Finding {
-                    message: message.to_owned(),
-                    ..valid
-                }
-                .but(Level::Mend, START)
-            } else if rest == 0 {
-                let message = format!("it has expired at {expires}, and clients refuse it");
-                Finding { message, ..valid }.but(Level::Mend, START)
-            } else if rest < not_after.saturating_sub(not_before) / 10 {
-                let message = format!("it expires at {expires} and was not renewed");
-                Finding { message, ..valid }.but(Level::Mend, START)
-            } else {
-                valid
-            }
-        }
-    };
-    let is_bearable = finding.level == Level::Good;
-    findings.push(finding);
-    closed(&folder.certificate_file(), 0o077, "the private key", findings);
-    let progress = folder.progress().unwrap_or_default();
-    if progress.order == plan.line()
-        && let Some(failure) = progress.failure
-    {
-        let (at, next) = (progress.failed_at, progress.not_before);
-        let message = format!(
-            "the order of {} failed, {}; the next is made after {}",
-            moment(Timestamp::from_seconds(at)),
-            failure.message,
-            moment(Timestamp::from_seconds(next))
-        );
-        let level = if is_bearable { Level::Advice } else { Level::Mend };
-        findings.push(Finding::good("acme", plan.directory.to_string(), message).but(level, failure.remedy));
-    }
-    if config.listen.iter().all(|address| address.port() != HTTPS_PORT) {
-        findings.push(
-            Finding::good(
-                "acme",
-                subject,
-                "the service does not listen on port 443, where the authority looks for it",
-            )
-            .but(
-                Level::Advice,
-                "see that port 443 of the domains is forwarded to it, as TCP",
-            ),
-        );
     }
 }
 
@@ -314,6 +242,24 @@ fn closed(path: &Path, bits: u32, what: &str, findings: &mut Vec<Finding>) {
     });
 }
 
+/// Whether the next start would find the issuer that it is set up for.
+fn of_issuer(session: &Session, config: &Config, findings: &mut Vec<Finding>) -> Result<(), Stop> {
+    let Reply::Issuer(IssuerView { issuer: stored, .. }) = session.ask(Command::Issuer)? else {
+        return Err(unexpected());
+    };
+    let configured = &config.issuer;
+    findings.push(if stored == *configured || gives_way(config, &stored) {
+        Finding::good("settings", "base_url", format!("{stored}, as it was set up"))
+    } else {
+        let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
+        Finding::good("settings", "base_url", message).but(
+            Level::Mend,
+            format!("set it back, or idsvc config set-issuer {configured} --i-know, after which everybody signs in again"),
+        )
+    });
+    Ok(())
+}
+
 fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
     closed(data_dir, 0o077, "the data directory", findings);
     closed(&data_dir.join(DATABASE), 0o077, "the database", findings);
@@ -341,7 +287,12 @@ fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
     });
 }
 
-fn of_store(session: &Session, now: Timestamp, findings: &mut Vec<Finding>) -> Result<(), Stop> {
+fn of_store(
+    session: &Session,
+    settings: &Settings,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Stop> {
     let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
         return Err(unexpected());
     };
@@ -357,11 +308,13 @@ fn of_store(session: &Session, now: Timestamp, findings: &mut Vec<Finding>) -> R
         let is_replaced = keys
             .iter()
             .any(|other| other.alg == key.alg && matches!(other.standing, StandingView::Announced { .. }));
-        of_key(key, is_replaced, session.settings().key_rotation, now, findings);
+        let rotation = settings.key_rotation;
+        of_key(key, is_replaced, rotation, session.is_running(), now, findings);
     }
     for client in &clients {
         findings.extend(grade::of(client, now));
     }
+    themes::examine(settings, &clients, findings);
     let Reply::Providers(providers) = session.ask(Command::ProviderList)? else {
         return Err(unexpected());
     };
@@ -413,6 +366,7 @@ fn of_key(
     key: &KeyView,
     is_replaced: bool,
     rotation: KeyRotation,
+    is_running: bool,
     now: Timestamp,
     findings: &mut Vec<Finding>,
 ) {
@@ -428,7 +382,11 @@ fn of_key(
     let (longest, remedy) = match rotation.every {
         Some(every) => (
             every + rotation.announce + KEY_SLACK,
-            "start the service, or look into its log for why the key was not replaced".to_owned(),
+            if is_running {
+                "look into the log of the service for why the key was not replaced".to_owned()
+            } else {
+                "start the service, which replaces it".to_owned()
+            },
         ),
         None => (KEY_AGE, format!("idsvc key rotate --alg {}", key.alg)),
     };

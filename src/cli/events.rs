@@ -10,11 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use super::call::Call;
+use super::data_dir::{DATABASE, DataDirError, io_error};
 use super::event_log::{CURRENT, EVENTS, FILES, older};
 use super::output::{Output, Stop, moment};
+use crate::audit::NAMES;
 use crate::clock::{Clock, Timestamp};
 use crate::config::reader::parse_duration;
 
@@ -28,7 +31,7 @@ pub struct Events {
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     pub limit: usize,
     /// Show only events of this name; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     pub event: Vec<String>,
     /// Show only events about this user, client, session or command
     #[arg(long, value_name = "TEXT")]
@@ -39,7 +42,7 @@ pub struct Events {
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a time such as 24h, 90d, 30m or 60s".to_owned())
+    parse_duration(text).ok_or_else(|| "write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned())
 }
 
 /// How often the file is looked at for more.
@@ -98,9 +101,19 @@ impl Reading {
     }
 }
 
+fn is_there(path: &Path) -> Result<bool, Stop> {
+    path.try_exists()
+        .map_err(|error| Stop::refused(io_error(path)(error)))
+}
+
 /// Runs `idsvc events`.
 pub fn run(request: &Events, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
-    let folder = call.settings(output)?.data_dir.join(EVENTS);
+    let data_dir = call.settings(output)?.data_dir;
+    let folder = data_dir.join(EVENTS);
+    // A directory with neither is another than the one that was meant.
+    if !is_there(&folder)? && !is_there(&data_dir.join(DATABASE))? {
+        return Err(Stop::refused(DataDirError::Absent(data_dir)));
+    }
     let now = Clock::System.now();
     let earliest = request
         .since

@@ -11,6 +11,7 @@ use super::data_dir::{BACKUPS, DATABASE, DataDirError, make_folder};
 use super::disk::free_bytes;
 use super::place::Unfinished;
 use crate::app::App;
+use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::config::Backups;
 use crate::flow::Core;
@@ -45,11 +46,7 @@ pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Ba
         let round =
             tokio::task::spawn_blocking(move || round(&worker.core, &folder, interval, plan.keep)).await;
         let pause = match round {
-            Ok(Ok(None)) => TICK,
-            Ok(Ok(Some(file))) => {
-                tracing::info!(file = %file.display(), "made a scheduled backup");
-                TICK
-            }
+            Ok(Ok(_)) => TICK,
             Ok(Err(error)) => {
                 tracing::error!(%error, "no scheduled backup");
                 interval.min(LONGEST_PAUSE)
@@ -84,6 +81,9 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
     }
     let file = folder.join(name(STEM, now));
     write(core, &file)?;
+    audit::record(&Event::BackedUp {
+        file: &file.display().to_string(),
+    });
     prune(&folder, &file, keep)?;
     Ok(Some(file))
 }
@@ -95,7 +95,7 @@ fn write(core: &Core, file: &Path) -> Result<(), Missed> {
     };
     let unfinished = Unfinished::beside(file, &core.random);
     let mut sink = BufWriter::new(unfinished.create().map_err(failed)?);
-    backup::write(core, BackUp::default(), &mut sink)?;
+    backup::copy(core, BackUp::default(), &mut sink)?;
     sink.flush().map_err(failed)?;
     drop(sink);
     let again = BufReader::new(File::open(unfinished.path()).map_err(failed)?);

@@ -74,7 +74,7 @@ macro_rules! setting_flags {
             /// A network of proxies to believe about the client's address; may be repeated
             #[arg(long, value_name = "NETWORK")]
             pub trusted_proxies: Vec<String>,
-            /// A network that is not public and may be reached for providers and keys; may be repeated
+            /// A network that is not public and may be reached for providers, keys and ACME; may be repeated
             #[arg(long, value_name = "NETWORK")]
             pub outbound_allow: Vec<String>,
             /// A network whose requests are not limited; may be repeated
@@ -160,6 +160,9 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     let inherited = Inherited::take().map_err(Stop::refused)?;
     log::start(config.log, &config.settings);
     for warning in &sources.warnings {
+        tracing::warn!("{warning}");
+    }
+    for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -369,16 +372,23 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
 /// The issuer of the first start. One that follows from the domains of the certificate gives way to it, if it is at
 /// one of them.
 fn settle_issuer(data: &DataDir, config: &Config) -> Result<String, DataDirError> {
-    if config.issuer_is_derived
-        && let Tls::Acme(plan) = &config.tls
-    {
-        let stored = data.issuer_or(Some(&config.issuer))?;
-        if host_of(&stored).is_some_and(|host| plan.domains.contains(&host)) {
-            return Ok(stored);
-        }
+    let stored = data.issuer_or(Some(&config.issuer))?;
+    if gives_way(config, &stored) {
+        return Ok(stored);
     }
     data.settle_issuer(&config.issuer)?;
     Ok(config.issuer.clone())
+}
+
+/// Whether the configured issuer is one that follows from the domains of the certificate, and the one that was fixed is
+/// at one of them.
+pub(super) fn gives_way(config: &Config, stored: &str) -> bool {
+    match &config.tls {
+        Tls::Acme(plan) if config.issuer_is_derived => {
+            host_of(stored).is_some_and(|host| plan.domains.contains(&host))
+        }
+        _ => false,
+    }
 }
 
 /// The three lines of the development server.
@@ -438,11 +448,15 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, haste: 
     while hangup.recv().await.is_some() {
         notify::reloading();
         haste.notify_one();
+        if tls.is_none() {
+            tracing::info!("there is no certificate to read again: tls.mode is off");
+        }
         if let Some(tls) = tls.clone() {
-            let now = clock.now().seconds();
+            let (now, is_there) = (clock.now().seconds(), tls.has_certificate());
             match tokio::task::spawn_blocking(move || tls.reload(now)).await {
                 Ok(Ok(true)) => tracing::info!("new certificate in use"),
-                Ok(Ok(false)) => tracing::info!("the certificate is unchanged"),
+                Ok(Ok(false)) if is_there => tracing::info!("the certificate is unchanged"),
+                Ok(Ok(false)) => tracing::info!("there is no certificate yet: one is ordered now"),
                 Ok(Err(error)) => tracing::error!(%error, "keeping the old certificate"),
                 Err(error) => tracing::error!(%error, "keeping the old certificate"),
             }

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop};
-use super::state_file::{Sources, parse};
+use super::state_file::{Declared, Sources, parse};
 use crate::control::{Command, Reply};
-use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported};
+use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, SecretChange};
 
 /// Which state, and how far.
 #[derive(Debug, Args)]
@@ -67,12 +67,29 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         folder,
         variable: &|name| std::env::var(name).ok(),
     };
-    let state = parse(&text, &sources).map_err(|faults| {
-        let placed = faults
-            .iter()
-            .map(|fault| format!("{}: {fault}", request.file.display()));
+    let file = if request.file.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        request.file.display().to_string()
+    };
+    let Declared { state, places } = parse(&text, &sources).map_err(|faults| {
+        let placed = faults.iter().map(|fault| format!("{file}: {fault}"));
         Stop::refused(placed.collect::<Vec<_>>().join("\n"))
     })?;
+    // What is refused later, because of what there is, has its place in the file too.
+    let placed = |stop: Stop| match stop {
+        Stop::Refused { message, hint } => {
+            let lines = message.lines().map(|line| match places.of(line) {
+                Some(place) => format!("{file}: {place}: {line}"),
+                None => line.to_owned(),
+            });
+            Stop::Refused {
+                message: lines.collect::<Vec<_>>().join("\n"),
+                hint,
+            }
+        }
+        other => other,
+    };
     let command = |dry_run| {
         Command::Apply(Box::new(Request {
             state: state.clone(),
@@ -81,7 +98,7 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         }))
     };
     if request.prune && !request.dry_run && !request.yes {
-        let Reply::Applied(planned) = call.ask(command(true), output)? else {
+        let Reply::Applied(planned) = call.ask(command(true), output).map_err(placed)? else {
             return Err(unexpected());
         };
         let removed: Vec<_> = planned
@@ -99,11 +116,12 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
             )?;
         }
     }
-    call.run(command(request.dry_run), output, |reply, output| match reply {
+    let run = call.run(command(request.dry_run), output, |reply, output| match reply {
         Reply::Applied(applied) if output.json => output.document(&applied),
         Reply::Applied(applied) => show(&applied, output),
         _ => Err(unexpected()),
-    })
+    });
+    run.map_err(placed)
 }
 
 fn heading(change: &Change) -> String {
@@ -130,6 +148,9 @@ fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), Stop> {
         for field in &change.fields {
             let text = |value: &Value| value.to_string();
             let line = match (&field.before, &field.after) {
+                (None, None) if field.secret == Some(SecretChange::Removed) => {
+                    format!("    {} (removed)", field.name)
+                }
                 (None, None) => format!("    {} (new, not shown)", field.name),
                 (None, Some(after)) => format!("    {} = {}", field.name, text(after)),
                 (Some(before), None) => format!("    {} = {} -> none", field.name, text(before)),

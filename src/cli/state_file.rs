@@ -5,23 +5,73 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::client::read_secret;
 use super::provider::read_logo;
+use crate::config::file::{BadSyntax, line_of, table_of};
 use crate::config::reference::nearest;
 use crate::flow::admin::Disclosed;
-use crate::flow::admin::state::State;
 use crate::flow::admin::state::clients;
 use crate::flow::admin::state::providers;
 use crate::flow::admin::state::users::{self, DeclaredUser};
+use crate::flow::admin::state::{Form, State, subject};
 
-/// A kind of record: what its section is called, and which keys an entry may have.
-const KINDS: [(&str, &[&str]); 3] = [
-    ("provider", providers::KEYS),
-    ("client", clients::KEYS),
-    ("user", users::KEYS),
+/// A kind of record.
+struct Kind {
+    /// What its section is called.
+    name: &'static str,
+    /// Which keys an entry may have, and the form of their values.
+    keys: &'static [(&'static str, Form)],
+    /// Of which keys an entry has at least one each, for without them it means no record.
+    needed: &'static [&'static [&'static str]],
+    /// Which keys name the record, the first that is there.
+    names: &'static [&'static str],
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "provider",
+        keys: providers::KEYS,
+        needed: &[&["id"], &["issuer"]],
+        names: &["id"],
+    },
+    Kind {
+        name: "client",
+        keys: clients::KEYS,
+        needed: &[&["client_id"]],
+        names: &["client_id"],
+    },
+    Kind {
+        name: "user",
+        keys: users::KEYS,
+        needed: &[&["email", "account_id"]],
+        names: &["account_id", "email"],
+    },
 ];
+
+/// A state, and where the file says what.
+pub struct Declared {
+    /// The state.
+    pub state: State,
+    /// The place of each entry.
+    pub places: Places,
+}
+
+/// The places of the entries, by what a refusal calls them.
+#[derive(Default)]
+pub struct Places(Vec<(String, String)>);
+
+impl Places {
+    /// The place of the entry that a line of a refusal is about; of twins, the second.
+    pub fn of(&self, line: &str) -> Option<&str> {
+        let line = line.to_lowercase();
+        let named = self.0.iter().filter(|(subject, _)| line.starts_with(subject));
+        named
+            .max_by_key(|(subject, _)| subject.len())
+            .map(|(_, place)| place.as_str())
+    }
+}
 
 /// Where the secrets that a file names are.
 pub struct Sources<'a> {
@@ -48,8 +98,9 @@ impl Entry {
 }
 
 /// Reads a state; every fault at once.
-pub fn parse(text: &str, sources: &Sources<'_>) -> Result<State, Vec<String>> {
+pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
     let mut faults = Vec::new();
+    let mut places = Places::default();
     let sections = if text.trim_start().starts_with('{') {
         of_json(text, &mut faults)
     } else {
@@ -58,11 +109,19 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<State, Vec<String>> {
     let mut state = State::default();
     for (kind, mut entries) in sections {
         for entry in &mut entries {
-            check_keys(&kind, entry, &mut faults);
+            check_keys(kind, entry, &mut faults);
             read_sources(entry, sources, &mut faults);
+            let mut names = kind
+                .names
+                .iter()
+                .filter_map(|key| entry.members.get(*key)?.as_str());
+            let name = names.next().unwrap_or_default();
+            places
+                .0
+                .push((subject(kind.name, name).to_lowercase(), entry.place.clone()));
         }
         let entries = entries.iter();
-        match kind.as_str() {
+        match kind.name {
             "provider" => {
                 state.provider = Some(entries.filter_map(|entry| plain(entry, &mut faults)).collect());
             }
@@ -71,7 +130,11 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<State, Vec<String>> {
             _ => {}
         }
     }
-    if faults.is_empty() { Ok(state) } else { Err(faults) }
+    if faults.is_empty() {
+        Ok(Declared { state, places })
+    } else {
+        Err(faults)
+    }
 }
 
 /// An entry that is the record as it stands.
@@ -89,7 +152,7 @@ fn user(entry: &Entry, faults: &mut Vec<String>) -> Option<DeclaredUser> {
     Some(DeclaredUser { password, line })
 }
 
-/// The entry as a type. Its keys are known already, so what is left is a value of another type.
+/// The entry as a type. Its keys and their forms are known already, so what is left is a word that means nothing.
 fn typed<T: DeserializeOwned>(
     entry: &Entry,
     members: Map<String, Value>,
@@ -100,6 +163,7 @@ fn typed<T: DeserializeOwned>(
     for (key, value) in &members {
         let single: Map<String, Value> = [(key.clone(), value.clone())].into_iter().collect();
         if let Err(error) = serde_json::from_value::<T>(Value::Object(single)) {
+            let error = error.to_string().replace("unknown variant", "unknown value");
             faults.push(format!("{}: {key}: {error}", entry.at(key)));
             is_sound = false;
         }
@@ -112,30 +176,43 @@ fn typed<T: DeserializeOwned>(
         .ok()
 }
 
-fn check_keys(kind: &str, entry: &mut Entry, faults: &mut Vec<String>) {
-    let known = KINDS
-        .iter()
-        .find(|(name, _)| *name == kind)
-        .map_or(&[][..], |(_, keys)| keys);
-    let unknown: Vec<String> = entry
-        .members
-        .keys()
-        .filter(|key| !known.contains(&key.as_str()))
-        .cloned()
-        .collect();
-    for key in unknown {
-        let advice = match (key.as_str(), nearest(&key, known.iter().copied())) {
-            ("secret" | "client_secret" | "password", _) => {
-                format!("a {key} does not stand in the file: use {key}_file or {key}_env")
-            }
-            (_, Some(meant)) => format!("did you mean {meant}?"),
-            (_, None) => format!("a {kind} has {}", known.join(", ")),
+fn check_keys(kind: &Kind, entry: &mut Entry, faults: &mut Vec<String>) {
+    let known: Vec<&str> = kind.keys.iter().map(|(key, _)| *key).collect();
+    let name = kind.name;
+    let mut unfit = Vec::new();
+    for (key, value) in &entry.members {
+        match kind.keys.iter().find(|(known, _)| known == key) {
+            Some((_, form)) if form.fits(value) => continue,
+            Some((_, form)) => faults.push(format!("{}: {key} must be {}", entry.at(key), form.name())),
+            None => faults.push(format!(
+                "{}: unknown key {key} of a {name}: {}",
+                entry.at(key),
+                advice(key, name, &known)
+            )),
+        }
+        unfit.push(key.clone());
+    }
+    for needed in kind.needed {
+        // Whoever misspelt the key is told so already.
+        let is_meant = |key: &String| {
+            let meant = nearest(key, known.iter().copied());
+            needed.contains(&key.as_str()) || meant.is_some_and(|meant| needed.contains(&meant))
         };
-        faults.push(format!(
-            "{}: unknown key {key} of a {kind}: {advice}",
-            entry.at(&key)
-        ));
-        entry.members.remove(&key);
+        if !entry.members.keys().any(is_meant) {
+            faults.push(format!("{}: a {name} needs {}", entry.place, needed.join(" or ")));
+        }
+    }
+    entry.members.retain(|key, _| !unfit.contains(key));
+}
+
+/// What to do about a key that does not exist.
+fn advice(key: &str, kind: &str, known: &[&str]) -> String {
+    match (key, nearest(key, known.iter().copied())) {
+        ("secret" | "client_secret" | "password", _) => {
+            format!("a {key} does not stand in the file: use {key}_file or {key}_env")
+        }
+        (_, Some(meant)) => format!("did you mean {meant}?"),
+        (_, None) => format!("a {kind} has {}", known.join(", ")),
     }
 }
 
@@ -153,21 +230,17 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
         ("jwks_file", "jwks"),
     ] {
         let at = entry.at(named);
-        let Some(source) = entry.members.remove(named) else {
-            continue;
-        };
-        let Some(source) = source.as_str() else {
-            faults.push(format!("{at}: {named} must be a text"));
+        let Some(Value::String(source)) = entry.members.remove(named) else {
             continue;
         };
         let read = if named.ends_with("_env") {
-            (sources.variable)(source)
+            (sources.variable)(&source)
                 .filter(|text| !text.is_empty())
                 .ok_or_else(|| format!("the environment has no variable {source}"))
         } else if target == "logo" {
-            read_logo(&sources.folder.join(source)).map_err(|stop| stop.to_string())
+            read_logo(&sources.folder.join(&source)).map_err(|stop| stop.to_string())
         } else {
-            read_secret(&sources.folder.join(source))
+            read_secret(&sources.folder.join(&source))
                 .map(|text| text.reveal().to_owned())
                 .map_err(|stop| stop.to_string())
         };
@@ -186,10 +259,17 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
     }
 }
 
-type Sections = Vec<(String, Vec<Entry>)>;
+type Sections = Vec<(&'static Kind, Vec<Entry>)>;
+
+fn kind_of(name: &str) -> Result<&'static Kind, String> {
+    KINDS
+        .iter()
+        .find(|kind| kind.name == name)
+        .ok_or_else(|| unknown_kind(name))
+}
 
 fn unknown_kind(name: &str) -> String {
-    let known = KINDS.map(|(kind, _)| kind);
+    let known = KINDS.map(|kind| kind.name);
     match nearest(name, known.into_iter()) {
         Some(meant) => format!("unknown section {name}: did you mean [[{meant}]]?"),
         None => format!(
@@ -200,38 +280,37 @@ fn unknown_kind(name: &str) -> String {
 }
 
 fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
-    let line_of = |offset: usize| {
-        text.bytes()
-            .take(offset)
-            .filter(|byte| *byte == b'\n')
-            .count()
-            .saturating_add(1)
-    };
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let line = line_of(error.span().map_or(0, |span| span.start));
-        faults.push(format!("line {line}: {}", error.message()));
-    }
+    let line_of = |offset: usize| line_of(text, offset);
     let mut sections = Vec::new();
-    if !faults.is_empty() {
-        return sections;
-    }
-    for (name, value) in table.get_ref() {
-        let line = line_of(name.span().start);
-        let kind = name.get_ref().to_string();
-        if !KINDS.iter().any(|(known, _)| *known == kind) {
-            faults.push(format!("line {line}: {}", unknown_kind(&kind)));
-            continue;
+    let table = match table_of(text) {
+        Ok(table) => table,
+        Err(BadSyntax {
+            line,
+            column,
+            message,
+        }) => {
+            faults.push(format!("line {line} column {column}: {message}"));
+            return sections;
         }
+    };
+    for (name, value) in &table {
+        let line = line_of(name.span().start);
+        let kind = match kind_of(name.get_ref()) {
+            Ok(kind) => kind,
+            Err(fault) => {
+                faults.push(format!("line {line}: {fault}"));
+                continue;
+            }
+        };
         let DeValue::Array(items) = value.get_ref() else {
-            faults.push(format!("line {line}: a {kind} is written below [[{kind}]]"));
+            faults.push(format!("line {line}: a {0} is written below [[{0}]]", kind.name));
             continue;
         };
         let mut entries = Vec::new();
         for item in items {
             let line = line_of(item.span().start);
             let DeValue::Table(members) = item.get_ref() else {
-                faults.push(format!("line {line}: a {kind} is a table"));
+                faults.push(format!("line {line}: a {} is a table", kind.name));
                 continue;
             };
             entries.push(Entry {
@@ -274,29 +353,42 @@ fn of_json(text: &str, faults: &mut Vec<String>) -> Sections {
     let sections: Map<String, Value> = match serde_json::from_str(text) {
         Ok(sections) => sections,
         Err(error) => {
-            faults.push(format!("line {}: {error}", error.line()));
+            let message = error.to_string();
+            // The place is said once, and first.
+            let message = message.split(" at line ").next().unwrap_or_default();
+            faults.push(format!(
+                "line {} column {}: {message}",
+                error.line(),
+                error.column()
+            ));
             return Vec::new();
         }
     };
     let mut all = Vec::new();
-    for (kind, items) in sections {
-        if !KINDS.iter().any(|(known, _)| *known == kind) {
-            faults.push(unknown_kind(&kind));
-            continue;
-        }
+    for (name, items) in sections {
+        let kind = match kind_of(&name) {
+            Ok(kind) => kind,
+            Err(fault) => {
+                faults.push(fault);
+                continue;
+            }
+        };
         let Value::Array(items) = items else {
-            faults.push(format!("{kind}: the section is an array of objects"));
+            faults.push(format!("{name}: the section is an array of objects"));
             continue;
         };
         let mut entries = Vec::new();
         for (number, item) in (1..).zip(items) {
             match item {
-                Value::Object(members) => entries.push(Entry {
-                    place: format!("{kind} {number}"),
-                    members,
-                    lines: BTreeMap::new(),
-                }),
-                _ => faults.push(format!("{kind} {number}: it is no object")),
+                Value::Object(mut members) => {
+                    members.retain(|_, value| !value.is_null());
+                    entries.push(Entry {
+                        place: format!("{name} {number}"),
+                        members,
+                        lines: BTreeMap::new(),
+                    });
+                }
+                _ => faults.push(format!("{name} {number}: it is no object")),
             }
         }
         all.push((kind, entries));
@@ -313,7 +405,9 @@ mod tests {
             folder: Path::new("/nowhere"),
             variable: &|name| (name == "WEB_SECRET").then(|| "s".repeat(32)),
         };
-        parse(text, &sources).map_err(|faults| faults.join("\n"))
+        parse(text, &sources)
+            .map(|declared| declared.state)
+            .map_err(|faults| faults.join("\n"))
     }
 
     #[test]
@@ -345,7 +439,7 @@ client_id = \"x\"
         for part in [
             "line 3: unknown key redirect_uri of a client: did you mean redirect_uris?",
             "line 4: unknown key secret of a client: a secret does not stand in the file: use secret_file or secret_env",
-            "line 5: public: invalid type",
+            "line 5: public must be true or false",
             "line 9: unknown key emial of a user: did you mean email?",
             "line 10: password_env: the environment has no variable NO_SUCH",
             "line 12: unknown section cleint: did you mean [[client]]?",
@@ -353,8 +447,80 @@ client_id = \"x\"
             assert!(faults.contains(part), "{part}\n{faults}");
         }
         assert_eq!(faults.lines().count(), 6, "{faults}");
-        assert!(read("[[client]\n").unwrap_err().starts_with("line 1: "));
+        assert!(read("[[client]\n").unwrap_err().starts_with("line 1 column "));
+        assert_eq!(read(&"no TOML\n".repeat(100)).unwrap_err().lines().count(), 1);
         assert!(read("client = 1").unwrap_err().contains("below [[client]]"));
+    }
+
+    #[test]
+    fn a_value_of_another_form_is_told_in_the_words_of_the_file() {
+        let text = "\
+[[client]]
+client_id = \"web\"
+redirect_uris = \"https://app.example/cb\"
+client_uuid = \"7\"
+pkce = \"optinal\"
+grant_types = [\"code\"]
+scope_texts = [\"x\"]
+keys = [\"x\"]
+
+[[provider]]
+id = 7
+issuer = \"https://login.corp.example\"
+max_age = -1
+algs = [\"HS256\"]
+
+[[user]]
+email_verified = \"yes\"
+";
+        let faults = read(text).unwrap_err();
+        for part in [
+            "line 3: redirect_uris must be a list of texts, as in",
+            "line 4: client_uuid must be a uuid, as in",
+            "line 5: pkce: unknown value `optinal`, expected",
+            "line 6: grant_types: unknown value `code`, expected one of",
+            "line 7: scope_texts must be a table, as in",
+            "line 8: keys must be a list of tables",
+            "line 11: id must be a text",
+            "line 13: max_age must be a whole number",
+            "line 14: algs: ",
+            "line 16: a user needs email or account_id",
+            "line 17: email_verified must be true or false",
+        ] {
+            assert!(faults.contains(part), "{part}\n{faults}");
+        }
+        assert_eq!(faults.lines().count(), 11, "{faults}");
+        for word in ["invalid type", "variant", "struct", "sequence", "u64", "Declared"] {
+            assert!(!faults.contains(word), "{word}\n{faults}");
+        }
+    }
+
+    #[test]
+    fn an_entry_without_a_name_has_its_place_and_every_other_has_one_for_later() {
+        let text = "[[provider]]\nname = \"Corp\"\n\n[[client]]\nname = \"x\"\n\n[[user]]\n";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "line 4: a client needs client_id\n\
+             line 1: a provider needs id\n\
+             line 1: a provider needs issuer\n\
+             line 7: a user needs email or account_id"
+        );
+        let sources = Sources {
+            folder: Path::new("/nowhere"),
+            variable: &|_| None,
+        };
+        let text = "[[client]]\nclient_id = \"a\"\n[[client]]\nclient_id = \"a:b\"\n[[user]]\nemail = \"A@example.com\"\n\
+                    [[client]]\nclient_id = \"a\"\n";
+        let places = parse(text, &sources).unwrap().places;
+        for (line, place) in [
+            ("client a: it is declared twice", Some("line 7")),
+            ("client a:b: there is no provider x", Some("line 3")),
+            ("user a@example.com: it is declared twice", Some("line 5")),
+            ("provider corp: client a names it", None),
+            ("the store is full", None),
+        ] {
+            assert_eq!(places.of(line), place, "{line}");
+        }
     }
 
     #[test]

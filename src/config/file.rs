@@ -81,19 +81,21 @@ impl Parsed {
 
 /// Reads the text of a file; every fault of syntax, name and type at once.
 pub fn parse(text: &str, path: &Path) -> Parsed {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let faults: Vec<Fault> = errors
-        .into_iter()
-        .map(|error| Fault {
-            place: place(path, line_of(text, error.span().map_or(0, |span| span.start))),
-            message: error.message().to_owned(),
-        })
-        .collect();
-    if !faults.is_empty() {
-        return Parsed::unreadable(faults);
-    }
+    let table = match table_of(text) {
+        Ok(table) => table,
+        Err(BadSyntax {
+            line,
+            column,
+            message,
+        }) => {
+            return Parsed::unreadable(vec![Fault {
+                place: format!("{} column {column}", place(path, line)),
+                message,
+            }]);
+        }
+    };
     let mut parsed = Parsed::default();
-    walk(table.get_ref(), "", &mut |key, value, start| {
+    walk(&table, "", &mut |key, value, start| {
         let line = line_of(text, start);
         match known(key, value, Origin::File(path.to_owned(), line)) {
             Ok(value) => parsed.given.push(value),
@@ -113,7 +115,36 @@ fn place(path: &Path, line: usize) -> String {
     format!("{} line {line}", path.display())
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
+/// Where a text stops being TOML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSyntax {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// The column, in characters from 1 on.
+    pub column: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// The text as TOML, or its first fault: those after it often follow from it, and a file that is none has one on
+/// each line.
+pub fn table_of(text: &str) -> Result<DeTable<'_>, BadSyntax> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    let Some(first) = errors.iter().min_by_key(|error| start(error)) else {
+        return Ok(table.into_inner());
+    };
+    let before = text.get(..start(first)).unwrap_or_default();
+    let in_line = before.rsplit('\n').next().unwrap_or_default();
+    Err(BadSyntax {
+        line: line_of(text, start(first)),
+        column: in_line.chars().count().saturating_add(1),
+        message: first.message().to_owned(),
+    })
+}
+
+/// The line that a byte of a text is in, from 1 on.
+pub fn line_of(text: &str, offset: usize) -> usize {
     text.bytes()
         .take(offset)
         .filter(|byte| *byte == b'\n')
@@ -176,7 +207,7 @@ pub(super) fn wrong_type(setting: &Setting) -> String {
     let wanted = match setting.kind {
         Kind::Text => "a string",
         Kind::Number => "a whole number",
-        Kind::Duration => "a time such as \"24h\", \"90d\", \"30m\" or \"60s\"",
+        Kind::Duration => "a time with its unit, such as \"24h\", \"90d\", \"30m\" or \"60s\"",
         Kind::Flag => "true or false",
         Kind::List => "a list of strings",
     };

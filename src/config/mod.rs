@@ -35,7 +35,7 @@ pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
 /// Where the file is looked for when nobody names one.
 pub const USUAL_FILES: [&str; 2] = ["./idsvc.toml", "/etc/idsvc/idsvc.toml"];
 
-/// One thing that is wrong with the settings.
+/// One thing that is wrong with the settings, or looks so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The flag, variable or line.
@@ -51,11 +51,17 @@ pub struct ConfigError {
     pub faults: Vec<Fault>,
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, fault) in self.faults.iter().enumerate() {
             let end = if number == 0 { "" } else { "\n" };
-            write!(f, "{end}{}: {}", fault.place, fault.message)?;
+            write!(f, "{end}{fault}")?;
         }
         Ok(())
     }
@@ -291,6 +297,8 @@ pub struct Config {
     pub log: Log,
     /// Whether this is the development server.
     pub is_dev: bool,
+    /// What is given and has no effect.
+    pub warnings: Vec<Fault>,
 }
 
 impl Config {

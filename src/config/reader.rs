@@ -15,6 +15,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 36_525);
 pub(super) struct Reader<'a> {
     pub(super) sources: &'a Sources,
     pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<Fault>,
 }
 
 impl<'a> Reader<'a> {
@@ -22,6 +23,7 @@ impl<'a> Reader<'a> {
         Self {
             sources,
             faults: sources.faults.clone(),
+            warnings: Vec::new(),
         }
     }
 
@@ -117,8 +119,19 @@ impl<'a> Reader<'a> {
         match self.raw(key) {
             Some((Raw::List(items), origin)) => (items, origin),
             Some((Raw::Text(text), origin)) if !matches!(origin, Origin::File(..)) => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                (items.map(ToOwned::to_owned).collect(), origin)
+                let items: Vec<&str> = text.split(',').map(str::trim).collect();
+                let said: Vec<String> = items
+                    .iter()
+                    .filter(|item| !item.is_empty())
+                    .map(|item| (*item).to_owned())
+                    .collect();
+                if !said.is_empty() && said.len() < items.len() {
+                    self.fault(
+                        &origin,
+                        format!("{key} = {text:?} has nothing beside a comma: take the comma away, or name what is missing"),
+                    );
+                }
+                (said, origin)
             }
             Some((_, origin)) => {
                 self.mistyped(key, &origin);
@@ -185,10 +198,9 @@ impl<'a> Reader<'a> {
     pub(super) fn duration_or_off(&mut self, key: &str) -> Option<(Duration, Origin)> {
         let (raw, origin) = self.raw(key)?;
         let duration = match &raw {
-            Raw::Number(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
             Raw::Text(text) if text == "off" => return None,
             Raw::Text(text) => parse_duration(text),
-            Raw::Flag(_) | Raw::List(_) => None,
+            Raw::Number(_) | Raw::Flag(_) | Raw::List(_) => None,
         };
         match duration {
             Some(duration) if duration <= LONGEST => Some((duration, origin)),
@@ -209,10 +221,7 @@ impl<'a> Reader<'a> {
         match self.duration_or_off(key) {
             Some((duration, _)) if duration >= least => duration,
             Some((_, origin)) => {
-                self.fault(
-                    &origin,
-                    format!("{key} must be at least {} seconds", least.as_secs()),
-                );
+                self.fault(&origin, format!("{key} must be at least {}", written(least)));
                 least
             }
             None => {
@@ -227,18 +236,28 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads `24h`, `90d`, `30m`, `60s`, or a number of seconds.
+/// Reads `24h`, `90d`, `30m` or `60s`. A number without a unit is none: whoever writes 24 rarely means seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (digits, unit) =
         text.split_at_checked(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))?;
     let number: u64 = digits.parse().ok()?;
     let seconds = match unit.trim() {
-        "" | "s" => 1,
+        "s" => 1,
         "m" => 60,
         "h" => 60 * 60,
         "d" => 24 * 60 * 60,
         _ => return None,
     };
     number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+/// A span of time as [`parse_duration`] reads it, in the largest unit that holds it whole.
+pub fn written(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (unit, name) = [(24 * 60 * 60, "d"), (60 * 60, "h"), (60, "m")]
+        .into_iter()
+        .find(|(unit, _)| seconds != 0 && seconds.is_multiple_of(*unit))
+        .unwrap_or((1, "s"));
+    format!("{}{name}", seconds / unit)
 }

@@ -10,7 +10,7 @@ pub enum Kind {
     Text,
     /// A whole number, zero or more.
     Number,
-    /// A span of time: `"24h"`, `"90d"`, `"60s"`, `"30m"`, or a number of seconds.
+    /// A span of time: `"24h"`, `"90d"`, `"60s"`, `"30m"`.
     Duration,
     /// `true` or `false`.
     Flag,
@@ -303,14 +303,16 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Duration,
         Some(r#""90d""#),
         r#""off""#,
-        "How long a signing key signs before a new one takes its place by itself; off for never.",
+        "How long a signing key signs before a new one takes its place by itself: an hour or more, and longer than\n\
+         keys.announce; off for never.",
     ),
     setting(
         "keys.announce",
         Kind::Duration,
         Some(r#""14d""#),
         r#""24h""#,
-        "How long a new signing key is published before it signs, so that verifiers have fetched it.",
+        "How long a new signing key is published before it signs, so that verifiers have fetched it: five minutes or\n\
+         more, for so long they may keep the key set.",
     ),
     setting(
         "outbound.ca_file",
@@ -478,7 +480,8 @@ pub fn reference() -> String {
     let mut text = String::from(
         "# Settings of idsvc. A flag of `idsvc serve` comes before the environment, the environment before\n\
          # this file, this file before the default. Remove the # before a key to set it.\n\
-         # The flag of tls.mode is --tls-mode, and so on. A time is written 60s, 30m, 24h or 90d.\n",
+         # The flag of tls.mode is --tls-mode, and so on. A time is written 60s, 30m, 24h or 90d, never without\n\
+         # its unit.\n",
     );
     let mut current = None;
     for setting in SETTINGS {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::reader::Reader;
+use super::reader::{Reader, written};
 use super::tls::{issuer, tls};
-use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources};
+use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
@@ -26,6 +26,8 @@ const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const LONGEST_CODE: Duration = Duration::from_mins(10);
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
+/// Keys stay published while what they signed is in use: quicker ones would pile up in the key set.
+const SHORTEST_ROTATION: Duration = Duration::from_hours(1);
 const MOST_WORKERS: u64 = 1024;
 /// A thousand each second.
 const MOST_PER_HOUR: u64 = 3_600_000;
@@ -44,13 +46,14 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let backups = backups(&mut reader);
     let metrics_listen = metrics_listen(&mut reader);
     let log = log(&mut reader);
-    let issuer = issuer(&mut reader, settings.base_url.as_deref(), &tls, &listen);
-    let config = Config {
+    let issuer = issuer(&mut reader, settings.base_url.as_deref(), tls.as_ref(), &listen);
+    let mut config = Config {
         issuer_is_derived: settings.base_url.is_none(),
         settings,
         issuer,
         listen,
-        tls,
+        // One that is not known is a fault, and no configuration gets out.
+        tls: tls.unwrap_or(Tls::Off),
         trusted_proxies,
         limits: limits(&mut reader),
         max_connections: connections(&mut reader, "limits.connections"),
@@ -59,7 +62,9 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         backups,
         log,
         is_dev: sources.is_dev,
+        warnings: Vec::new(),
     };
+    config.warnings = std::mem::take(&mut reader.warnings);
     reader.finish(config)
 }
 
@@ -71,15 +76,24 @@ pub fn resolve_settings(sources: &Sources) -> Result<Settings, ConfigError> {
 }
 
 fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
-    let announce = reader.duration("keys.announce", Duration::ZERO);
+    let announce = reader.duration("keys.announce", KeyRotation::KEPT_BY_VERIFIERS);
     let every = reader.duration_or_off("keys.rotate_every");
-    if let Some((every, origin)) = &every
-        && *every <= announce
-    {
-        reader.fault(
-            origin,
-            "keys.rotate_every must be longer than keys.announce: a key is announced while the one before it signs",
-        );
+    if let Some((every, origin)) = &every {
+        if *every < SHORTEST_ROTATION {
+            let least = written(SHORTEST_ROTATION);
+            reader.fault(
+                origin,
+                format!("keys.rotate_every must be at least {least}, or off"),
+            );
+        } else if *every <= announce {
+            reader.fault(
+                origin,
+                format!(
+                    "keys.rotate_every must be longer than keys.announce, which is {}: a key is announced while the one before it signs",
+                    written(announce)
+                ),
+            );
+        }
     }
     KeyRotation {
         every: every.map(|(every, _)| every),

@@ -1,4 +1,4 @@
-use super::reader::parse_duration;
+use super::reader::{parse_duration, written};
 use super::resolve::{check_base_url, resolve, resolve_settings};
 use super::*;
 
@@ -116,7 +116,11 @@ fn all_faults_are_reported_at_once() {
 #[test]
 fn a_file_that_is_no_toml_is_refused_with_the_line() {
     let faults = faults(&given(&[], &[], "listen = [\"0.0.0.0:443\"]\nregion us\n"));
-    assert!(faults.starts_with("idsvc.toml line 2: "), "{faults}");
+    assert!(faults.starts_with("idsvc.toml line 2 column 8: "), "{faults}");
+    let prose = "This is no TOML, on many lines.\n".repeat(300);
+    let faults = super::tests::faults(&given(&[], &[], &prose));
+    assert!(faults.starts_with("idsvc.toml line 1 column "), "{faults}");
+    assert_eq!(faults.lines().count(), 1, "{faults}");
 }
 
 #[test]
@@ -247,13 +251,13 @@ fn times_have_units() {
         ("30m", 1800),
         ("24h", 86_400),
         ("90d", 7_776_000),
-        ("5", 5),
         ("0s", 0),
     ] {
         assert_eq!(parse_duration(text), Some(Duration::from_secs(seconds)), "{text}");
     }
     for bad in [
         "",
+        "5",
         "h",
         "1w",
         "-1h",
@@ -264,6 +268,36 @@ fn times_have_units() {
     ] {
         assert_eq!(parse_duration(bad), None, "{bad}");
     }
+    for text in ["14d", "36h", "90m", "61s", "0s"] {
+        assert_eq!(written(parse_duration(text).unwrap()), text);
+    }
+    for text in [
+        "lifetimes.access_token = 24\n",
+        "lifetimes.access_token = \"24\"\n",
+    ] {
+        let faults = faults(&given(&[], &[], &format!("{text}{WHOLE}")));
+        assert!(
+            faults.contains("lifetimes.access_token must be a time with its unit"),
+            "{faults}"
+        );
+    }
+}
+
+#[test]
+fn keys_are_not_replaced_faster_than_anybody_can_follow() {
+    let keys = |text: &str| resolve(&given(&[], &[], &format!("{WHOLE}[keys]\n{text}\n")));
+    let said = |text: &str| keys(text).unwrap_err().to_string();
+    assert_eq!(
+        said("rotate_every = \"1s\""),
+        "idsvc.toml line 6: keys.rotate_every must be at least 1h, or off"
+    );
+    assert!(said("rotate_every = \"7d\"").contains("longer than keys.announce, which is 14d"));
+    assert_eq!(
+        said("announce = \"0s\""),
+        "idsvc.toml line 6: keys.announce must be at least 5m"
+    );
+    assert!(keys("rotate_every = \"1h\"\nannounce = \"5m\"").is_ok());
+    assert!(keys("rotate_every = \"off\"").is_ok());
 }
 
 #[test]
@@ -308,6 +342,17 @@ fn examples_are_of_the_form_they_show() {
             "{}",
             setting.key
         );
+    }
+}
+
+#[test]
+fn the_guide_says_where_each_setting_is() {
+    let guide = include_str!("../../README.md");
+    for setting in reference::SETTINGS {
+        let section = setting.key.split_once('.').map_or("", |(section, _)| section);
+        let is_told =
+            guide.contains(&format!("`{}`", setting.key)) || guide.contains(&format!("`[{section}]`"));
+        assert!(is_told, "{}", setting.key);
     }
 }
 
@@ -420,9 +465,19 @@ fn whoever_names_domains_last_has_the_word_about_the_mode() {
         resolve(&given(&[], &[], &files)).unwrap().tls,
         Tls::Files { .. }
     ));
+    let warnings = resolve(&given(&[], &[], &files)).unwrap().warnings;
+    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "idsvc.toml line 7: acme.domains has no effect, because tls.mode is \"files\" (idsvc.toml line 5): \
+          take tls.mode out to have the certificate by ACME, or else acme.domains"
+        ]
+    );
     acme(&given(&[("acme.domains", "id.example.com")], &[], &files));
     acme(&given(&[], &[("IDSVC_ACME_DOMAINS", "id.example.com")], &files));
-    acme(&given(&[], &[], &format!("{WHOLE}{domains}")));
+    let (config, _) = acme(&given(&[], &[], &format!("{WHOLE}{domains}")));
+    assert_eq!(config.warnings, []);
     let flags = [("acme.domains", "id.example.com"), ("tls.mode", "files")];
     assert!(matches!(
         resolve(&given(&flags, &[], WHOLE)).unwrap().tls,
@@ -452,9 +507,15 @@ fn what_no_authority_would_take_is_refused_at_once() {
         ("id_1.example.com", "no domain"),
         ("-id.example.com", "no domain"),
         ("https://id.example.com", "no domain"),
+        ("localhost", "own name for itself"),
+        ("id.localhost", "own name for itself"),
         (",", "name 1 to 100 domains"),
+        ("id.example.com,,login.example.com", "nothing beside a comma"),
+        ("id.example.com,", "nothing beside a comma"),
     ] {
-        assert!(fault("acme.domains", domain).contains(part), "{domain}");
+        let faults = fault("acme.domains", domain);
+        assert!(faults.contains(part), "{domain}: {faults}");
+        assert_eq!(faults.lines().count(), 1, "{domain}: {faults}");
     }
     for contact in [
         "admin",
@@ -463,6 +524,8 @@ fn what_no_authority_would_take_is_refused_at_once() {
         "@example.com",
         "a,b@example.com",
         "tel:+1",
+        "mailto:",
+        "mailto:mailto:a@example.com",
     ] {
         assert!(
             fault("acme.contact", contact).contains("no mail address"),

@@ -8,7 +8,7 @@ use url::{Host, Url};
 use super::file::{Given, Origin};
 use super::reader::Reader;
 use super::resolve::{DEV_PORT, is_loopback};
-use super::{Tls, host_of};
+use super::{Fault, Tls, host_of};
 use crate::net::acme::{LETS_ENCRYPT, Plan};
 
 /// Passwords and tokens do not go over a network in the clear.
@@ -18,27 +18,31 @@ pub(super) const PLAIN_AND_PUBLIC: &str =
 /// Names on one certificate: as many as Let's Encrypt takes.
 const MOST_DOMAINS: usize = 100;
 
-/// How connections are secured.
+/// How connections are secured; none when that does not become clear, which is a fault.
 pub(super) fn tls(
     reader: &mut Reader<'_>,
     base_url: Option<&str>,
     listen: &[SocketAddr],
     has_proxies: bool,
-) -> Tls {
+) -> Option<Tls> {
     const MODES: [&str; 4] = ["files", "acme", "self-signed", "off"];
     if reader.is_unread("tls.mode") {
-        return Tls::Off;
+        return None;
     }
     if implies_acme(reader) {
         return acme(reader, base_url);
     }
     if reader.sources.is_dev && reader.given("tls.mode").is_none() {
-        return Tls::SelfSigned;
+        return Some(Tls::SelfSigned);
     }
-    match reader.word("tls.mode", &MODES) {
-        Some("acme") => acme(reader, base_url),
-        Some("self-signed") => Tls::SelfSigned,
-        Some("off") => {
+    let mode = reader.word("tls.mode", &MODES)?;
+    if mode == "acme" {
+        return acme(reader, base_url);
+    }
+    warn_of_acme(reader, mode);
+    Some(match mode {
+        "self-signed" => Tls::SelfSigned,
+        "off" => {
             let is_public = listen.iter().any(|address| !address.ip().is_loopback());
             if is_public
                 && !has_proxies
@@ -50,8 +54,7 @@ pub(super) fn tls(
             }
             Tls::Off
         }
-        None => Tls::Off,
-        Some(_) => {
+        _ => {
             let mut file = |key: &str| {
                 if reader.given(key).is_none() {
                     reader.missing(key, "tls.mode is files and this file is not named");
@@ -64,6 +67,19 @@ pub(super) fn tls(
                 key: file("tls.key"),
             }
         }
+    })
+}
+
+/// Domains that no certificate is had for, because the mode says otherwise.
+fn warn_of_acme(reader: &mut Reader<'_>, mode: &str) {
+    if let (Some((_, origin)), Some((_, decided))) = (reader.given("acme.domains"), reader.given("tls.mode"))
+    {
+        reader.warnings.push(Fault {
+            place: origin.to_string(),
+            message: format!(
+                "acme.domains has no effect, because tls.mode is {mode:?} ({decided}): take tls.mode out to have the certificate by ACME, or else acme.domains"
+            ),
+        });
     }
 }
 
@@ -80,7 +96,7 @@ fn implies_acme(reader: &Reader<'_>) -> bool {
     rank("acme.domains").is_some_and(|domains| rank("tls.mode").is_none_or(|mode| domains < mode))
 }
 
-fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Tls {
+fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Option<Tls> {
     let domains = domains(reader, base_url);
     let contact = reader.given("acme.contact").and_then(|_| contact(reader));
     let directory = reader.text("acme.directory").and_then(|(text, origin)| {
@@ -96,21 +112,18 @@ fn acme(reader: &mut Reader<'_>, base_url: Option<&str>) -> Tls {
         url
     });
     if reader.sources.is_dev {
-        reader.faults.push(super::Fault {
+        reader.faults.push(Fault {
             place: "tls.mode".to_owned(),
             message: "the development server has a certificate of its own making: leave --dev out to have one by ACME"
                 .to_owned(),
         });
     }
-    // Without a directory there is a fault, and no plan gets out.
-    match directory {
-        Some(directory) => Tls::Acme(Plan {
-            domains,
-            contact,
-            directory,
-        }),
-        None => Tls::Off,
-    }
+    // Without a directory or a domain there is a fault.
+    (!domains.is_empty()).then_some(Tls::Acme(Plan {
+        domains,
+        contact,
+        directory: directory?,
+    }))
 }
 
 /// The names on the certificate, which must hold the host of the service.
@@ -162,6 +175,9 @@ fn check_domain(text: &str) -> Result<String, String> {
         return Err("a wildcard cannot be proven at port 443: name each domain".to_owned());
     }
     match Host::parse(text) {
+        Ok(Host::Domain(domain)) if domain == "localhost" || domain.ends_with(".localhost") => {
+            Err("this is the machine's own name for itself, which no authority certifies".to_owned())
+        }
         Ok(Host::Domain(domain)) if is_host_name(&domain) => Ok(domain),
         Ok(Host::Ipv4(_) | Host::Ipv6(_)) => {
             Err("an address is no domain, as id.example.com is one".to_owned())
@@ -192,7 +208,7 @@ fn contact(reader: &mut Reader<'_>) -> Option<String> {
             && check_domain(host).is_ok()
             && who
                 .bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b",?<>\"()".contains(&byte))
+                .all(|byte| byte.is_ascii_graphic() && !b",:?<>\"()".contains(&byte))
     });
     if !is_fit {
         reader.fault(
@@ -207,12 +223,12 @@ fn contact(reader: &mut Reader<'_>) -> Option<String> {
 pub(super) fn issuer(
     reader: &mut Reader<'_>,
     base_url: Option<&str>,
-    tls: &Tls,
+    tls: Option<&Tls>,
     listen: &[SocketAddr],
 ) -> String {
     let named = match tls {
-        Tls::Acme(plan) => plan.domains.first().map(|domain| format!("https://{domain}")),
-        Tls::Files { .. } | Tls::SelfSigned | Tls::Off => None,
+        Some(Tls::Acme(plan)) => plan.domains.first().map(|domain| format!("https://{domain}")),
+        Some(Tls::Files { .. } | Tls::SelfSigned | Tls::Off) | None => None,
     };
     match base_url {
         Some(base_url) => {
@@ -226,7 +242,7 @@ pub(super) fn issuer(
                 );
             }
             if base_url.starts_with("http:")
-                && *tls != Tls::Off
+                && tls.is_some_and(|tls| *tls != Tls::Off)
                 && let Some((_, origin)) = reader.given("base_url")
             {
                 reader.fault(
@@ -237,9 +253,11 @@ pub(super) fn issuer(
             base_url.to_owned()
         }
         None if reader.given("base_url").is_some() => String::new(),
+        // It may follow from what has a fault.
+        None if tls.is_none() => String::new(),
         None if named.is_some() && !reader.is_unread("base_url") => named.unwrap_or_default(),
         None if reader.sources.is_dev => {
-            let scheme = if *tls == Tls::Off { "http" } else { "https" };
+            let scheme = if tls == Some(&Tls::Off) { "http" } else { "https" };
             let port = listen.first().map_or(DEV_PORT, SocketAddr::port);
             if port == 0 {
                 reader.missing(

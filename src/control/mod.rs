@@ -102,6 +102,8 @@ pub enum Command {
     SessionList(String),
     /// `session revoke`.
     SessionRevoke(RevokeSessions),
+    /// The issuer from the next start on, for `doctor`.
+    Issuer,
     /// `config set-issuer`.
     SetIssuer(String),
     /// `apply`.
@@ -126,6 +128,7 @@ impl Command {
             | Self::ProviderTest(_)
             | Self::KeyList
             | Self::SessionList(_)
+            | Self::Issuer
             | Self::Export(_)
             | Self::BackUp(_) => true,
             Self::Apply(request) => request.dry_run,
@@ -253,6 +256,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
+        Command::Issuer => Reply::Issuer(settings::issuer(admin)?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
         Command::Export(with_hashes) => Reply::Exported(state::export(admin, with_hashes)?),

@@ -80,6 +80,11 @@ pub struct KeyRotation {
     pub announce: Duration,
 }
 
+impl KeyRotation {
+    /// How long those who fetch the key set may keep it. A key is announced for at least as long before it signs.
+    pub const KEPT_BY_VERIFIERS: Duration = Duration::from_mins(5);
+}
+
 impl Default for KeyRotation {
     fn default() -> Self {
         const DAY: u64 = 24;

@@ -264,6 +264,21 @@ fn a_service_backs_itself_up_unless_told_not_to() {
         "data/master.key",
     ];
     assert!(elsewhere(&service, &words, &data).status.success());
+    let told = || {
+        let events = service.json(&["events", "--about", file.to_str().unwrap(), "--json"]);
+        events
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["event"].clone())
+            .collect::<Vec<_>>()
+    };
+    while told().is_empty() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "{}", service.log());
+    }
+    assert_eq!(told(), ["backed_up"]);
+    let asked = service.json(&["events", "--about", "backup", "--json"]);
+    assert_eq!(asked, serde_json::json!([]), "nobody asked for one");
     let short = service.run(&["config", "check", "--backup-interval", "5s"]);
     assert!(said(&short).contains("at least a minute"), "{}", said(&short));
     assert!(
@@ -272,4 +287,21 @@ fn a_service_backs_itself_up_unless_told_not_to() {
             .status
             .success()
     );
+}
+
+#[test]
+fn a_directory_in_the_place_of_the_file_is_told_from_a_file_in_the_way() {
+    let service = Service::new();
+    kiosk(&service);
+    fs::create_dir(service.folder.path().join("nas")).unwrap();
+    for flags in [&["backup", "nas"][..], &["backup", "nas", "--replace"]] {
+        let refused = service.run(flags);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            said(&refused).contains("nas is a directory: name a file in it, as in nas/idsvc-"),
+            "{}",
+            said(&refused)
+        );
+    }
+    assert!(names(&service.folder.path().join("nas")).is_empty());
 }

@@ -92,6 +92,13 @@ fn api_keys_come_and_go_one_by_one() {
     let twice = service.run(&[&revoke[..], &["--yes"]].concat());
     assert_eq!(code(&twice), Some(1));
     assert!(said(&twice).contains("has no API key"));
+    let by_itself = service.run(&["client", "api-key", "revoke", "web", &first]);
+    assert_eq!(code(&by_itself), Some(2));
+    assert!(
+        said(&by_itself).contains("idsvc client api-key list ID shows it"),
+        "{}",
+        said(&by_itself)
+    );
 }
 
 #[test]
@@ -279,7 +286,14 @@ fn another_issuer_is_refused_with_the_remedy_which_works() {
     assert_eq!(code(&refused), Some(1));
     assert!(said(&refused).contains("idsvc config set-issuer https://id.example.com --i-know"));
     assert_eq!(code(&moved(&["config", "set-issuer"])), Some(2));
-    assert_eq!(code(&moved(&["config", "set-issuer", "--i-know"])), Some(0));
+    let set = moved(&["config", "set-issuer", "--i-know"]);
+    assert_eq!(code(&set), Some(0));
+    assert!(said(&set).contains("next start"), "{}", said(&set));
+    let again = moved(&["config", "set-issuer", "--i-know"]);
+    assert_eq!(code(&again), Some(0));
+    assert!(said(&again).contains("nothing was changed"), "{}", said(&again));
+    let events = service.json(&["events", "--about", "config set-issuer", "--json"]);
+    assert_eq!(events.as_array().map(Vec::len), Some(1), "{events}");
     let refused = service.run(&serve);
     assert!(said(&refused).contains(&format!("idsvc config set-issuer {}", service.issuer())));
 }

@@ -26,8 +26,10 @@ fn raw(head: &str) -> Say {
     Say::Raw(format!("{head}\r\n\r\n").into_bytes())
 }
 
-fn host() -> String {
-    "localhost".to_owned()
+/// Host and port of an address, as refusals name them.
+fn place(address: &str) -> String {
+    let url = Url::parse(address).unwrap();
+    format!("{}:{}", url.host_str().unwrap(), url.port().unwrap())
 }
 
 /// A provider, and a client that may reach it.
@@ -135,7 +137,10 @@ async fn nothing_of_this_machine_is_reached_unless_the_operator_allows_it() {
         &format!("{}/jwks", upstream.issuer),
     )
     .await;
-    assert_eq!(refused.err(), Some(OutboundError::Forbidden(host())));
+    assert_eq!(
+        refused.err(),
+        Some(OutboundError::Forbidden(place(&upstream.issuer)))
+    );
 }
 
 #[tokio::test]
@@ -177,7 +182,11 @@ async fn a_redirect_leads_nowhere() {
         let head = format!("HTTP/1.1 {status}\r\nlocation: {location}\r\ncontent-length: 0");
         upstream.say("/jwks", raw(&head));
         let refused = get(&client, &format!("{}/jwks", upstream.issuer)).await.err();
-        assert_eq!(refused, Some(OutboundError::Redirect(host())), "{status}");
+        assert_eq!(
+            refused,
+            Some(OutboundError::Redirect(place(&upstream.issuer))),
+            "{status}"
+        );
     }
     assert!(inside.seen("/inside").is_empty());
 }
@@ -197,7 +206,7 @@ async fn an_answer_without_end_is_cut() {
         upstream.say("/jwks", say);
         let begun = Instant::now();
         let refused = get(&client, &address).await.err();
-        assert_eq!(refused, Some(OutboundError::TooLong(host())));
+        assert_eq!(refused, Some(OutboundError::TooLong(place(&address))));
         assert!(
             begun.elapsed() < Duration::from_secs(8),
             "cut by its length, not by the clock"
@@ -230,7 +239,11 @@ async fn an_answer_that_is_none_is_refused() {
         let refused = get(&client, &format!("{}/jwks", upstream.issuer)).await.err();
         let Say::Raw(bytes) = say else { unreachable!() };
         let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-        assert_eq!(refused, Some(OutboundError::Malformed(host())), "{begin:?}");
+        assert_eq!(
+            refused,
+            Some(OutboundError::Malformed(place(&upstream.issuer))),
+            "{begin:?}"
+        );
     }
 }
 
@@ -244,9 +257,9 @@ async fn who_says_nothing_is_left_after_ten_seconds() {
     let mute = format!("https://localhost:{}/jwks", mute.local_addr().unwrap().port());
     let silent = format!("{}/jwks", upstream.issuer);
     let begun = Instant::now();
-    let (silent, mute) = tokio::join!(get(&client, &silent), get(&client, &mute));
-    assert_eq!(silent.err(), Some(OutboundError::Timeout(host())));
-    assert_eq!(mute.err(), Some(OutboundError::Timeout(host())));
+    let (late, later) = tokio::join!(get(&client, &silent), get(&client, &mute));
+    assert_eq!(late.err(), Some(OutboundError::Timeout(place(&silent))));
+    assert_eq!(later.err(), Some(OutboundError::Timeout(place(&mute))));
     let waited = begun.elapsed().as_secs();
     assert!((9..20).contains(&waited), "{waited} s");
 }
@@ -306,7 +319,7 @@ async fn who_sends_letter_by_letter_is_left_after_ten_seconds() {
     let (address, folder) = dripping("localhost").await;
     let begun = Instant::now();
     let refused = get(&trusting(&folder), &address).await.err();
-    assert_eq!(refused, Some(OutboundError::Timeout(host())));
+    assert_eq!(refused, Some(OutboundError::Timeout(place(&address))));
     let waited = begun.elapsed().as_secs();
     assert!((9..20).contains(&waited), "{waited} s");
 }
@@ -338,7 +351,7 @@ async fn who_is_not_there_is_said_not_to_be() {
     let refused = get(&client, &format!("https://127.0.0.1:{}/", gone.port()))
         .await
         .err();
-    assert_eq!(refused, Some(OutboundError::Unreachable("127.0.0.1".to_owned())));
+    assert_eq!(refused, Some(OutboundError::Unreachable(gone.to_string())));
     let refused = get(&client, "https://nobody.invalid/").await.err();
     assert_eq!(
         refused,
@@ -367,7 +380,7 @@ async fn a_slow_host_takes_its_share_and_no_more() {
         tokio::task::yield_now().await;
     }
     let refused = get(&client, &format!("{}/jwks", upstream.issuer)).await.err();
-    assert_eq!(refused, Some(OutboundError::Busy(host())));
+    assert_eq!(refused, Some(OutboundError::Busy("localhost".to_owned())));
     let other = upstream.issuer.replace("localhost", "127.0.0.1");
     assert_eq!(get(&client, &format!("{other}/jwks")).await.unwrap().status, 200);
     for one in waiting {

@@ -323,7 +323,7 @@ fn the_commands_of_operation() {
             "theme list --json",
             "theme new mine",
             "theme check mine",
-            "events --limit 2 --event nothing",
+            "events --limit 2 --event code_replayed",
             "doctor --backup-interval off",
             "nonsense",
             "client",

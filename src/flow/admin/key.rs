@@ -112,7 +112,12 @@ pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
     Ok(keys)
 }
 
-fn introduced(command: &'static str, introduction: Introduction) -> Result<KeyView, AdminRefusal> {
+/// What came of a key; `otherwise` is what to do while another one waits for its turn.
+fn introduced(
+    command: &'static str,
+    introduction: Introduction,
+    otherwise: &str,
+) -> Result<KeyView, AdminRefusal> {
     match introduction {
         Introduction::Placed { kid, record } => {
             audit::record(&Event::Administered {
@@ -121,11 +126,14 @@ fn introduced(command: &'static str, introduction: Introduction) -> Result<KeyVi
             });
             Ok(KeyView::of(&kid, &record))
         }
-        Introduction::Known { kid } => Err(AdminRefusal::new(format!("key {kid} is here already"))),
+        Introduction::Known { kid } => {
+            let refusal = AdminRefusal::new(format!("key {kid} is here already"));
+            Err(refusal.with_hint("idsvc key list shows where it stands"))
+        }
         Introduction::AnotherIsAnnounced { kid } => Err(AdminRefusal::new(format!(
             "key {kid} of the same algorithm is announced already"
         ))
-        .with_hint("--now puts it to work at once; idsvc key retire takes it back")),
+        .with_hint(format!("idsvc key retire {kid} takes it back; {otherwise}"))),
     }
 }
 
@@ -134,6 +142,10 @@ pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> Done<KeyView> {
     Ok(introduced(
         "key rotate",
         rotate_keys::rotate(admin.core, request.alg, request.at_once).await?,
+        &format!(
+            "idsvc key rotate --alg {} --now puts it to work at once",
+            request.alg
+        ),
     )?)
 }
 
@@ -144,6 +156,7 @@ pub async fn import(admin: Admin<'_>, request: ImportKey) -> Done<KeyView> {
     Ok(introduced(
         "key import",
         rotate_keys::introduce(admin.core, &key, request.at_once).await?,
+        "with --now, the imported key signs until that one takes over",
     )?)
 }
 
@@ -271,9 +284,40 @@ mod tests {
             (&"EdDSA".into(), &"announced".into())
         );
         assert!(json["active_from"].is_u64());
-        refusal(rotate(admin(&core), eddsa(false)).await);
+        let twice = refusal(rotate(admin(&core), eddsa(false)).await);
+        assert_eq!(
+            twice.hint.unwrap(),
+            format!(
+                "idsvc key retire {} takes it back; idsvc key rotate --alg EdDSA --now puts it to work at once",
+                second.kid
+            )
+        );
+        let made = SigningKey::generate_ed25519(&core.random).unwrap();
+        let pem = pem_of(made.pkcs8());
+        let bring = |at_once| ImportKey {
+            pem: Disclosed::new(pem.clone()),
+            alg: None,
+            at_once,
+        };
+        let third = refusal(import(admin(&core), bring(false)).await).hint.unwrap();
+        assert!(
+            third.ends_with("with --now, the imported key signs until that one takes over"),
+            "{third}"
+        );
+        import(admin(&core), bring(true)).await.unwrap();
+        let again = refusal(import(admin(&core), bring(true)).await);
+        assert_eq!(
+            again.hint.as_deref(),
+            Some("idsvc key list shows where it stands")
+        );
         retire(admin(&core), second.kid).await.unwrap();
-        assert_eq!(list(admin(&core)).unwrap().len(), 1);
+        assert_eq!(list(admin(&core)).unwrap().len(), 2);
+    }
+
+    fn pem_of(pkcs8: &[u8]) -> String {
+        use base64::Engine;
+        let body = base64::engine::general_purpose::STANDARD.encode(pkcs8);
+        format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n")
     }
 
     #[tokio::test]

@@ -96,6 +96,25 @@ fn all_or_none(faults: &[String]) -> Result<(), AdminRefusal> {
     }
 }
 
+/// How the operator says things, so that a refusal names them as they are said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wording {
+    /// By the flags of a command.
+    Flags,
+    /// By the keys of a file.
+    Keys,
+}
+
+impl Wording {
+    /// The words that fit.
+    const fn say(self, by_flags: &'static str, by_keys: &'static str) -> &'static str {
+        match self {
+            Self::Flags => by_flags,
+            Self::Keys => by_keys,
+        }
+    }
+}
+
 /// A secret on its way from or to the operator. Not printed by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Disclosed(Zeroizing<String>);

@@ -53,23 +53,36 @@ pub struct IssuerView {
     pub previous_issuer: Option<String>,
 }
 
-/// Replaces the issuer. A server that runs keeps the one it was started with.
+/// The issuer from the next start on.
+pub fn issuer(admin: Admin<'_>) -> Done<IssuerView> {
+    let stored = stored_issuer(&admin.core.store)?;
+    Ok(IssuerView {
+        issuer: stored.unwrap_or_else(|| admin.core.policy.issuer.clone()),
+        previous_issuer: None,
+    })
+}
+
+/// Replaces the issuer, if it is another one. A server that runs keeps the one it was started with.
 pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> Done<IssuerView> {
     let view = admin
         .core
         .store
         .write("set issuer", move |tx| {
             let previous_issuer = meta_get(&*tx, ISSUER)?;
-            meta_put(tx, ISSUER, &issuer)?;
+            if previous_issuer.as_ref() != Some(&issuer) {
+                meta_put(tx, ISSUER, &issuer)?;
+            }
             Ok(IssuerView {
                 issuer: issuer.clone(),
                 previous_issuer,
             })
         })
         .await?;
-    audit::record(&Event::Administered {
-        command: "config set-issuer",
-        subject: &view.issuer,
-    });
+    if view.previous_issuer.as_ref() != Some(&view.issuer) {
+        audit::record(&Event::Administered {
+            command: "config set-issuer",
+            subject: &view.issuer,
+        });
+    }
     Ok(view)
 }

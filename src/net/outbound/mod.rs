@@ -89,7 +89,8 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer. No variant quotes what was sent or received.
+/// Why there is no answer. No variant quotes what was sent or received. Hosts have their port beside them where it is not
+/// the usual one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutboundError {
     /// Not https, or with a user name in it, or without a host.
@@ -109,7 +110,7 @@ pub enum OutboundError {
     /// The certificate does not hold, or TLS fails otherwise.
     #[error("{host}: TLS failed: {problem}")]
     Tls {
-        /// The host.
+        /// The host, and its port where it is not the usual one.
         host: String,
         /// What the TLS library says.
         problem: String,
@@ -204,10 +205,10 @@ impl Client {
         let target = Target::of(url)?;
         direct(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
         let _slot = Slot::take(&self.under_way, &target.host)?;
-        let host = target.host.clone();
+        let authority = target.authority.clone();
         within(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message)))
             .await
-            .unwrap_or(Err(OutboundError::Timeout(host)))
+            .unwrap_or(Err(OutboundError::Timeout(authority)))
     }
 
     async fn exchange(
@@ -215,7 +216,7 @@ impl Client {
         target: Target,
         message: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Bytes>, OutboundError> {
-        let host = target.host.clone();
+        let host = target.authority.clone();
         let stream = self.connect(&target).await?;
         let stream = self
             .tls
@@ -257,7 +258,7 @@ impl Client {
 
     /// Connects to the first address that may be connected to and accepts.
     async fn connect(&self, target: &Target) -> Result<TcpStream, OutboundError> {
-        let host = || target.host.clone();
+        let host = || target.authority.clone();
         let addresses = target.resolve().await?;
         let allowed: Vec<SocketAddr> = addresses
             .into_iter()

@@ -30,8 +30,16 @@ pub(super) fn config_file(data: &[u8]) {
         assert!((1..=most).contains(line));
     }
     for fault in &parsed.faults {
-        let line = fault.place.strip_prefix("idsvc.toml line ").unwrap();
-        assert!((1..=most).contains(&line.parse().unwrap()), "{}", fault.place);
+        let place = fault.place.strip_prefix("idsvc.toml line ").unwrap();
+        let (line, column) = place.split_once(" column ").unwrap_or((place, "1"));
+        let line: usize = line.parse().unwrap();
+        assert!((1..=most).contains(&line), "{}", fault.place);
+        let longest = text.split('\n').nth(line - 1).unwrap().chars().count() + 1;
+        assert!(
+            (1..=longest).contains(&column.parse().unwrap()),
+            "{}",
+            fault.place
+        );
         assert!(!fault.message.is_empty());
     }
     let is_sound = parsed.faults.is_empty();

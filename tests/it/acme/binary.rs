@@ -68,11 +68,20 @@ async fn a_domain_is_the_whole_set_up() {
         shown(&sick)
     );
     assert!(
-        shown(&sick).contains("publish A or AAAA records of id.example"),
+        shown(&sick).contains(
+            "publish A or AAAA records of id.example that lead to this service; then systemctl reload idsvc"
+        ),
         "{}",
         shown(&sick)
     );
     running.kill();
+    let stopped = tokio::task::block_in_place(doctor);
+    assert!(
+        shown(&stopped).contains("start the service, which orders one")
+            && !shown(&stopped).contains("SIGHUP"),
+        "{}",
+        shown(&stopped)
+    );
 
     authority.resolve("id.example", address);
     let mut running = service.start(&flags);
@@ -88,6 +97,14 @@ async fn a_domain_is_the_whole_set_up() {
     running.signal("HUP");
     await_readiness(&service, metrics, |status, _| status == 200).await;
     assert!(authority.visit(address, "id.example").await.is_ok());
+    assert!(
+        service
+            .log()
+            .contains("there is no certificate yet: one is ordered now"),
+        "{}",
+        service.log()
+    );
+    assert!(!service.log().contains("unchanged"), "{}", service.log());
     let page = request(metrics, "GET", "/metrics", &[], "").unwrap().body;
     assert!(
         page.contains("idsvc_certificate_orders_total{outcome=\"issued\"} 1"),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::federation::metadata::https;
-use crate::flow::admin::check_text;
+use crate::flow::admin::{Wording, check_text};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::client::{
@@ -226,7 +226,97 @@ impl ClientFields {
 }
 
 /// Everything about the record as a whole that cannot be.
-pub(in crate::flow::admin) fn check(client: &Client, usable: &[Algorithm], faults: &mut Vec<String>) {
+pub(in crate::flow::admin) fn check(
+    client: &Client,
+    usable: &[Algorithm],
+    wording: Wording,
+    faults: &mut Vec<String>,
+) {
+    check_addresses(client, faults);
+    for scope in client.scope_texts.keys() {
+        if !client.scope.contains(scope) {
+            let remedy = match wording {
+                Wording::Flags => {
+                    format!("add it with --scope, or take the text away with --scope-text {scope}=")
+                }
+                Wording::Keys => "add it to scope, or take the text out of scope_texts".to_owned(),
+            };
+            faults.push(format!(
+                "scope text {scope:?}: the client may not ask for this scope; {remedy}"
+            ));
+        }
+    }
+    if !client.default_scope.is_within(&client.scope) {
+        faults.push(format!(
+            "the default scope names values that are not allowed: add them {}",
+            wording.say("with --scope", "to scope")
+        ));
+    }
+    let uses_code = client.grant_types.contains(&GrantType::AuthorizationCode);
+    if uses_code && client.redirect_uris.is_empty() {
+        faults.push(format!(
+            "the grant authorization_code needs a redirect URI: name one {}",
+            wording.say("with --redirect-uri", "in redirect_uris")
+        ));
+    }
+    if !uses_code && !client.redirect_uris.is_empty() {
+        faults.push(format!(
+            "redirect URIs are for the grant authorization_code: allow it {}",
+            wording.say("with --grant", "in grant_types")
+        ));
+    }
+    let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
+    let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
+    if client.grant_types.is_empty() {
+        faults.push(format!(
+            "the client has no grant: name {} for sign-ins",
+            wording.say("a --redirect-uri", "redirect_uris")
+        ));
+    } else if client.grant_types.contains(&GrantType::RefreshToken)
+        && !uses_code
+        && !is_anonymous
+        && !exchanges
+    {
+        faults.push(
+            "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
+        );
+    }
+    if exchanges && client.is_public() {
+        faults.push("the grant jwt-bearer is for clients that authenticate, not for public ones".to_owned());
+    }
+    if exchanges && client.providers.is_empty() {
+        faults.push(format!(
+            "the grant jwt-bearer needs a provider: name one {}",
+            wording.say("with --provider", "in providers")
+        ));
+    }
+    if uses_code && !client.password_sign_in && client.providers.is_empty() {
+        faults.push(format!(
+            "nobody could sign in: name {}",
+            wording.say(
+                "a --provider, or allow passwords with --password-sign-in yes",
+                "one of the providers, or allow passwords with password_sign_in = true"
+            )
+        ));
+    }
+    if is_anonymous && client.is_public() {
+        faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
+    }
+    check_credentials(client, wording, faults);
+    for alg in [client.id_token_signed_response_alg, client.access_token_alg]
+        .into_iter()
+        .flatten()
+    {
+        if !usable.contains(&alg) {
+            faults.push(format!(
+                "there is no key for {alg}: make one with idsvc key rotate --alg {alg}"
+            ));
+        }
+    }
+}
+
+/// Where browsers may come from and be sent.
+fn check_addresses(client: &Client, faults: &mut Vec<String>) {
     let lists = [
         &client.redirect_uris,
         &client.post_logout_redirect_uris,
@@ -255,77 +345,22 @@ pub(in crate::flow::admin) fn check(client: &Client, usable: &[Algorithm], fault
             ));
         }
     }
-    for scope in client.scope_texts.keys() {
-        if !client.scope.contains(scope) {
-            faults.push(format!(
-                "scope text {scope:?}: the client may not ask for this scope; add it with --scope, or take the text away with --scope-text {scope}="
-            ));
-        }
-    }
-    if !client.default_scope.is_within(&client.scope) {
-        faults.push("the default scope names values that are not allowed: add them with --scope".to_owned());
-    }
-    let uses_code = client.grant_types.contains(&GrantType::AuthorizationCode);
-    if uses_code && client.redirect_uris.is_empty() {
-        faults.push(
-            "the grant authorization_code needs a redirect URI: name one with --redirect-uri".to_owned(),
-        );
-    }
-    if !uses_code && !client.redirect_uris.is_empty() {
-        faults.push("redirect URIs are for the grant authorization_code: allow it with --grant".to_owned());
-    }
-    let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
-    let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
-    if client.grant_types.is_empty() {
-        faults.push("the client has no grant: name a --redirect-uri for sign-ins".to_owned());
-    } else if client.grant_types.contains(&GrantType::RefreshToken)
-        && !uses_code
-        && !is_anonymous
-        && !exchanges
-    {
-        faults.push(
-            "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
-        );
-    }
-    if exchanges && client.is_public() {
-        faults.push("the grant jwt-bearer is for clients that authenticate, not for public ones".to_owned());
-    }
-    if exchanges && client.providers.is_empty() {
-        faults.push("the grant jwt-bearer needs a provider: name one with --provider".to_owned());
-    }
-    if uses_code && !client.password_sign_in && client.providers.is_empty() {
-        faults.push(
-            "nobody could sign in: name a --provider, or allow passwords with --password-sign-in yes"
-                .to_owned(),
-        );
-    }
-    if is_anonymous && client.is_public() {
-        faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
-    }
-    check_credentials(client, faults);
-    for alg in [client.id_token_signed_response_alg, client.access_token_alg]
-        .into_iter()
-        .flatten()
-    {
-        if !usable.contains(&alg) {
-            faults.push(format!(
-                "there is no key for {alg}: make one with idsvc key rotate --alg {alg}"
-            ));
-        }
-    }
 }
 
 /// What a client proves itself with, against what it may do for itself.
-fn check_credentials(client: &Client, faults: &mut Vec<String>) {
+fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>) {
     let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
     if client.is_public() && (acts_for_itself || client.has_keys()) {
         faults.push("a public client has no key and cannot use client_credentials".to_owned());
     } else if acts_for_itself && !client.has_keys() && client.secret_credentials.is_none() {
-        faults.push(
-            "the grant client_credentials needs a key: --public-key-file, --jwks-file or --jwks-uri; \
-             or, at your own risk, --allow-secret-credentials with --max-scope"
-                .to_owned(),
-        );
+        faults.push(format!(
+            "the grant client_credentials needs a key: {}",
+            wording.say(
+                "--public-key-file, --jwks-file or --jwks-uri; \
+                 or, at your own risk, --allow-secret-credentials with --max-scope",
+                "public_key_file, jwks_file, jwks_uri or keys; or, at your own risk, a secret with max_scope"
+            )
+        ));
     }
     if let Some(most) = &client.secret_credentials {
         if !acts_for_itself {
@@ -335,7 +370,10 @@ fn check_credentials(client: &Client, faults: &mut Vec<String>) {
             faults.push("max scope is for clients that have a secret".to_owned());
         }
         if !most.is_within(&client.scope) {
-            faults.push("max scope names values that are not allowed: add them with --scope".to_owned());
+            faults.push(format!(
+                "max scope names values that are not allowed: add them {}",
+                wording.say("with --scope", "to scope")
+            ));
         }
     }
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 pub use self::fields::ClientFields;
 use self::fields::{check, check_client_id};
 pub use self::view::ClientView;
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none};
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::{rotate_keys, sessions};
@@ -189,7 +189,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
             faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
         }
     }
-    check(&client, &usable(admin), &mut faults);
+    check(&client, &usable(admin), Wording::Flags, &mut faults);
     all_or_none(&faults)?;
     let view = ClientView {
         api_key,
@@ -296,7 +296,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
     change(admin, "client update", request.client_id, move |client| {
         let mut faults = Vec::new();
         request.fields.clone().apply(client, &mut faults);
-        check(client, &usable, &mut faults);
+        check(client, &usable, Wording::Flags, &mut faults);
         all_or_none(&faults)
     })
     .await

@@ -8,7 +8,7 @@ use crate::federation::metadata::https;
 use crate::federation::provider::{LinkPolicy, Logo, Provider, UpstreamAuth};
 use crate::flow::admin::claim::{RESERVED, check_claim_name};
 use crate::flow::admin::client::fields::{keys_of, scope_of, text_or_none, without_blank};
-use crate::flow::admin::{Disclosed, check_text};
+use crate::flow::admin::{Disclosed, Wording, check_text};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
@@ -191,9 +191,12 @@ pub(in crate::flow::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
 }
 
 /// Everything about the record as a whole that cannot be.
-pub(in crate::flow::admin) fn check(provider: &Provider, faults: &mut Vec<String>) {
+pub(in crate::flow::admin) fn check(provider: &Provider, wording: Wording, faults: &mut Vec<String>) {
     if provider.issuer.is_empty() {
-        faults.push("the issuer is missing: name it with --issuer".to_owned());
+        faults.push(format!(
+            "the issuer is missing: name it {}",
+            wording.say("with --issuer", "in issuer")
+        ));
     } else if https(&provider.issuer).is_none_or(|url| url.query().is_some()) {
         faults.push(format!(
             "issuer {:?} is not an https address without query and fragment",
@@ -206,7 +209,10 @@ pub(in crate::flow::admin) fn check(provider: &Provider, faults: &mut Vec<String
         faults.push(format!("jwks uri {uri:?} is not an https address"));
     }
     if provider.algs.is_empty() {
-        faults.push("no algorithm is accepted: name one with --alg".to_owned());
+        faults.push(format!(
+            "no algorithm is accepted: name one {}",
+            wording.say("with --alg", "in algs")
+        ));
     }
     let lists = [
         provider.audiences.len(),
@@ -220,25 +226,41 @@ pub(in crate::flow::admin) fn check(provider: &Provider, faults: &mut Vec<String
         check_text(faults, "audience", audience);
     }
     if provider.exchange && provider.accepted_audiences().is_empty() {
-        faults.push("exchange needs an audience: name one with --audience, or a --client-id".to_owned());
+        faults.push(format!(
+            "exchange needs an audience: name one {}",
+            wording.say(
+                "with --audience, or a --client-id",
+                "in audiences, or a client_id"
+            )
+        ));
     }
     if !(1..=LONGEST_AGE).contains(&provider.max_age) {
         faults.push("max age is 1 second to 7 days".to_owned());
     }
     if !provider.exchange && !provider.signs_people_in() {
-        faults.push(
-            "the provider is for nothing: name a --client-id for sign-ins, or allow --exchange".to_owned(),
-        );
+        faults.push(format!(
+            "the provider is for nothing: name {}",
+            wording.say(
+                "a --client-id for sign-ins, or allow --exchange",
+                "a client_id for sign-ins, or set exchange = true"
+            )
+        ));
     }
     let has_secret = provider.sealed_secret.is_some();
     if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {
-        faults.push(
-            "sign-ins need the secret that belongs to the client id: --client-secret-file, or --auth-method private_key_jwt"
-                .to_owned(),
-        );
+        faults.push(format!(
+            "sign-ins need the secret that belongs to the client id: {}",
+            wording.say(
+                "--client-secret-file, or --auth-method private_key_jwt",
+                "client_secret_file or client_secret_env, or auth_method = \"private_key_jwt\""
+            )
+        ));
     }
     if has_secret && provider.client_id.is_none() {
-        faults.push("a client secret belongs to a client id: name it with --client-id".to_owned());
+        faults.push(format!(
+            "a client secret belongs to a client id: name it {}",
+            wording.say("with --client-id", "in client_id")
+        ));
     }
     if let Some(claim) = &provider.embed_token {
         let is_ours = claim == Provider::EMBEDDED_TOKEN;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::fields::ProviderFields;
 use self::fields::{check, check_id};
 pub use self::view::ProviderView;
-use super::{Admin, AdminRefusal, Decided, Done, all_or_none};
+use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -115,7 +115,7 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
     let mut provider = blank(request.id, now);
     let sealing = (&core.sealer, &core.random);
     request.fields.apply(&mut provider, sealing, &mut faults);
-    check(&provider, &mut faults);
+    check(&provider, Wording::Flags, &mut faults);
     all_or_none(&faults)?;
     let view = ProviderView::of(&provider, &core.policy.issuer);
     core.store
@@ -169,7 +169,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
     let before = changed.clone();
     let mut faults = Vec::new();
     fields.apply(&mut changed, (&core.sealer, &core.random), &mut faults);
-    check(&changed, &mut faults);
+    check(&changed, Wording::Flags, &mut faults);
     all_or_none(&faults)?;
     changed.updated_at = now;
     let view = ProviderView::of(&changed, &core.policy.issuer);

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Plan, Step, about, refuse_twins, without_nulls};
+use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::flow::admin::client::fields::{ClientFields, check, check_client_id};
 use crate::flow::admin::client::{blank, secret_of, usable};
-use crate::flow::admin::{Admin, Disclosed};
+use crate::flow::admin::{Admin, Disclosed, Wording};
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
 use crate::oauth::client::{
@@ -24,36 +24,36 @@ use crate::store::tables::CLIENTS;
 const KIND: &str = "client";
 
 /// What an entry may say, secrets still to be read among it.
-pub const KEYS: &[&str] = &[
-    "client_id",
-    "client_uuid",
-    "name",
-    "public",
-    "enabled",
-    "redirect_uris",
-    "post_logout_redirect_uris",
-    "cors_origins",
-    "scope",
-    "default_scope",
-    "grant_types",
-    "pkce",
-    "consent",
-    "audience",
-    "id_token_signed_response_alg",
-    "access_token_alg",
-    "assertion_audience",
-    "max_scope",
-    "providers",
-    "password_sign_in",
-    "theme",
-    "scope_texts",
-    "keys",
-    "jwks_uri",
-    "public_key_file",
-    "jwks_file",
-    "secret_file",
-    "secret_env",
-    "secret_sha256",
+pub const KEYS: &[(&str, Form)] = &[
+    ("client_id", Form::Text),
+    ("client_uuid", Form::Uuid),
+    ("name", Form::Text),
+    ("public", Form::Flag),
+    ("enabled", Form::Flag),
+    ("redirect_uris", Form::Texts),
+    ("post_logout_redirect_uris", Form::Texts),
+    ("cors_origins", Form::Texts),
+    ("scope", Form::Texts),
+    ("default_scope", Form::Texts),
+    ("grant_types", Form::Texts),
+    ("pkce", Form::Text),
+    ("consent", Form::Text),
+    ("audience", Form::Text),
+    ("id_token_signed_response_alg", Form::Text),
+    ("access_token_alg", Form::Text),
+    ("assertion_audience", Form::Text),
+    ("max_scope", Form::Texts),
+    ("providers", Form::Texts),
+    ("password_sign_in", Form::Flag),
+    ("theme", Form::Text),
+    ("scope_texts", Form::Table),
+    ("keys", Form::Tables),
+    ("jwks_uri", Form::Text),
+    ("public_key_file", Form::Text),
+    ("jwks_file", Form::Text),
+    ("secret_file", Form::Text),
+    ("secret_env", Form::Text),
+    ("secret_sha256", Form::Texts),
 ];
 
 /// A client as it is to be. What is left out has its default; a secret that is left out stays.
@@ -303,7 +303,7 @@ pub(super) fn plan(
                 before.client_uuid
             ));
         }
-        check(&client, &entry.usable, &mut faults);
+        check(&client, &entry.usable, Wording::Keys, &mut faults);
         for id in client
             .providers
             .iter()
@@ -325,8 +325,14 @@ pub(super) fn plan(
             then.as_ref(),
             Some(&export(&client, false, now)),
         );
-        if is_new_secret {
-            plan.note_secret("secret", made);
+        if before.is_none() && entry.uuid.is_none() {
+            plan.forget_made("client_uuid");
+        }
+        if is_new_secret && !client.secrets.is_empty() {
+            plan.note_secret("secret", SecretChange::New);
+            plan.note_made(made);
+        } else if client.secrets.is_empty() && before.is_some_and(|before| !before.secrets.is_empty()) {
+            plan.note_secret("secret", SecretChange::Removed);
         }
         plan.steps.push(Step::PutClient(Box::new(client)));
     }

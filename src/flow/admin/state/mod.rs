@@ -50,6 +50,61 @@ pub struct Apply {
     pub prune: bool,
 }
 
+/// What form the value of a key has in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A text.
+    Text,
+    /// Several texts.
+    Texts,
+    /// `true` or `false`.
+    Flag,
+    /// A whole number, zero or more.
+    Number,
+    /// A universally unique identifier.
+    Uuid,
+    /// Values of any form by name.
+    Table,
+    /// Several of those.
+    Tables,
+    /// A text, or a table.
+    TextOrTable,
+}
+
+impl Form {
+    /// Whether a value has it.
+    pub fn fits(self, value: &Value) -> bool {
+        let all =
+            |is_fit: fn(&Value) -> bool| value.as_array().is_some_and(|values| values.iter().all(is_fit));
+        match self {
+            Self::Text => value.is_string(),
+            Self::Texts => all(Value::is_string),
+            Self::Flag => value.is_boolean(),
+            Self::Number => value.is_u64(),
+            Self::Uuid => value
+                .as_str()
+                .is_some_and(|text| uuid::Uuid::try_parse(text).is_ok()),
+            Self::Table => value.is_object(),
+            Self::Tables => all(Value::is_object),
+            Self::TextOrTable => value.is_string() || value.is_object(),
+        }
+    }
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Texts => "a list of texts, as in [\"one\", \"other\"]",
+            Self::Flag => "true or false",
+            Self::Number => "a whole number",
+            Self::Uuid => "a uuid, as in 0193b2a4-7a10-7cc0-8000-000000000001",
+            Self::Table => "a table, as in { name = \"value\" }",
+            Self::Tables => "a list of tables",
+            Self::TextOrTable => "a text or a table",
+        }
+    }
+}
+
 /// What happens to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +117,16 @@ pub enum Action {
     Remove,
 }
 
+/// What happens to a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretChange {
+    /// There is a new one.
+    New,
+    /// There is none any more.
+    Removed,
+}
+
 /// A part of a record that changes. Of a secret, neither value is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
@@ -71,6 +136,9 @@ pub struct FieldChange {
     pub before: Option<Value>,
     /// What it is to be.
     pub after: Option<Value>,
+    /// What happens to it, if it is a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretChange>,
 }
 
 /// A record that changes.
@@ -159,15 +227,29 @@ impl Plan {
         });
     }
 
-    /// Adds to the last note that a secret changes, and the one that was made.
-    fn note_secret(&mut self, name: &str, made: Option<Disclosed>) {
+    /// Adds to the last note that a secret changes.
+    fn note_secret(&mut self, name: &str, what: SecretChange) {
         if let Some(change) = self.applied.changes.last_mut() {
             change.fields.push(FieldChange {
                 name: name.to_owned(),
                 before: None,
                 after: None,
+                secret: Some(what),
             });
-            change.client_secret = made;
+        }
+    }
+
+    /// Adds the client's secret that was made to the last note. Where nothing is done, nobody will have it.
+    fn note_made(&mut self, secret: Option<Disclosed>) {
+        if let Some(change) = self.applied.changes.last_mut().filter(|_| !self.applied.dry_run) {
+            change.client_secret = secret;
+        }
+    }
+
+    /// Takes an identifier that was made out of the last note, where nothing is done: the next time it is another one.
+    fn forget_made(&mut self, name: &str) {
+        if let Some(change) = self.applied.changes.last_mut().filter(|_| self.applied.dry_run) {
+            change.fields.retain(|field| field.name != name);
         }
     }
 }
@@ -184,6 +266,7 @@ fn differences(before: Option<&Map<String, Value>>, after: Option<&Map<String, V
             name: name.clone(),
             before: before.get(name).cloned(),
             after: after.get(name).cloned(),
+            secret: None,
         })
         .collect()
 }
@@ -228,12 +311,8 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         Ok(plan)
     };
     if dry_run {
-        let mut plan = admin.core.store.read(plan)?;
+        let plan = admin.core.store.read(plan)?;
         all_or_none(&plan.faults)?;
-        for change in &mut plan.applied.changes {
-            // Nobody will have this secret.
-            change.client_secret = None;
-        }
         return Ok(plan.applied);
     }
     let applied = admin
@@ -299,16 +378,21 @@ fn refuse_twins(kind: &str, ids: impl Iterator<Item = String>, faults: &mut Vec<
     let mut seen = std::collections::HashSet::new();
     for id in ids {
         if seen.contains(&id) {
-            faults.push(format!("{kind} {id} is declared twice"));
+            faults.extend(about(kind, &id, vec!["it is declared twice".to_owned()]));
         }
         seen.insert(id);
     }
 }
 
+/// What the lines of a refusal begin with that are about this record.
+pub fn subject(kind: &str, id: &str) -> String {
+    format!("{kind} {id}: ")
+}
+
 /// A refusal with the record that it is about before each of its lines.
 fn about(kind: &str, id: &str, faults: Vec<String>) -> impl Iterator<Item = String> {
-    let place = format!("{kind} {id}");
-    faults.into_iter().map(move |fault| format!("{place}: {fault}"))
+    let subject = subject(kind, id);
+    faults.into_iter().map(move |fault| format!("{subject}{fault}"))
 }
 
 /// Leaves out what is not there.

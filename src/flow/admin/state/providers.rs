@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Plan, Step, about, refuse_twins, without_nulls};
+use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
 use crate::flow::admin::provider::fields::{ProviderFields, check, check_id};
 use crate::flow::admin::provider::{blank, holder_of_issuer};
-use crate::flow::admin::{Admin, Disclosed, Done};
+use crate::flow::admin::{Admin, Disclosed, Done, Wording};
 use crate::jose::alg::Algorithm;
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
@@ -23,30 +23,30 @@ const KIND: &str = "provider";
 const NO_CLAIM: &str = "off";
 
 /// What an entry may say, secrets still to be read among it.
-pub const KEYS: &[&str] = &[
-    "id",
-    "issuer",
-    "name",
-    "logo",
-    "logo_file",
-    "client_id",
-    "client_secret_file",
-    "client_secret_env",
-    "auth_method",
-    "scope",
-    "audiences",
-    "algs",
-    "keys",
-    "jwks_file",
-    "jwks_uri",
-    "exchange",
-    "max_age",
-    "create_users",
-    "link",
-    "embed_token",
-    "domains",
-    "claims",
-    "enabled",
+pub const KEYS: &[(&str, Form)] = &[
+    ("id", Form::Text),
+    ("issuer", Form::Text),
+    ("name", Form::Text),
+    ("logo", Form::Text),
+    ("logo_file", Form::Text),
+    ("client_id", Form::Text),
+    ("client_secret_file", Form::Text),
+    ("client_secret_env", Form::Text),
+    ("auth_method", Form::Text),
+    ("scope", Form::Texts),
+    ("audiences", Form::Texts),
+    ("algs", Form::Texts),
+    ("keys", Form::Tables),
+    ("jwks_file", Form::Text),
+    ("jwks_uri", Form::Text),
+    ("exchange", Form::Flag),
+    ("max_age", Form::Number),
+    ("create_users", Form::Flag),
+    ("link", Form::Text),
+    ("embed_token", Form::Text),
+    ("domains", Form::Texts),
+    ("claims", Form::Table),
+    ("enabled", Form::Flag),
 ];
 
 /// A provider as it is to be. What is left out has its default; a secret that is left out stays.
@@ -211,7 +211,7 @@ pub(super) fn plan(
         let before = PROVIDERS.get(snapshot, id)?;
         let mut provider = entry.settle(before.as_ref());
         let mut faults = Vec::new();
-        check(&provider, &mut faults);
+        check(&provider, Wording::Keys, &mut faults);
         plan.faults.extend(about(KIND, id, faults));
         plan.providers.insert(id.clone(), provider.issuer.clone());
         if before.as_ref() == Some(&provider) {
@@ -226,7 +226,13 @@ pub(super) fn plan(
             Some(&export(&provider)),
         );
         if before.and_then(|before| before.sealed_secret) != provider.sealed_secret {
-            plan.note_secret("client_secret", None);
+            plan.note_secret(
+                "client_secret",
+                match provider.sealed_secret {
+                    Some(_) => SecretChange::New,
+                    None => SecretChange::Removed,
+                },
+            );
         }
         plan.steps.push(Step::PutProvider(Box::new(provider)));
     }

@@ -148,9 +148,9 @@ async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
         false,
     );
     let refused = refusal(apply(admin(&core), wanted).await).message;
-    assert!(refused.contains("client web is declared twice"), "{refused}");
+    assert!(refused.contains("client web: it is declared twice"), "{refused}");
     assert!(
-        refused.contains("user b@example.com is declared twice"),
+        refused.contains("user b@example.com: it is declared twice"),
         "{refused}"
     );
     let single = request(
@@ -258,13 +258,11 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
 
 #[test]
 fn the_keys_of_an_entry_are_those_of_its_type() {
+    let has = |keys: &[(&str, Form)], key: &str| keys.iter().any(|(known, _)| *known == key);
     let client = serde_json::to_value(DeclaredClient::default()).unwrap();
     for key in client.as_object().unwrap().keys() {
         let by_file = [format!("{key}_file"), key.clone()];
-        assert!(
-            by_file.iter().any(|key| clients::KEYS.contains(&key.as_str())),
-            "{key}"
-        );
+        assert!(by_file.iter().any(|key| has(clients::KEYS, key)), "{key}");
     }
     let line = serde_json::to_value(UserLine::default()).unwrap();
     for key in line
@@ -273,7 +271,7 @@ fn the_keys_of_an_entry_are_those_of_its_type() {
         .keys()
         .filter(|key| *key != "created_at")
     {
-        assert!(users::KEYS.contains(&key.as_str()), "{key}");
+        assert!(has(users::KEYS, key), "{key}");
     }
 }
 
@@ -383,4 +381,173 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
             (Action::Change, "web")
         ]
     );
+}
+
+#[tokio::test]
+async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
+    let core = core();
+    let corp = || DeclaredProvider {
+        id: "corp".to_owned(),
+        issuer: "https://login.corp.example".to_owned(),
+        client_id: Some("us".to_owned()),
+        client_secret: Some(Disclosed::new("zzzzzzzz")),
+        ..DeclaredProvider::default()
+    };
+    let both = |provider, client| Apply {
+        state: State {
+            provider: Some(vec![provider]),
+            client: Some(vec![client]),
+            user: None,
+        },
+        dry_run: false,
+        prune: false,
+    };
+    let told = |applied: &Applied| -> Vec<(String, Option<SecretChange>)> {
+        let fields = applied.changes.iter().flat_map(|change| &change.fields);
+        fields
+            .filter(|field| field.name.contains("secret"))
+            .map(|field| (field.name.clone(), field.secret))
+            .collect()
+    };
+    let first = apply(admin(&core), both(corp(), web())).await.unwrap();
+    let (client_secret, secret) = ("client_secret".to_owned(), "secret".to_owned());
+    assert_eq!(
+        told(&first),
+        [
+            (client_secret.clone(), Some(SecretChange::New)),
+            (secret.clone(), Some(SecretChange::New))
+        ]
+    );
+    let signing = DeclaredProvider {
+        client_secret: None,
+        auth_method: Some(crate::federation::provider::UpstreamAuth::PrivateKeyJwt),
+        ..corp()
+    };
+    let public = DeclaredClient {
+        public: true,
+        ..web()
+    };
+    let second = apply(admin(&core), both(signing, public.clone())).await.unwrap();
+    assert_eq!(
+        told(&second),
+        [
+            (client_secret, Some(SecretChange::Removed)),
+            (secret, Some(SecretChange::Removed))
+        ]
+    );
+    let third = apply(admin(&core), request(Some(vec![public]), None, false))
+        .await
+        .unwrap();
+    assert!(third.changes.is_empty());
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_no_identifier_that_nobody_declared() {
+    let core = core();
+    let uuid = core.random.uuid_v7(1);
+    let mut named = person("b@example.com");
+    named.line.uuid = Some(uuid);
+    let wanted = |dry_run| Apply {
+        dry_run,
+        ..request(
+            Some(vec![web()]),
+            Some(vec![person("a@example.com"), named.clone()]),
+            false,
+        )
+    };
+    let shown = |applied: &Applied| -> Vec<String> {
+        let fields = applied.changes.iter().flat_map(|change| &change.fields);
+        let made = fields.filter(|field| field.name.ends_with("uuid"));
+        made.filter_map(|field| field.after.as_ref()?.as_str().map(str::to_owned))
+            .collect()
+    };
+    let planned = apply(admin(&core), wanted(true)).await.unwrap();
+    assert_eq!(shown(&planned), [uuid.to_string()]);
+    assert!(
+        planned
+            .changes
+            .iter()
+            .all(|change| change.client_secret.is_none())
+    );
+    assert_eq!(shown(&apply(admin(&core), wanted(false)).await.unwrap()).len(), 3);
+}
+
+#[tokio::test]
+async fn a_refusal_speaks_of_keys_and_not_of_flags() {
+    let core = core();
+    let mut faulty = Vec::new();
+    let mut add = |change: fn(&mut DeclaredClient)| {
+        let mut client = DeclaredClient {
+            client_id: format!("c{}", faulty.len()),
+            ..DeclaredClient::default()
+        };
+        change(&mut client);
+        faulty.push(client);
+    };
+    add(|client| client.grant_types = Some(vec![crate::oauth::client::GrantType::AuthorizationCode]));
+    add(|client| client.grant_types = Some(vec![crate::oauth::client::GrantType::ClientCredentials]));
+    add(|client| client.grant_types = Some(vec![crate::oauth::client::GrantType::JwtBearer]));
+    add(|client| {
+        client.redirect_uris = vec!["https://app.example/cb".to_owned()];
+        client.grant_types = Some(Vec::new());
+    });
+    add(|client| {
+        client.redirect_uris = vec!["https://app.example/cb".to_owned()];
+        client.password_sign_in = Some(false);
+        client.default_scope = Some(vec!["more".to_owned()]);
+        client.max_scope = Some(vec!["more".to_owned()]);
+        client.scope_texts = Some(std::iter::once(("more".to_owned(), "More".to_owned())).collect());
+    });
+    add(|_| {});
+    let mut user = person("a@example.com");
+    user.line.claims = ["user_type", "venueId", "organization"]
+        .map(|name| (name.to_owned(), Value::from("x")))
+        .into();
+    let provider = |id: &str| DeclaredProvider {
+        id: id.to_owned(),
+        ..DeclaredProvider::default()
+    };
+    let wanted = Apply {
+        state: State {
+            provider: Some(vec![
+                DeclaredProvider {
+                    exchange: true,
+                    algs: Some(Vec::new()),
+                    ..provider("one")
+                },
+                DeclaredProvider {
+                    client_id: Some("us".to_owned()),
+                    ..provider("two")
+                },
+                DeclaredProvider {
+                    client_secret: Some(Disclosed::new("zzzzzzzz")),
+                    ..provider("three")
+                },
+            ]),
+            client: Some(faulty),
+            user: Some(vec![user]),
+        },
+        dry_run: true,
+        prune: false,
+    };
+    let refused = refusal(apply(admin(&core), wanted).await).message;
+    assert!(!refused.contains("--"), "{refused}");
+    for part in [
+        "client c0: the grant authorization_code needs a redirect URI: name one in redirect_uris",
+        "or, at your own risk, a secret with max_scope",
+        "client c2: the grant jwt-bearer needs a provider: name one in providers",
+        "allow it in grant_types",
+        "password_sign_in = true",
+        "take the text out of scope_texts",
+        "client c5: the client has no grant: name redirect_uris for sign-ins",
+        "provider one: the issuer is missing: name it in issuer",
+        "name one in algs",
+        "name one in audiences, or a client_id",
+        "client_secret_file or client_secret_env",
+        "set exchange = true",
+        "name it in client_id",
+        "set venue_id beside claims",
+    ] {
+        assert!(refused.contains(part), "{part}\n{refused}");
+    }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Plan, Step, about, refuse_twins, without_nulls};
+use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::flow::admin::import::UserLine;
 use crate::flow::admin::user;
@@ -20,21 +20,21 @@ use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 const KIND: &str = "user";
 
 /// What an entry may say, passwords still to be read among it.
-pub const KEYS: &[&str] = &[
-    "uuid",
-    "account_id",
-    "email",
-    "email_verified",
-    "phone_number",
-    "phone_number_verified",
-    "user_type",
-    "venue_id",
-    "organization",
-    "enabled",
-    "claims",
-    "password_file",
-    "password_env",
-    "password_hash",
+pub const KEYS: &[(&str, Form)] = &[
+    ("uuid", Form::Uuid),
+    ("account_id", Form::Text),
+    ("email", Form::Text),
+    ("email_verified", Form::Flag),
+    ("phone_number", Form::Text),
+    ("phone_number_verified", Form::Flag),
+    ("user_type", Form::Text),
+    ("venue_id", Form::Text),
+    ("organization", Form::Text),
+    ("enabled", Form::Flag),
+    ("claims", Form::Table),
+    ("password_file", Form::Text),
+    ("password_env", Form::Text),
+    ("password_hash", Form::TextOrTable),
 ];
 
 /// A user as they are to be. What is left out has its default; a password that is left out stays.
@@ -137,6 +137,7 @@ pub(super) fn plan(
     let mut kept: HashSet<Uuid> = HashSet::new();
     let mut puts: Vec<(Option<User>, User)> = Vec::new();
     let mut removed: Vec<User> = Vec::new();
+    let made: HashSet<Uuid> = declared.iter().map(|entry| entry.fresh).collect();
     for entry in declared {
         let mut faults = Vec::new();
         match settle(snapshot, entry, now)? {
@@ -171,8 +172,11 @@ pub(super) fn plan(
         user.updated_at = now;
         let then = before.as_ref().map(|before| export(before, false));
         plan.note(KIND, &user.account_id, then.as_ref(), Some(&export(&user, false)));
+        if before.is_none() && made.contains(&user.uuid) {
+            plan.forget_made("uuid");
+        }
         if has_new_password {
-            plan.note_secret("password", None);
+            plan.note_secret("password", SecretChange::New);
         }
         plan.steps
             .push(Step::PutUser(before.map(Box::new), Box::new(user)));

@@ -1,0 +1,125 @@
+//! The certificate: of files, of an authority, or of nobody whom browsers trust.
+
+use super::{Finding, Level, closed};
+use crate::cli::output::moment;
+use crate::clock::Timestamp;
+use crate::config::{Config, Tls};
+use crate::net::acme::Plan;
+use crate::net::acme::folder::Folder;
+use crate::net::certificate::{self, Validity};
+
+/// Where a certificate authority looks for the service (RFC 8737 section 3).
+const HTTPS_PORT: u16 = 443;
+/// How a service that runs is told to order at once.
+const RELOAD: &str = "systemctl reload idsvc, or SIGHUP, has one ordered at once";
+
+/// Looks at what the service shows, or would show.
+pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, findings: &mut Vec<Finding>) {
+    match &config.tls {
+        Tls::Files { cert, key } => {
+            let subject = cert.display().to_string();
+            match certificate::examine(cert, key, now.seconds()) {
+                Ok(None) => findings.push(Finding::good("certificate", subject, "valid")),
+                Ok(Some(warning)) => findings.push(
+                    Finding::good("certificate", subject, warning)
+                        .but(Level::Mend, "renew it; the service reads the new file by itself"),
+                ),
+                Err(errors) => findings.extend(errors.into_iter().map(|error| {
+                    Finding::good("certificate", subject.clone(), error.to_string()).but(
+                        Level::Mend,
+                        "correct tls.cert and tls.key, or the files they name",
+                    )
+                })),
+            }
+            closed(key, 0o077, "the private key", findings);
+        }
+        Tls::Acme(plan) => of_acme(plan, config, is_running, now, findings),
+        Tls::SelfSigned => findings.push(
+            Finding::good("certificate", "self-signed", "browsers do not trust it").but(
+                Level::Advice,
+                "outside of development, tls.mode = \"acme\" has one from Let's Encrypt, and \"files\" takes one of your own",
+            ),
+        ),
+        Tls::Off => {}
+    }
+}
+
+/// The certificate that the service orders itself, and how its orders went.
+fn of_acme(plan: &Plan, config: &Config, is_running: bool, now: Timestamp, findings: &mut Vec<Finding>) {
+    let folder = Folder::of(&config.settings.data_dir);
+    let subject = plan.names();
+    let finding = of_held(plan, &folder, is_running, now);
+    let is_bearable = finding.level == Level::Good;
+    findings.push(finding);
+    closed(&folder.certificate_file(), 0o077, "the private key", findings);
+    let progress = folder.progress().unwrap_or_default();
+    if progress.order == plan.line()
+        && let Some(failure) = progress.failure
+    {
+        let (at, next) = (progress.failed_at, progress.not_before);
+        let message = format!(
+            "the order of {} failed, {}; the next is made after {}",
+            moment(Timestamp::from_seconds(at)),
+            failure.message,
+            moment(Timestamp::from_seconds(next))
+        );
+        let level = if is_bearable { Level::Advice } else { Level::Mend };
+        let remedy = if is_running && failure.wait == 0 {
+            format!("{}; then {RELOAD}", failure.remedy)
+        } else {
+            failure.remedy
+        };
+        findings.push(Finding::good("acme", plan.directory.to_string(), message).but(level, remedy));
+    }
+    if config.listen.iter().all(|address| address.port() != HTTPS_PORT) {
+        findings.push(
+            Finding::good(
+                "acme",
+                subject,
+                "the service does not listen on port 443, where the authority looks for it",
+            )
+            .but(
+                Level::Advice,
+                "see that port 443 of the domains is forwarded to it, as TCP",
+            ),
+        );
+    }
+}
+
+/// The certificate that is there, against the one that is wanted.
+fn of_held(plan: &Plan, folder: &Folder, is_running: bool, now: Timestamp) -> Finding {
+    let order = if is_running {
+        format!("look into the log of the service, which orders one; {RELOAD}")
+    } else {
+        "start the service, which orders one".to_owned()
+    };
+    let found = |message: String| Finding::good("certificate", plan.names(), message);
+    let held = match folder.held(plan) {
+        Err(error) => return found(error.to_string()).but(Level::Mend, order),
+        Ok(None) => return found("there is none yet".to_owned()).but(Level::Mend, order),
+        Ok(Some((_, held))) => held,
+    };
+    let Validity {
+        not_before,
+        not_after,
+    } = held.validity;
+    let expires = moment(Timestamp::from_seconds(not_after));
+    let rest = not_after.saturating_sub(now.seconds());
+    if !held.is_as_planned {
+        let message = "it was ordered for other domains or of another authority".to_owned();
+        found(message).but(
+            Level::Mend,
+            if is_running {
+                format!("restart the service, unless it runs with these settings already: then {RELOAD}")
+            } else {
+                order
+            },
+        )
+    } else if rest == 0 {
+        found(format!("it has expired at {expires}, and clients refuse it")).but(Level::Mend, order)
+    } else if rest < not_after.saturating_sub(not_before) / 10 {
+        found(format!("it expires at {expires} and was not renewed")).but(Level::Mend, order)
+    } else {
+        found(format!("valid until {expires}"))
+    }
+}

@@ -1,0 +1,66 @@
+//! Themes: those that cannot be used, and those that are named and not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Finding, Level};
+use crate::config::Settings;
+use crate::flow::admin::client::ClientView;
+use crate::page::theme::Severity;
+use crate::theme::folder::LANGUAGES;
+use crate::theme::{Shelf, Themes};
+
+/// Looks at every theme there is, and at every one that the settings or a client name.
+pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
+    let shelf = Themes::open("", &settings.theme, Some(&settings.theme_dir)).shelf();
+    let mut named: BTreeMap<&str, String> = BTreeMap::new();
+    for client in clients.iter().rev() {
+        if let Some(theme) = &client.theme {
+            let remedy = format!("or idsvc client update {} --theme OTHER", client.client_id);
+            named.insert(theme, remedy);
+        }
+    }
+    named.insert(&settings.theme, "or name another in the setting theme".to_owned());
+    let known = shelf.names().into_iter().chain([LANGUAGES]);
+    for name in known.chain(named.keys().copied()).collect::<BTreeSet<_>>() {
+        let fault = fault(&shelf, name);
+        findings.extend(match (fault, named.get(name)) {
+            (Some(fault), other) => {
+                let level = if other.is_some() {
+                    Level::Mend
+                } else {
+                    Level::Advice
+                };
+                let message = format!("it cannot be used as it is, and the default theme stands in: {fault}");
+                Some(Finding::good("theme", name, message).but(level, check(name)))
+            }
+            (None, Some(other)) if shelf.theme(name).is_none() => {
+                let folder = settings.theme_dir.join(name);
+                let message = "it is not there, and the default theme stands in";
+                let remedy = format!("put it into {}, {other}", folder.display());
+                Some(Finding::good("theme", name, message).but(Level::Mend, remedy))
+            }
+            (None, Some(_)) => Some(Finding::good("theme", name, "it can be used")),
+            (None, None) => None,
+        });
+    }
+}
+
+fn check(name: &str) -> String {
+    if name == LANGUAGES {
+        "correct the file; the service reads it again by itself".to_owned()
+    } else {
+        format!("idsvc theme check {name} shows every fault; the service reads the files again by itself")
+    }
+}
+
+/// The first reason why a theme, or a page of it, is not used.
+fn fault(shelf: &Shelf, name: &str) -> Option<String> {
+    let findings = match (shelf.refused(name), shelf.theme(name)) {
+        (Some(findings), _) => findings,
+        (None, theme) => theme?.findings(),
+    };
+    let refusing = findings
+        .iter()
+        .find(|finding| finding.severity == Severity::Refused);
+    refusing.map(ToString::to_string)
+}
