@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +16,7 @@ use super::output::{Output, Stop};
 use super::steady::Steady;
 use super::{acme, event_log, log, schedule, sockets};
 use crate::app::App;
-use crate::clock::Clock;
+use crate::clock::{Clock, uptime};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Tls, host_of};
 use crate::control;
@@ -481,9 +481,9 @@ async fn keep_fresh(app: Arc<App>) {
 /// round as long as that finds something, so that no flood of requests outgrows it.
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
-    let mut steady = Steady::new(app.core.clock.now(), Instant::now());
+    let mut steady = Steady::new(app.core.clock.now(), uptime());
     loop {
-        if !steady.is_believed(app.core.clock.now(), Instant::now()) {
+        if !steady.is_believed(app.core.clock.now(), uptime()) {
             tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
             continue;
         }
