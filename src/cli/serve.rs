@@ -270,7 +270,7 @@ async fn serve_until_stopped(
     Ok(())
 }
 
-/// The service of this core, with the operator's proxies and themes.
+/// The service of this core, with the operator's proxies, themes and disk.
 fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
     let settings = &config.settings;
     App::with_themes(
@@ -280,6 +280,7 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
         example.map(|example| example.site),
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
+    .with_data_in(settings.data_dir.clone())
 }
 
 /// Answers those who collect metrics, until the process is told to stop.

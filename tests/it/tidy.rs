@@ -14,6 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("audit", &[]),
     ("limit", &["clock", "random"]),
     ("metrics", &[]),
+    ("disk", &[]),
     ("jose", &["clock", "random", "secret"]),
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
@@ -45,7 +46,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("net", &["limit"]),
     (
         "app",
-        &["flow", "limit", "metrics", "oauth", "page", "route", "theme"],
+        &[
+            "disk", "flow", "limit", "metrics", "oauth", "page", "route", "theme",
+        ],
     ),
     (
         "http",
@@ -79,6 +82,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "clock",
             "config",
             "control",
+            "disk",
             "federation",
             "flow",
             "http",
