@@ -21,6 +21,9 @@ const WITHOUT_REQUEST: usize = 512 * 1024;
 /// How many more may come in for each request that is being answered: its body, in small frames.
 const FOR_A_REQUEST: usize = 128 * 1024;
 
+/// The bytes that one HTTP/2 connection brings in before others have their turn: a thousand of the smallest frames.
+const TURN: usize = 16 * 1024;
+
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -166,12 +169,15 @@ enum Content {
 }
 
 /// A stream that tells an [`Activity`] what comes in. On HTTP/1 that is when the first byte of a request does; on
-/// HTTP/2, where bytes come in between requests too, how many do, and it fails when they are too many.
+/// HTTP/2, where bytes come in between requests too, how many do: it lets others have their turn in between, and fails
+/// when they are too many.
 #[derive(Debug)]
 pub struct Watched<IO> {
     inner: IO,
     activity: Activity,
     content: Content,
+    /// Bytes that came in since others had their turn.
+    taken: usize,
 }
 
 impl<IO> Watched<IO> {
@@ -181,6 +187,7 @@ impl<IO> Watched<IO> {
             inner,
             activity,
             content: Content::Requests,
+            taken: 0,
         }
     }
 
@@ -190,6 +197,7 @@ impl<IO> Watched<IO> {
             inner,
             activity,
             content: Content::Frames,
+            taken: 0,
         }
     }
 }
@@ -200,15 +208,23 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.taken >= TURN {
+            self.taken = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
         let read = buffer.filled().len().saturating_sub(before);
         match self.content {
             Content::Requests if read > 0 => self.activity.byte_read(),
-            Content::Frames if !self.activity.frames_read(read) => {
-                return Poll::Ready(Err(io::Error::other("a flood of frames without a request")));
+            Content::Requests => {}
+            Content::Frames => {
+                self.taken = self.taken.saturating_add(read);
+                if !self.activity.frames_read(read) {
+                    return Poll::Ready(Err(io::Error::other("a flood of frames without a request")));
+                }
             }
-            Content::Requests | Content::Frames => {}
         }
         polled
     }
@@ -246,6 +262,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(10);
@@ -281,6 +299,30 @@ mod tests {
         drop(serving);
         assert!(activity.frames_read(WITHOUT_REQUEST));
         assert!(!activity.frames_read(1));
+    }
+
+    #[test]
+    fn a_flood_lets_others_have_their_turn_and_ends() {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut stream = Watched::frames(tokio::io::repeat(0), Activity::new());
+        let (mut came, mut turns) = (0, 0);
+        loop {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut stream).poll_read(&mut context, &mut buffer) {
+                Poll::Ready(Ok(())) => came += buffer.filled().len(),
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => turns += 1,
+            }
+        }
+        assert_eq!((came, turns), (WITHOUT_REQUEST, WITHOUT_REQUEST / TURN));
+        let mut stream = Watched::requests(tokio::io::repeat(0), Activity::new());
+        for _ in 0..1000 {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let polled = Pin::new(&mut stream).poll_read(&mut context, &mut buffer);
+            assert!(matches!(polled, Poll::Ready(Ok(()))));
+        }
     }
 
     #[tokio::test]
