@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +14,7 @@ use ring::digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
+use crate::disk::{LEAST_TO_WRITE, free_bytes};
 use crate::flow::{Catalog, Core};
 use crate::limit::shares::Share;
 use crate::limit::{LimitPolicy, Limiter};
@@ -43,6 +45,8 @@ pub struct App {
     pub dev: Option<DevSite>,
     /// Why nobody can reach the service yet, such as for want of a certificate.
     pub unreachable: ArcSwapOption<String>,
+    /// Where the data is, unless it is in memory.
+    data_dir: Option<PathBuf>,
     documents: ArcSwapOption<Documents>,
     /// Drawn at the start, so that names of requests differ between processes.
     process: u32,
@@ -166,10 +170,26 @@ impl App {
             trusted_proxies,
             dev,
             unreachable: ArcSwapOption::empty(),
+            data_dir: None,
             documents: ArcSwapOption::empty(),
             requests: AtomicU32::new(0),
             bodies: Arc::new(Semaphore::new(BODIES_KIB)),
         }
+    }
+
+    /// The same, with an eye on the disk with this data directory.
+    #[must_use]
+    pub fn with_data_in(self, data_dir: PathBuf) -> Self {
+        Self {
+            data_dir: Some(data_dir),
+            ..self
+        }
+    }
+
+    /// The bytes that are free on the disk with the data, when they are too few to go on writing.
+    pub fn scarce_bytes(&self) -> Option<u64> {
+        let free = free_bytes(self.data_dir.as_deref()?).ok()?;
+        (free < LEAST_TO_WRITE).then_some(free)
     }
 
     /// Room for a body of so many bytes from this address, for as long as what comes back is kept; nothing when

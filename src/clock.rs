@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -107,6 +108,16 @@ impl Clock {
     }
 }
 
+/// How long the machine has been running. No hand and no time server moves it, and it goes on while the machine is
+/// suspended, which [`std::time::Instant`] does not.
+pub fn uptime() -> Duration {
+    #[cfg(target_os = "linux")]
+    const TIMER: ClockId = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const TIMER: ClockId = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(TIMER)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +129,13 @@ mod tests {
         clock.advance(Duration::from_millis(1_500));
         assert_eq!(clock.now().seconds(), 1_001);
         assert_eq!(clock.unix_millis(), 1_001_500);
+    }
+
+    #[test]
+    fn the_machine_runs_on() {
+        let before = uptime();
+        assert!(before > Duration::ZERO);
+        assert!(uptime() >= before);
     }
 
     #[test]

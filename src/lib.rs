@@ -18,6 +18,7 @@
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
 //! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
 //! | [`metrics`] | what is counted | nothing |
+//! | [`disk`] | how much room there is | nothing |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
@@ -27,7 +28,7 @@
 //! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
-//! | [`app`] | the running service, built once | flow, limit, metrics, oauth, page, route, theme |
+//! | [`app`] | the running service, built once | disk, flow, limit, metrics, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app and what it shows |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
@@ -106,6 +107,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod disk;
 pub mod federation;
 pub mod flow;
 pub mod http;

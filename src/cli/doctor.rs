@@ -15,7 +15,6 @@ use serde_json::json;
 use super::Global;
 use super::call::{Call, Session, unexpected};
 use super::data_dir::{DATABASE, MASTER_KEY};
-use super::disk::free_bytes;
 use super::grade;
 use super::output::{Output, Stop, moment};
 use super::schedule;
@@ -24,6 +23,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
 use crate::control::{Command, Reply};
+use crate::disk::{LEAST_TO_WRITE, free_bytes};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
 use crate::flow::admin::settings::IssuerView;
@@ -276,6 +276,14 @@ fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
     );
     findings.push(if free >= needed {
         finding
+    } else if free < LEAST_TO_WRITE {
+        finding.but(
+            Level::Mend,
+            format!(
+                "free {} MiB now: the service can no longer write, and says that it is not ready",
+                (needed - free) >> 20
+            ),
+        )
     } else {
         finding.but(
             Level::Mend,

@@ -11,7 +11,6 @@ pub mod data_dir;
 pub mod deed;
 mod descriptors;
 pub mod dev;
-pub mod disk;
 pub mod doctor;
 pub mod event_log;
 pub mod events;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::backup::name;
 use super::data_dir::{BACKUPS, DATABASE, DataDirError, make_folder};
-use super::disk::free_bytes;
 use super::place::Unfinished;
 use crate::app::App;
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::config::Backups;
+use crate::disk::free_bytes;
 use crate::flow::Core;
 use crate::flow::admin::backup::{self, BackUp};
 use crate::store::backup::{BackupError, Incoming};

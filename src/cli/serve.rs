@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +16,7 @@ use super::output::{Output, Stop};
 use super::steady::Steady;
 use super::{acme, event_log, log, schedule, sockets};
 use crate::app::App;
-use crate::clock::Clock;
+use crate::clock::{Clock, uptime};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Tls, host_of};
 use crate::control;
@@ -273,7 +273,7 @@ async fn serve_until_stopped(
     Ok(())
 }
 
-/// The service of this core, with the operator's proxies and themes.
+/// The service of this core, with the operator's proxies, themes and disk.
 fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
     let settings = &config.settings;
     App::with_themes(
@@ -283,6 +283,7 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
         example.map(|example| example.site),
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
+    .with_data_in(settings.data_dir.clone())
 }
 
 /// Answers those who collect metrics, until the process is told to stop.
@@ -495,9 +496,9 @@ async fn keep_fresh(app: Arc<App>) {
 /// round as long as that finds something, so that no flood of requests outgrows it.
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
-    let mut steady = Steady::new(app.core.clock.now(), Instant::now());
+    let mut steady = Steady::new(app.core.clock.now(), uptime());
     loop {
-        if !steady.is_believed(app.core.clock.now(), Instant::now()) {
+        if !steady.is_believed(app.core.clock.now(), uptime()) {
             tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
             continue;
         }

@@ -2,16 +2,27 @@
 //!
 //! hyper has one timer for an HTTP/1 connection, and it runs from the moment the connection waits for a
 //! request. So a quiet connection and a header that trickles in would get the same time. Here the two are
-//! told apart, and an HTTP/2 connection without requests is ended by the same rule.
+//! told apart, and an HTTP/2 connection without requests is ended by the same rule. On HTTP/2 there are frames, too,
+//! that belong to no request and cost their sender next to nothing; here they are counted.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+
+/// The bytes that may come in on HTTP/2 without a request beginning or ending: a header, the rest of bodies that were
+/// answered before they were read, which the connection's window bounds, and what honest peers send besides, many
+/// times over.
+const WITHOUT_REQUEST: usize = 512 * 1024;
+/// How many more may come in for each request that is being answered: its body, in small frames.
+const FOR_A_REQUEST: usize = 128 * 1024;
+
+/// The bytes that one HTTP/2 connection brings in before others have their turn: a thousand of the smallest frames.
+const TURN: usize = 16 * 1024;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +37,24 @@ pub enum Phase {
 
 /// The phase of one connection, changed by whoever sees it change.
 #[derive(Clone, Debug)]
-pub struct Activity(Arc<Mutex<(Phase, Instant)>>);
+pub struct Activity(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    since: Instant,
+    /// Bytes of frames that came in since a request last began or ended.
+    read: usize,
+}
 
 impl Activity {
     /// A connection that owes its first request.
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new((Phase::Reading, Instant::now()))))
+        Self(Arc::new(Mutex::new(State {
+            phase: Phase::Reading,
+            since: Instant::now(),
+            read: 0,
+        })))
     }
 
     /// A request is being answered for as long as the returned value lives.
@@ -50,6 +73,17 @@ impl Activity {
         });
     }
 
+    /// Counts the bytes of frames that came in. Whether so many are bearable.
+    fn frames_read(&self, bytes: usize) -> bool {
+        let mut current = self.state();
+        current.read = current.read.saturating_add(bytes);
+        let requests = match current.phase {
+            Phase::Serving(count) => count,
+            Phase::Reading | Phase::Idle => 0,
+        };
+        current.read <= WITHOUT_REQUEST.saturating_add(requests.saturating_mul(FOR_A_REQUEST))
+    }
+
     fn served(&self) {
         self.change(|phase| match phase {
             Phase::Serving(count) if count > 1 => Phase::Serving(count.saturating_sub(1)),
@@ -58,22 +92,30 @@ impl Activity {
     }
 
     fn change(&self, to: impl FnOnce(Phase) -> Phase) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let phase = to(current.0);
-        if phase != current.0 {
-            *current = (phase, Instant::now());
+        let mut current = self.state();
+        let phase = to(current.phase);
+        if phase != current.phase {
+            *current = State {
+                phase,
+                since: Instant::now(),
+                read: 0,
+            };
         }
     }
 
     /// Counts the time of the present phase from now on: the connection was asked to end and gets time to do so.
     pub fn count_anew(&self) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        current.1 = Instant::now();
+        self.state().since = Instant::now();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The phase, and since when it is so.
     fn current(&self) -> (Phase, Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let current = self.state();
+        (current.phase, current.since)
     }
 
     /// Waits until one phase has gone on for too long, and says which. While a request is being answered
@@ -117,18 +159,46 @@ impl Drop for Serving {
     }
 }
 
-/// A stream that tells an [`Activity`] when the first byte of a request comes in. For HTTP/1: on HTTP/2
-/// bytes come in that belong to no request.
+/// What the bytes are that come in.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// Those of HTTP/1: all of them belong to a request.
+    Requests,
+    /// Those of HTTP/2.
+    Frames,
+}
+
+/// A stream that tells an [`Activity`] what comes in. On HTTP/1 that is when the first byte of a request does; on
+/// HTTP/2, where bytes come in between requests too, how many do: it lets others have their turn in between, and fails
+/// when they are too many.
 #[derive(Debug)]
 pub struct Watched<IO> {
     inner: IO,
     activity: Activity,
+    content: Content,
+    /// Bytes that came in since others had their turn.
+    taken: usize,
 }
 
 impl<IO> Watched<IO> {
-    /// Watches `inner`.
-    pub fn new(inner: IO, activity: Activity) -> Self {
-        Self { inner, activity }
+    /// Watches a connection that speaks HTTP/1.
+    pub fn requests(inner: IO, activity: Activity) -> Self {
+        Self {
+            inner,
+            activity,
+            content: Content::Requests,
+            taken: 0,
+        }
+    }
+
+    /// Watches a connection that speaks HTTP/2.
+    pub fn frames(inner: IO, activity: Activity) -> Self {
+        Self {
+            inner,
+            activity,
+            content: Content::Frames,
+            taken: 0,
+        }
     }
 }
 
@@ -138,10 +208,23 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.taken >= TURN {
+            self.taken = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.activity.byte_read();
+        let read = buffer.filled().len().saturating_sub(before);
+        match self.content {
+            Content::Requests if read > 0 => self.activity.byte_read(),
+            Content::Requests => {}
+            Content::Frames => {
+                self.taken = self.taken.saturating_add(read);
+                if !self.activity.frames_read(read) {
+                    return Poll::Ready(Err(io::Error::other("a flood of frames without a request")));
+                }
+            }
         }
         polled
     }
@@ -179,6 +262,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(10);
@@ -201,6 +286,43 @@ mod tests {
         assert_eq!(activity.overdue(LONG, SHORT).await, Phase::Idle);
         activity.byte_read();
         assert_eq!(activity.overdue(SHORT, LONG).await, Phase::Reading);
+    }
+
+    #[test]
+    fn frames_without_a_request_are_bearable_up_to_a_bound_and_a_request_counts_anew() {
+        let activity = Activity::new();
+        assert!(activity.frames_read(WITHOUT_REQUEST));
+        assert!(!activity.frames_read(1));
+        let serving = activity.serving();
+        assert!(activity.frames_read(WITHOUT_REQUEST + FOR_A_REQUEST));
+        assert!(!activity.frames_read(1));
+        drop(serving);
+        assert!(activity.frames_read(WITHOUT_REQUEST));
+        assert!(!activity.frames_read(1));
+    }
+
+    #[test]
+    fn a_flood_lets_others_have_their_turn_and_ends() {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut stream = Watched::frames(tokio::io::repeat(0), Activity::new());
+        let (mut came, mut turns) = (0, 0);
+        loop {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut stream).poll_read(&mut context, &mut buffer) {
+                Poll::Ready(Ok(())) => came += buffer.filled().len(),
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => turns += 1,
+            }
+        }
+        assert_eq!((came, turns), (WITHOUT_REQUEST, WITHOUT_REQUEST / TURN));
+        let mut stream = Watched::requests(tokio::io::repeat(0), Activity::new());
+        for _ in 0..1000 {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let polled = Pin::new(&mut stream).poll_read(&mut context, &mut buffer);
+            assert!(matches!(polled, Poll::Ready(Ok(()))));
+        }
     }
 
     #[tokio::test]

@@ -99,7 +99,7 @@ where
         .max_header_size(header)
         .max_buf_size(header.saturating_mul(2).max(SMALLEST_BUFFER))
         .serve_connection(
-            TokioIo::new(Watched::new(stream, activity.clone())),
+            TokioIo::new(Watched::requests(stream, activity.clone())),
             service.answering(activity.clone(), limits.request_timeout, draining.clone()),
         );
     drive(connection, peer, &activity, limits, draining, LAST_REQUEST).await;
@@ -122,7 +122,7 @@ where
         .keep_alive_interval(limits.idle_timeout / 2)
         .keep_alive_timeout(limits.header_timeout)
         .serve_connection(
-            TokioIo::new(stream),
+            TokioIo::new(Watched::frames(stream, activity.clone())),
             service.answering(activity.clone(), limits.request_timeout, draining.clone()),
         );
     // GOAWAY says which requests were taken, so none has to be waited for.

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
+import { createPrivateKey, sign } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -158,15 +159,50 @@ test('a service gets its certificate, keeps it over a restart, and another for m
   }
 });
 
-test('an authority that has forgotten the account, and has other keys, is dealt with', async () => {
-  const pebble = await startPebble();
+/** Orders a certificate in the place of one that is lost, which so soon after the last has to be asked for. */
+async function orderAnew() {
   await rm(join(folder, 'data/certs/acme.pem'));
   const service = startService(...DOMAINS);
-  // So soon after the last one another certificate is ordered only when it is asked for.
   const page = `http://127.0.0.1:${ports.metrics}/readyz`;
   await until(async () => (await (await fetch(page)).text()).includes('the next order is made after'), service);
   service.kill('SIGHUP');
   await ready(service);
+  return service;
+}
+
+/** Deactivates the account of the service in its name (RFC 8555 section 7.3.6). */
+async function deactivate(child) {
+  const { credentials } = JSON.parse(await readFile(join(folder, 'data/certs/acme-account.json')));
+  const key = createPrivateKey({ key: Buffer.from(credentials.key_pkcs8, 'base64url'), format: 'der', type: 'pkcs8' });
+  const dispatcher = new Agent({ connect: { ca: await readFile(join(folder, 'ca.pem')) } });
+  const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  await until(async () => {
+    const fresh = await fetch(`https://localhost:${ports.directory}/nonce-plz`, { method: 'HEAD', dispatcher });
+    const header = { alg: 'ES256', kid: credentials.id, nonce: fresh.headers.get('replay-nonce'), url: credentials.id };
+    const jws = { protected: encode(header), payload: encode({ status: 'deactivated' }) };
+    const signed = sign('sha256', `${jws.protected}.${jws.payload}`, { key, dsaEncoding: 'ieee-p1363' });
+    const answer = await fetch(credentials.id, {
+      method: 'POST',
+      headers: { 'content-type': 'application/jose+json' },
+      body: JSON.stringify({ ...jws, signature: signed.toString('base64url') }),
+      dispatcher,
+    });
+    return answer.ok && (await answer.json()).status === 'deactivated';
+  }, child);
+}
+
+test('an authority that has forgotten the account, and has other keys, is dealt with', async () => {
+  const pebble = await startPebble();
+  const service = await orderAnew();
   await visit(DOMAINS[1], pebble.root);
-  assert.match(service.log, /does not know the account/);
+  assert.match(service.log, /does not take the account.*accountDoesNotExist/);
+});
+
+test('an account that was deactivated is replaced', async () => {
+  const pebble = await startPebble();
+  await end(await orderAnew());
+  await deactivate(pebble);
+  const service = await orderAnew();
+  await visit(DOMAINS[1], pebble.root);
+  assert.match(service.log, /does not take the account.*unauthorized/);
 });

@@ -14,6 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("audit", &[]),
     ("limit", &["clock", "random"]),
     ("metrics", &[]),
+    ("disk", &[]),
     ("jose", &["clock", "random", "secret"]),
     ("identity", &["clock", "secret"]),
     ("oauth", &["clock", "identity", "jose", "secret"]),
@@ -53,7 +54,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("net", &["limit"]),
     (
         "app",
-        &["flow", "limit", "metrics", "oauth", "page", "route", "theme"],
+        &[
+            "disk", "flow", "limit", "metrics", "oauth", "page", "route", "theme",
+        ],
     ),
     (
         "http",
@@ -87,6 +90,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "clock",
             "config",
             "control",
+            "disk",
             "federation",
             "flow",
             "http",

@@ -16,13 +16,16 @@ pub fn ready(call: &Call) -> Answer {
     readiness(&call.app)
 }
 
-/// Whether the service can do its work: it can be reached, the store takes writes and there are keys to sign with.
+/// Whether the service can do its work: it can be reached, the store takes writes, the disk has room for more and
+/// there are keys to sign with.
 pub fn readiness(app: &App) -> Answer {
     let core = &app.core;
     let wanting = if let Some(why) = app.unreachable.load_full() {
         format!("{why}\n")
     } else if !core.store.is_writable() {
         "the store cannot be written to\n".to_owned()
+    } else if let Some(free) = app.scarce_bytes() {
+        format!("the disk is full: {free} bytes are free where the data is\n")
     } else if core
         .catalog()
         .access_token_encoder(core.policy.access_token_alg)

@@ -52,6 +52,10 @@ impl Failure {
             plan.directory
         );
         match error {
+            Error::Api(problem) if is_about_account(error) => Self {
+                remedy: "the service opens another account; if the authority refuses that too, ask it why, or name another in acme.directory".to_owned(),
+                ..Self::refused(problem, plan)
+            },
             Error::Api(problem) => Self::refused(problem, plan),
             Error::Other(other) if other.is::<OutboundError>() => Self::new(
                 other.to_string(),
@@ -104,8 +108,19 @@ impl From<TlsError> for Failure {
     }
 }
 
+/// Whether the authority refuses the account rather than what was asked: it does not know it, or has deactivated it
+/// (RFC 8555 section 7.3.6).
+pub fn is_about_account(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if ["accountDoesNotExist", "unauthorized"].contains(&kind(problem)))
+}
+
+/// Whether the authority was asked too often (RFC 8555 section 6.6).
+pub fn is_rate_limit(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "rateLimited")
+}
+
 /// The name of a problem without what all of them begin with.
-pub fn kind(problem: &Problem) -> &str {
+fn kind(problem: &Problem) -> &str {
     let name = problem.r#type.as_deref().unwrap_or("unknown");
     name.strip_prefix(PROBLEMS).unwrap_or(name)
 }
@@ -180,6 +195,17 @@ mod tests {
             assert_eq!(failure.message, format!("id.example: no ({kind})"));
             assert!(failure.remedy.contains(part), "{failure}");
         }
+    }
+
+    #[test]
+    fn a_refused_account_is_told_from_a_domain_that_could_not_be_checked() {
+        let plan = plan(&["id.example"]);
+        for kind in ["unauthorized", "accountDoesNotExist"] {
+            let failure = Failure::of(&Error::Api(problem(kind, "no")), &plan);
+            assert!(failure.remedy.contains("another account"), "{failure}");
+        }
+        let failure = Failure::about("id.example", &problem("unauthorized", "no"), &plan);
+        assert!(failure.remedy.contains("port 443"), "{failure}");
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewAccount,
-    NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+    NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use zeroize::Zeroizing;
 
 use super::Plan;
 use super::challenge::Challenges;
-use super::failure::{Failure, kind};
+use super::failure::{Failure, is_about_account, is_rate_limit};
 use super::folder::{Folder, SavedAccount};
 use super::transport::Transport;
 use crate::net::tls::TlsError;
@@ -30,38 +30,69 @@ pub struct Issued {
     pub key: Zeroizing<String>,
 }
 
+/// An account with the authority.
+pub struct Opened {
+    /// The account.
+    pub account: Account,
+    /// Whether it was opened just now.
+    pub is_new: bool,
+}
+
 /// The account with the authority of the plan: the one that is kept, or a new one, which is kept before it is used.
-pub async fn account(plan: &Plan, folder: &Folder, transport: &Transport) -> Result<Account, Failure> {
+pub async fn account(plan: &Plan, folder: &Folder, transport: &Transport) -> Result<Opened, Failure> {
     let failed = |error: Error| Failure::of(&error, plan);
-    if let Some(saved) = folder.account()?
-        && saved.directory == plan.directory.as_str()
-    {
-        let account = Account::builder_with_http(Box::new(transport.clone()))
-            .from_credentials(saved.credentials)
-            .await
-            .map_err(failed)?;
-        if saved.contact != plan.contact {
-            // A contact that the authority does not like is no reason to go without a certificate.
-            match account.update_contacts(&contacts(plan)).await {
-                Ok(()) => {
-                    if let Some(saved) = folder.account()? {
-                        let contact = plan.contact.clone();
-                        folder.keep_account(&SavedAccount { contact, ..saved })?;
-                    }
-                }
-                Err(error) => {
-                    let error = failed(error);
-                    tracing::warn!(%error, "the certificate authority does not take acme.contact");
+    let Some(saved) = folder
+        .account()?
+        .filter(|saved| saved.directory == plan.directory.as_str())
+    else {
+        return open_account(plan, folder, transport).await;
+    };
+    let account = Account::builder_with_http(Box::new(transport.clone()))
+        .from_credentials(saved.credentials)
+        .await
+        .map_err(failed)?;
+    if saved.contact != plan.contact {
+        match account.update_contacts(&contacts(plan)).await {
+            Ok(()) => {
+                if let Some(saved) = folder.account()? {
+                    let contact = plan.contact.clone();
+                    folder.keep_account(&SavedAccount { contact, ..saved })?;
                 }
             }
+            Err(error) if is_about_account(&error) => {
+                return replace_account(plan, folder, transport, &error).await;
+            }
+            // A contact that the authority does not like is no reason to go without a certificate.
+            Err(error) => {
+                let error = failed(error);
+                tracing::warn!(%error, "the certificate authority does not take acme.contact");
+            }
         }
-        return Ok(account);
     }
+    Ok(Opened {
+        account,
+        is_new: false,
+    })
+}
+
+/// Opens an account in the place of one that the authority has deactivated (RFC 8555 section 7.3.6) or does not know.
+/// It has a key of its own: that of a deactivated account opens none.
+pub async fn replace_account(
+    plan: &Plan,
+    folder: &Folder,
+    transport: &Transport,
+    error: &Error,
+) -> Result<Opened, Failure> {
+    let error = Failure::of(error, plan);
+    tracing::warn!(
+        error = error.message,
+        "the certificate authority does not take the account, which is opened anew"
+    );
     open_account(plan, folder, transport).await
 }
 
 /// Opens an account, agreeing to the authority's terms, and keeps it.
-pub async fn open_account(plan: &Plan, folder: &Folder, transport: &Transport) -> Result<Account, Failure> {
+async fn open_account(plan: &Plan, folder: &Folder, transport: &Transport) -> Result<Opened, Failure> {
     let wanted = NewAccount {
         contact: &contacts(plan),
         terms_of_service_agreed: true,
@@ -77,7 +108,10 @@ pub async fn open_account(plan: &Plan, folder: &Folder, transport: &Transport) -
         contact: plan.contact.clone(),
         credentials,
     })?;
-    Ok(account)
+    Ok(Opened {
+        account,
+        is_new: true,
+    })
 }
 
 fn contacts(plan: &Plan) -> Vec<&str> {
@@ -97,22 +131,12 @@ pub async fn begin(
             .new_order(&NewOrder::new(&identifiers).replaces(replaced))
             .await
         {
-            Err(Error::Api(problem)) if matters_without(&problem) => return Err(problem.into()),
+            Err(error) if is_about_account(&error) || is_rate_limit(&error) => return Err(error),
             Err(_) => {}
             begun => return begun,
         }
     }
     account.new_order(&NewOrder::new(&identifiers)).await
-}
-
-/// Whether an order is refused for another reason than what it replaces.
-fn matters_without(problem: &Problem) -> bool {
-    ["rateLimited", "accountDoesNotExist", "unauthorized"].contains(&kind(problem))
-}
-
-/// Whether the authority knows nothing of the account.
-pub fn is_unknown_account(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if kind(problem) == "accountDoesNotExist")
 }
 
 /// Proves that the domains are this service's, and has the certificate issued.

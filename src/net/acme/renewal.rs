@@ -1,9 +1,9 @@
 //! One round of keeping the certificate: look, and order, ask or rest.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::failure::Failure;
+use super::failure::{Failure, is_about_account};
 use super::folder::Folder;
 use super::timetable::{Held, Progress, Reason, Step};
 use super::transport::Transport;
@@ -16,7 +16,7 @@ use crate::net::tls::{Acceptor, TlsError};
 const LONGEST_ORDER: Duration = Duration::from_mins(5);
 /// The longest that the question when to renew may take.
 const LONGEST_QUESTION: Duration = Duration::from_secs(30);
-/// When is looked again after the folder could not be read or written, in seconds.
+/// When is looked again after the folder could not be read or written, in seconds; later when the authority asks for it.
 const AFTER_FAULT: u64 = 10 * 60;
 /// How long an authority waits for an order that wants a certificate replaced as soon as it has issued it, in seconds.
 const AFTER_NONSENSE: u64 = 12 * 3600;
@@ -30,6 +30,8 @@ struct Inner {
     folder: Folder,
     client: Client,
     acceptor: Acceptor,
+    /// What ended the latest round and could not be noted in the folder, and until when it is left alone.
+    fault: Mutex<Option<(Failure, u64)>>,
 }
 
 /// What a round came to.
@@ -42,7 +44,7 @@ pub enum Round {
     },
     /// An attempt failed.
     Failed(Failure),
-    /// A certificate is wanted, and its order has to wait; for this failure, if for one.
+    /// A certificate is wanted, or its folder is in disorder, and that has to wait; for this failure, if for one.
     Waited(Option<Failure>),
     /// There was nothing to do.
     Rested,
@@ -66,6 +68,7 @@ impl Renewal {
             folder,
             client,
             acceptor,
+            fault: Mutex::default(),
         }))
     }
 
@@ -77,11 +80,30 @@ impl Renewal {
     /// One round at `now`, and when the next is due, both in seconds since the epoch. `dice` is random. When `in_haste`
     /// an order that waits after a failure is made at once.
     pub async fn round(&self, now: u64, dice: u64, in_haste: bool) -> (Round, u64) {
+        if let Some((failure, until)) = self.fault_at(now, in_haste) {
+            return (Round::Waited(Some(failure)), until);
+        }
         match tokio::time::timeout(LONGEST_ORDER, self.attempt(now, dice, in_haste)).await {
             Ok(Ok(done)) => done,
-            Ok(Err(failure)) => (Round::Failed(failure), now.saturating_add(AFTER_FAULT)),
+            Ok(Err(failure)) => self.pause(now, failure),
             Err(_) => self.note(now, slow(&self.0.plan)).await,
         }
+    }
+
+    /// The fault that is still left alone at `now`. It is forgotten when it is not, as when the clock was set back.
+    fn fault_at(&self, now: u64, in_haste: bool) -> Option<(Failure, u64)> {
+        let mut fault = self.0.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        *fault = fault.take().filter(|(failure, until)| {
+            !in_haste && *until > now && *until - now <= AFTER_FAULT.max(failure.wait)
+        });
+        fault.clone()
+    }
+
+    /// Leaves everything alone for a while that is remembered in memory only.
+    fn pause(&self, now: u64, failure: Failure) -> (Round, u64) {
+        let until = now.saturating_add(AFTER_FAULT.max(failure.wait));
+        *self.0.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some((failure.clone(), until));
+        (Round::Failed(failure), until)
     }
 
     async fn attempt(&self, now: u64, dice: u64, in_haste: bool) -> Result<(Round, u64), Failure> {
@@ -98,11 +120,14 @@ impl Renewal {
             Step::Wait(until) => Ok((Round::Waited(progress.failure), until)),
             Step::Rest(until) => Ok((Round::Rested, until)),
             Step::Ask => {
-                let answer = self.ask(held.as_ref()).await;
-                let progress = match standing {
-                    Some(held) => progress.told(answer, held, now, dice),
-                    None => progress,
+                let Some(standing) = standing else {
+                    return Ok((Round::Rested, progress.renew_at));
                 };
+                // As if no answer came: what cannot be remembered is not asked, round after round.
+                let progress = progress.told(None, standing, now, dice);
+                self.remember(progress.clone()).await?;
+                let answer = self.ask(held.as_ref()).await;
+                let progress = progress.told(answer, standing, now, dice);
                 let until = progress.ask_at.min(progress.renew_at);
                 self.remember(progress).await?;
                 Ok((Round::Rested, until))
@@ -170,7 +195,7 @@ impl Renewal {
         });
         match kept.await {
             Ok(until) => (Round::Failed(failure), until),
-            Err(_) => (Round::Failed(failure), now.saturating_add(AFTER_FAULT)),
+            Err(_) => self.pause(now, failure),
         }
     }
 
@@ -181,6 +206,7 @@ impl Renewal {
             folder,
             client,
             acceptor,
+            ..
         } = self.0.as_ref();
         let Some(challenges) = acceptor.challenges() else {
             return Err(Failure::new(
@@ -196,15 +222,12 @@ impl Renewal {
             ..failure
         };
         let failed = |error: instant_acme::Error| patient(Failure::of(&error, plan));
-        let account = order::account(plan, folder, &transport).await.map_err(patient)?;
+        let opened = order::account(plan, folder, &transport).await.map_err(patient)?;
         let replaced = replaced.and_then(|pair| identifier::of(pair.chain.first()?));
-        let begun = match order::begin(&account, plan, replaced.clone()).await {
-            Err(error) if order::is_unknown_account(&error) => {
-                tracing::warn!("the certificate authority does not know the account, which is opened anew");
-                let account = order::open_account(plan, folder, &transport)
-                    .await
-                    .map_err(patient)?;
-                order::begin(&account, plan, None).await
+        let begun = match order::begin(&opened.account, plan, replaced).await {
+            Err(error) if !opened.is_new && is_about_account(&error) => {
+                let opened = order::replace_account(plan, folder, &transport, &error).await;
+                order::begin(&opened.map_err(patient)?.account, plan, None).await
             }
             begun => begun,
         };
@@ -249,8 +272,8 @@ impl Renewal {
         let identifier = identifier::of(held?.0.chain.first()?)?;
         let transport = Transport::new(client.clone());
         let asked = async {
-            let account = order::account(plan, folder, &transport).await?;
-            let answer = account.renewal_info(&identifier).await;
+            let opened = order::account(plan, folder, &transport).await?;
+            let answer = opened.account.renewal_info(&identifier).await;
             answer.map_err(|error| Failure::of(&error, plan))
         };
         match tokio::time::timeout(LONGEST_QUESTION, asked).await.ok()? {

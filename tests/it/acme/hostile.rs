@@ -107,3 +107,20 @@ async fn certificates_that_are_dead_on_arrival_do_not_make_for_a_flood_of_orders
     assert!(orders < 15, "{orders}");
     assert_eq!(authority.asked("/new-order").len(), orders);
 }
+
+#[tokio::test]
+async fn an_authority_that_refuses_every_account_is_not_flooded_with_new_ones() {
+    let (authority, site, _folder, due) = due().await;
+    authority.set_mood(Mood::Refusing("unauthorized", "0"));
+    let (failure, _) = site.fail(due).await;
+    assert!(failure.remedy.contains("another account"), "{failure}");
+    assert_eq!(authority.asked("/new-account").len(), 2, "the first and one more");
+    let (mut at, mut attempts) = (due, 1);
+    while at < due + DAY {
+        let (round, until) = site.round(at).await;
+        attempts += usize::from(matches!(round, Round::Failed(_)));
+        at = until.max(at + 1);
+    }
+    assert!((5..15).contains(&attempts), "{attempts}");
+    assert_eq!(authority.asked("/new-account").len(), 1 + attempts);
+}

@@ -277,6 +277,51 @@ async fn an_account_that_was_lost_on_either_side_is_opened_anew() {
 }
 
 #[tokio::test]
+async fn an_account_that_was_deactivated_is_replaced_by_one_with_another_key() {
+    let (authority, site, _folder) = scene(&["id.example"]).await;
+    let begin = now();
+    site.issue(begin).await;
+    authority.deactivate_accounts();
+    authority.set_validity(begin + 65 * DAY, 90 * DAY);
+    site.issue(begin + 65 * DAY).await;
+    assert_eq!(authority.asked("/new-account").len(), 2);
+    authority.set_validity(begin + 130 * DAY, 90 * DAY);
+    site.issue(begin + 130 * DAY).await;
+    assert_eq!(
+        authority.asked("/new-account").len(),
+        2,
+        "the new account is kept"
+    );
+}
+
+#[tokio::test]
+async fn a_new_contact_for_an_account_that_is_gone_opens_another() {
+    for lose in [Authority::forget_accounts, Authority::deactivate_accounts] {
+        let (authority, site, folder) = scene(&["id.example"]).await;
+        site.issue(now()).await;
+        lose(&authority);
+        let plan = Plan {
+            contact: Some("mailto:other@id.example".to_owned()),
+            ..authority.plan(&["id.example"])
+        };
+        let site = Site::start(&authority, plan, folder.path()).await;
+        let due = now() + 65 * DAY;
+        authority.set_validity(due, 90 * DAY);
+        site.issue(due).await;
+        let opened = authority.asked("/new-account");
+        assert_eq!(opened.len(), 2);
+        assert_eq!(opened[1].payload["contact"][0], "mailto:other@id.example");
+        authority.set_validity(due + 65 * DAY, 90 * DAY);
+        site.issue(due + 65 * DAY).await;
+        assert_eq!(
+            authority.asked("/account/").len(),
+            1,
+            "the contact is known by now"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_new_contact_is_told_to_the_authority_with_the_next_order() {
     let (authority, site, folder) = scene(&["id.example"]).await;
     site.issue(now()).await;
@@ -358,4 +403,54 @@ async fn what_cannot_be_remembered_is_not_begun() {
     );
     assert!(until > now());
     assert!(authority.asked("/").is_empty());
+}
+
+/// Makes a folder in the place of a file, so that it can neither be read nor written, for whoever runs the tests.
+fn block(file: &Path) {
+    drop(std::fs::remove_file(file));
+    std::fs::create_dir(file).unwrap();
+    std::fs::write(file.join("x"), "").unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_remembered_is_left_alone_for_ten_minutes_unless_in_haste() {
+    let (authority, site, folder) = scene(&["id.example"]).await;
+    let begin = now();
+    let certs = folder.path().join("certs");
+    std::fs::create_dir(&certs).unwrap();
+    // What would be put in the place of the file lies beside it first, where this is in the way.
+    block(&certs.join("acme-progress.new"));
+    let (failure, until) = site.fail(begin).await;
+    assert_eq!(until, begin + 10 * MINUTE);
+    assert!(authority.asked("/").is_empty());
+    for minutes in 1..10 {
+        let waited = site.round(begin + minutes * MINUTE).await;
+        assert_eq!(waited, (Round::Waited(Some(failure.clone())), until));
+    }
+    let (hasty, _) = site.renewal.round(begin + MINUTE, 0, true).await;
+    assert_eq!(hasty, Round::Failed(failure.clone()));
+    assert_eq!(site.fail(until + MINUTE).await.0, failure);
+    // A clock that was set back does not make the pause longer.
+    assert_eq!(site.fail(begin - DAY).await.0, failure);
+    std::fs::remove_dir_all(certs.join("acme-progress.new")).unwrap();
+    site.issue(begin).await;
+}
+
+#[tokio::test]
+async fn the_authority_is_not_asked_when_to_renew_while_its_answer_cannot_be_kept() {
+    let (authority, site, folder) = scene(&["id.example"]).await;
+    let begin = now();
+    authority.set_window(begin + 50 * DAY, begin + 51 * DAY);
+    site.issue(begin).await;
+    let asked = authority.asked("/").len();
+    block(&folder.path().join("certs/acme-progress.new"));
+    let mut at = begin + DAY;
+    let mut failures = 0;
+    while at < begin + DAY + HOUR {
+        failures += usize::from(matches!(site.round(at).await.0, Round::Failed(_)));
+        at += MINUTE;
+    }
+    assert_eq!(failures, 6);
+    assert_eq!(authority.asked("/").len(), asked);
+    assert!(authority.visit(site.address, "id.example").await.is_ok());
 }

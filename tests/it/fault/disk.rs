@@ -13,7 +13,7 @@ use super::play::Play;
 use super::room::Room;
 use super::shim::{EIO, ENOSPC, EROFS, Fault, Faults};
 use super::{amount, refused_in_one_sentence, report};
-use crate::harness::process::{Running, Service, said};
+use crate::harness::process::{Running, Service, said, shown};
 
 #[test]
 fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
@@ -176,6 +176,15 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
         while file.write_all(&[1; 4096]).is_ok() {}
     };
     fill();
+    let said = running.request("GET", "/readyz", &[], "").unwrap();
+    assert_eq!(said.status, 503, "before the first write fails");
+    assert!(said.body.contains("the disk is full"), "{said:?}");
+    let doctor = service.run(&["doctor"]);
+    assert!(
+        shown(&doctor).contains("can no longer write"),
+        "{}",
+        shown(&doctor)
+    );
     enter_until_put_off(&kiosk, &running, &mut kept);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {

@@ -71,6 +71,8 @@ struct Books {
     nonces: HashSet<String>,
     /// Public key (x and y) and contacts.
     accounts: HashMap<String, (Vec<u8>, Value)>,
+    /// Those that were closed, and may do nothing any more (RFC 8555 section 7.3.6).
+    deactivated: HashSet<String>,
     orders: HashMap<String, Order>,
     asked: Vec<Asked>,
     next: u64,
@@ -123,6 +125,7 @@ impl Authority {
             services: HashMap::new(),
             nonces: HashSet::new(),
             accounts: HashMap::new(),
+            deactivated: HashSet::new(),
             orders: HashMap::new(),
             asked: Vec::new(),
             next: 0,
@@ -193,6 +196,12 @@ impl Authority {
     /// Forgets every account.
     pub(crate) fn forget_accounts(&self) {
         self.books().accounts.clear();
+    }
+
+    /// Closes every account there is.
+    pub(crate) fn deactivate_accounts(&self) {
+        let mut books = self.books();
+        books.deactivated = books.accounts.keys().cloned().collect();
     }
 
     /// Everything that was asked of it at paths that begin so.
@@ -433,6 +442,9 @@ impl Desk {
             Some(kid) => {
                 let id = kid.rsplit('/').next().unwrap();
                 let account = books.accounts.get(id).ok_or((400, "accountDoesNotExist"))?;
+                if books.deactivated.contains(id) {
+                    return Err((401, "unauthorized"));
+                }
                 (Some(id.to_owned()), account.0.clone())
             }
             None if path == "/new-account" => {
@@ -461,6 +473,12 @@ impl Desk {
             return Err((403, "userActionRequired"));
         }
         let mut books = self.books.lock().unwrap();
+        let is_closed = |(id, account): (&String, &(Vec<u8>, Value))| {
+            account.0 == signed.key && books.deactivated.contains(id)
+        };
+        if books.accounts.iter().any(is_closed) {
+            return Err((403, "unauthorized"));
+        }
         let id = books.number();
         let contact = signed.payload["contact"].clone();
         books.accounts.insert(id.clone(), (signed.key, contact));

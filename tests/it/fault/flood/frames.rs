@@ -28,14 +28,27 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// The type and payload of the next frame.
-pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Vec<u8>)> {
+/// A frame that came in.
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+/// The next frame.
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
     let mut payload = vec![0; usize::try_from(length).unwrap()];
     stream.read_exact(&mut payload).await?;
-    Ok((head[3], payload))
+    Ok(Frame {
+        kind: head[3],
+        flags: head[4],
+        stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+        payload,
+    })
 }
 
 /// The header block of a request without a body, or of a form that is to follow (RFC 7541 appendix A).

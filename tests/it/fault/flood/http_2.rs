@@ -1,21 +1,22 @@
 //! Sequences of HTTP/2 frames that cost a peer nothing and a careless server everything.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use super::frames::{
-    self, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEADERS, Method, PING, PREFACE, PRIORITY, RST_STREAM,
-    SETTINGS, WINDOW_UPDATE, frame, get, header_block,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE,
+    PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, get, header_block,
 };
 use super::target::{HTTP_1, HTTP_2, Target, Waits, bystander, issue, memory, serve, service, still_answers};
-use crate::fault::{is_long, report};
+use crate::fault::report;
 
 const ATTACKERS: usize = 4;
-/// Longer than any time limit of a connection, and some time to see it.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// Less than any time limit of a connection on which there was a request: it is the flood that ends it.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// What floods may make the service grow by, in KiB. What it lets in is bounded for each connection.
 const GROWTH: usize = 64 << 10;
 
@@ -28,13 +29,9 @@ struct Flood {
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
-/// A connection on which there was a request may stay open for longer. Short runs do not wait for that.
+/// A connection on which there was a request may be silent for a minute.
 fn one_request() -> Vec<u8> {
-    if is_long() {
-        get(1, "/oauth2/jwks")
-    } else {
-        Vec::new()
-    }
+    get(1, "/oauth2/jwks")
 }
 
 const FLOODS: [Flood; 8] = [
@@ -130,7 +127,7 @@ async fn attack(target: Target, flood: &'static Flood, reads: bool) -> Option<En
         if !reads {
             return std::future::pending().await;
         }
-        while let Ok((kind, payload)) = frames::read(&mut reader).await {
+        while let Ok(Frame { kind, payload, .. }) = frames::read(&mut reader).await {
             if let (GOAWAY, Some((code, text))) = (kind, payload.get(4..).and_then(<[u8]>::split_first_chunk))
             {
                 word = Some((
@@ -193,4 +190,51 @@ async fn floods_of_frames_end_with_the_connection_and_others_are_answered_meanwh
         let grown = memory(&running, "VmHWM").saturating_sub(before);
         assert!(grown < GROWTH, "{}: {grown} KiB more", flood.name);
     }
+}
+
+/// The type of the frame that ends the answer on a stream; an error when the connection does.
+async fn answered(reader: &mut (impl AsyncRead + Unpin), stream: u32) -> io::Result<u8> {
+    loop {
+        let frame = frames::read(reader).await?;
+        if frame.stream == stream && (frame.kind == RST_STREAM || frame.flags & END_STREAM != 0) {
+            return Ok(frame.kind);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_with_requests_on_it_may_carry_far_more_than_a_flood() {
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let (mut reader, mut writer) = tokio::io::split(target.speaking(HTTP_2).connect().await.unwrap());
+    writer.write_all(PREFACE).await.unwrap();
+    writer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let piece = [b'x'; 15 << 10];
+    let pings = frame(PING, 0, 0, &[7; 8]).repeat(1000);
+    let mut sent = 0;
+    for number in 0..40 {
+        // A body of 60 KiB, and a thousand pings around it.
+        let stream = 2 * number + 1;
+        let mut bytes = frame(
+            HEADERS,
+            END_HEADERS,
+            stream,
+            &header_block(Method::Post, "/oauth2/token"),
+        );
+        for part in 0..4 {
+            let flags = if part == 3 { END_STREAM } else { 0 };
+            bytes.extend(frame(DATA, flags, stream, &piece));
+            bytes.extend_from_slice(&pings[..pings.len() / 4]);
+        }
+        sent += bytes.len();
+        let (written, answer) = tokio::join!(writer.write_all(&bytes), answered(&mut reader, stream));
+        written.unwrap();
+        answer.unwrap();
+    }
+    assert!(sent > 2 << 20, "{sent}");
+    let last = get(81, "/oauth2/jwks");
+    writer.write_all(&last).await.unwrap();
+    assert_eq!(answered(&mut reader, 81).await.unwrap(), DATA);
 }
