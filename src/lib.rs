@@ -93,7 +93,7 @@
 //!
 //! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
 //! durable. So a batch is made durable by [a journal](store::backend::redb::journal) beside the file, one write and
-//! one sync to a place written before, and redb commits it to memory only; when the journal is full, and a second
+//! one sync to a place written before, and redb commits it to memory only; when the journal is full, and seconds
 //! after the last write, redb writes each page that changed once, and the journal begins anew. A store that was
 //! closed is one file. Keys are time-ordered, so that new rows land
 //! side by side and expired ones are a range at the other end; [`flow::sweep`] needs no index of expiry

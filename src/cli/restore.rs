@@ -11,6 +11,7 @@ use crate::oauth::Policy;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::Options;
+use crate::store::backend::redb::journal_of;
 use crate::store::backup::{self, BackupError, Header, Incoming};
 use crate::store::schema::Schema;
 
@@ -59,6 +60,11 @@ pub fn restore(
     let database = directory.join(DATABASE);
     if fs::metadata(&database).is_ok_and(|found| found.len() != 0) {
         return Err(RestoreError::NotEmpty(database));
+    }
+    // Left by a process that was killed, it holds the last writes of a database that was moved away.
+    let journal = journal_of(&database);
+    if journal.exists() {
+        return Err(RestoreError::NotEmpty(journal));
     }
     let incoming = Incoming::open(source)?;
     let header = incoming.header().clone();

@@ -349,7 +349,7 @@ pub fn restore<R: Read>(
     schema: &Schema,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Store, BackupError> {
-    let engine = Redb::open_file(path, options.cache_bytes)?;
+    let engine = Redb::open_alone(path, options.cache_bytes)?;
     let mut is_over = false;
     while !is_over {
         let mut outcome = Ok(());

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::backend::redb::{inspect, journal_of, sync_folder_of};
+use super::backend::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of};
 use super::backend::{Backend, Snapshot, Tx, Verdict};
 use super::table::Table;
 use super::{OpenError, StoreError};
@@ -42,22 +42,16 @@ impl Schema {
     /// Looks at a database file before it is opened for writing.
     ///
     /// A newer one is refused and not touched. Of an older one a copy is made beside it, named after the
-    /// schema that it is about to get: `idsvc.redb.before-v2`, with the journal of one that was killed.
+    /// schema that it is about to get: `idsvc.redb.before-v2`.
     pub fn inspect(&self, path: &Path) -> Result<(), OpenError> {
-        inspect(path, |snapshot| {
-            if self.steps_from(stored(snapshot)?)?.is_empty() {
-                return Ok(());
-            }
-            let copy = copy_of(path, self.version());
-            let copied = match copy_file(&journal_of(path), &journal_of(&copy)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                done => done,
-            };
-            copied
-                .and_then(|()| copy_file(path, &copy))
-                .map_err(|source| OpenError::Io { path: copy, source })
-        })?;
-        Ok(())
+        let steps = inspect(path, |snapshot| self.steps_from(stored(snapshot)?))?;
+        if steps.is_none_or(<[_]>::is_empty) {
+            return Ok(());
+        }
+        // One that was killed is only whole with its journal; opened and closed, it is one file.
+        Redb::open_file(path, INSPECTION_CACHE_BYTES)?.close();
+        let copy = copy_of(path, self.version());
+        copy_file(path, &copy).map_err(|source| OpenError::Io { path: copy, source })
     }
 
     /// Brings what is in `backend` to this schema, all steps in one transaction, or changes nothing.
@@ -143,6 +137,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::backend::redb::journal_of;
     use crate::store::backend::tests::Folder;
     use crate::store::{Options, Store};
 

@@ -252,10 +252,12 @@ impl Shared {
     }
 
     /// The life of one thread. It steps back while others have work: a hash takes a hundred times what they do, and
-    /// nobody's token is to wait for it. (On Linux, niceness is a thread's own.)
+    /// nobody's token is to wait for it. Linux alone gives each thread a niceness of its own.
     fn work(&self, params: PasswordParams) {
         const NICENESS: i32 = 5;
-        let _ = rustix::process::nice(NICENESS);
+        if cfg!(target_os = "linux") {
+            let _ = rustix::process::nice(NICENESS);
+        }
         let mut memory = Memory::default();
         while let Some(job) = self.next() {
             if catch_unwind(AssertUnwindSafe(|| job.run(&mut memory))).is_err() {

@@ -23,7 +23,7 @@ pub(super) const PROOF: &str = "proof";
 const PROOF_BYTES: usize = 1_000_000;
 
 /// How long nothing is written before the storage is settled.
-const IDLE: Duration = Duration::from_secs(1);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Something for the writer to do.
 pub enum Order {

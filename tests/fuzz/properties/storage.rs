@@ -12,7 +12,9 @@ use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
 };
-use idsvc::store::backend::redb::journal::{Mark, Record as Changes, changes, records, write_record};
+use idsvc::store::backend::redb::journal::{
+    HEAD_LEN, Mark, Record as Changes, changes, records, write_record,
+};
 use idsvc::store::backup::{BackupError, Header, Incoming};
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
 use idsvc::store::table::{Key, Record};
@@ -183,10 +185,9 @@ pub(super) fn journal(data: &[u8]) {
     }
     let mut file = Vec::new();
     write_record(MARK, 0, data, &mut file);
-    file.extend_from_slice(&[0; 100]);
     assert_eq!(records(&file, MARK), Some(vec![data.to_vec()]));
     assert_eq!(records(&file, Mark([8; 16])), Some(Vec::new()));
-    let at = usize::from(data.first().copied().unwrap_or_default()) % (file.len() - 100);
+    let at = usize::from(data.first().copied().unwrap_or_default()) % (HEAD_LEN + data.len());
     file[at] ^= 1;
     // Data may hold a whole record itself.
     assert!(records(&file, MARK).is_none_or(|found| found.is_empty()));

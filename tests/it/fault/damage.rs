@@ -138,7 +138,7 @@ fn a_journal_that_is_lost_or_damaged_is_said_in_one_sentence_and_not_passed_over
         refused_in_one_sentence(&service, words, "idsvc.redb.journal is missing");
     }
     fs::write(&journal, kept).unwrap();
-    // A second after the last write the journal is empty: one that was killed so late is killed again.
+    // Seconds after the last write the journal is empty: one that was killed so late is killed again.
     let files = loop {
         let files = [&database, &journal].map(|file| fs::read(file).unwrap());
         overwrite(&journal, 50, &[0; 8]);

@@ -81,6 +81,29 @@ fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
     assert_eq!(kiosk.refresh(&running, &revoked).unwrap_err().status, 400);
 }
 
+/// The journal fails alone, as on a bad sector: the database goes on without it, and nobody notices.
+#[test]
+fn a_journal_that_fails_alone_is_done_without() {
+    let faults = Faults::none();
+    let service = faults.over(Service::new());
+    let kiosk = Kiosk::register(&service);
+    let mut running = service.serve();
+    let mut kept: Vec<_> = (0..5).map(|_| kiosk.enter(&running).unwrap()).collect();
+    faults.set(Fault::Journal, EIO);
+    for _ in 0..10 {
+        kept.push(kiosk.enter(&running).unwrap());
+        assert!(is_ready(&running));
+    }
+    assert!(faults.failed() > 0, "nothing was made to fail");
+    running.signal("KILL");
+    running.kill();
+    drop(running);
+    let running = service.serve();
+    for token in &kept {
+        kiosk.refresh(&running, token).unwrap();
+    }
+}
+
 /// A disk that fails and recovers all the time, under load, and leaves writes half done.
 #[test]
 fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {

@@ -20,6 +20,7 @@ struct faults {
     int64_t clock_seconds; // added to the real-time clock
     int64_t torn;          // whether a write that fails leaves its first half behind
     int64_t sync_lies;     // whether syncs succeed without having done anything
+    int64_t journal_error; // errno of writes and syncs of the journal alone
     int64_t failed;        // counted here: calls that were made to fail
 };
 
@@ -78,6 +79,8 @@ static int sync_by(int (*real)(int), int file) {
         return real(file);
     if (faults->sync_error)
         return fails(faults->sync_error);
+    if (found == JOURNAL && faults->journal_error)
+        return fails(faults->journal_error);
     int done = real(file);
     if (done == 0 && undo[found] >= 0 && !faults->sync_lies)
         REAL(ftruncate64)(undo[found], 0);
@@ -108,6 +111,8 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
             REAL(pwrite64)(file, bytes, count / 2, offset);
         return fails(faults->write_error);
     }
+    if (found == JOURNAL && faults->journal_error)
+        return fails(faults->journal_error);
     if (found != NEITHER && undo[found] >= 0)
         remember(file, undo[found], count, offset);
     return REAL(pwrite64)(file, bytes, count, offset);

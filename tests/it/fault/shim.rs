@@ -30,6 +30,7 @@ pub(super) enum Fault {
     Clock,
     Torn,
     SyncLies,
+    Journal,
     Failed,
 }
 
@@ -118,7 +119,9 @@ impl Faults {
             }
             rest = next;
         }
-        if sectors.is_empty() {
+        std::fs::write(&undo, "").unwrap();
+        // A journal that was removed has nothing to forget.
+        if sectors.is_empty() || !file.exists() {
             return 0;
         }
         let file = File::options().write(true).open(file).unwrap();
@@ -129,7 +132,6 @@ impl Faults {
                 count += 1;
             }
         }
-        std::fs::write(&undo, "").unwrap();
         count
     }
 

@@ -4,6 +4,10 @@
 //! commit that the journal goes on from, and is removed in the one after which there is nothing to go on from.
 //! The first commit after opening is durable and wants no journal, so a command that writes once leaves one file.
 
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
 use ::redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 use super::errors::{commit_failed, io_failed, storage_failed, table_failed, transaction_failed, unexpected};
@@ -16,6 +20,9 @@ use crate::store::StoreError;
 const MARKS: TableDefinition<'static, &str, Bytes> = TableDefinition::new("journal");
 const MARK: &str = "mark";
 
+/// How long the journal is done without after it could not be written.
+const REST: Duration = Duration::from_mins(10);
+
 /// The journal, and what the database says of it.
 pub(super) struct Checkpoints {
     journal: Journal,
@@ -24,6 +31,22 @@ pub(super) struct Checkpoints {
     is_named: bool,
     /// Whether something was committed since the database was opened.
     is_warm: bool,
+    /// Until when the journal is done without, because it could not be written.
+    rests_until: Option<Instant>,
+}
+
+/// Why a database cannot be brought to where its journal ends.
+pub(super) enum ReplayError {
+    /// The journal cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// The journal is not what was written, or the engine failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for ReplayError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl Checkpoints {
@@ -34,22 +57,23 @@ impl Checkpoints {
             random: Random::system(),
             is_named: false,
             is_warm: false,
+            rests_until: None,
         }
     }
 
     /// Brings a database that was just opened to where its journal ends, in memory: the next commit is durable.
-    pub(super) fn replay(&mut self, database: &Database) -> Result<(), StoreError> {
-        self.journal.suspend();
+    pub(super) fn replay(&mut self, database: &Database) -> Result<(), ReplayError> {
+        self.journal.release();
         self.is_warm = false;
         let mark = mark(database)?;
         self.is_named = mark.is_some();
         let Some(mark) = mark else { return Ok(()) };
-        let damaged =
-            |what: &str| StoreError::Damaged(format!("its journal {} {what}", self.journal.path().display()));
+        let path = self.journal.path();
+        let damaged = |what: &str| StoreError::Damaged(format!("its journal {} {what}", path.display()));
         let records = self.journal.read(mark).map_err(|error| match error {
-            Unusable::Missing => damaged("is missing"),
-            Unusable::Damaged => damaged("is not what was written"),
-            Unusable::Io(error) => io_failed(error),
+            Unusable::Missing => damaged("is missing").into(),
+            Unusable::Damaged => damaged("is not what was written").into(),
+            Unusable::Io(error) => ReplayError::Unreadable(path.to_owned(), error),
         })?;
         if records.is_empty() {
             return Ok(());
@@ -64,7 +88,8 @@ impl Checkpoints {
         transaction
             .set_durability(Durability::None)
             .map_err(|_| unexpected("durability"))?;
-        guarded(|| transaction.commit()).map_err(commit_failed)
+        guarded(|| transaction.commit()).map_err(commit_failed)?;
+        Ok(())
     }
 
     /// Commits: by the journal when that has room, else all that has gathered at once.
@@ -77,16 +102,44 @@ impl Checkpoints {
             return transaction.abort().map_err(storage_failed);
         }
         if !self.journal.takes(record) {
-            let mark = self.is_warm.then(|| Mark(self.random.bytes()));
+            let mark = if self.is_warm { self.next_mark() } else { None };
             self.keep(transaction, mark)?;
             self.is_warm = true;
             return Ok(());
         }
-        self.journal.append(record).map_err(io_failed)?;
+        if let Err(error) = self.journal.append(record) {
+            self.rest(&error);
+            return self.keep(transaction, None);
+        }
         transaction
             .set_durability(Durability::None)
             .map_err(|_| unexpected("durability"))?;
         transaction.commit().map_err(commit_failed)
+    }
+
+    /// The mark to go on from, when there is a journal to go on with.
+    fn next_mark(&mut self) -> Option<Mark> {
+        if self.rests_until.is_some_and(|until| Instant::now() < until) {
+            return None;
+        }
+        match self.journal.prepare() {
+            Ok(()) => {
+                self.rests_until = None;
+                Some(Mark(self.random.bytes()))
+            }
+            Err(error) => {
+                self.rest(&error);
+                None
+            }
+        }
+    }
+
+    /// Does without the journal for a while: the database alone is slower, and as safe. What of a record may have been
+    /// written counts for nothing once a durable commit has dropped the mark.
+    fn rest(&mut self, error: &io::Error) {
+        tracing::warn!(path = %self.journal.path().display(), %error, "the journal cannot be written, the database goes on without it");
+        self.journal.release();
+        self.rests_until = Some(Instant::now() + REST);
     }
 
     /// Whether the journal holds what the database file does not.
@@ -96,8 +149,8 @@ impl Checkpoints {
 
     /// Brings the database file up to date; the journal begins anew.
     pub(super) fn settle(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
-        let mark = Mark(self.random.bytes());
-        self.keep(transaction, Some(mark))
+        let mark = self.next_mark();
+        self.keep(transaction, mark)
     }
 
     /// Brings the database file up to date and removes the journal, if the database asks for one.
@@ -112,9 +165,6 @@ impl Checkpoints {
     }
 
     fn keep(&mut self, mut transaction: WriteTransaction, mark: Option<Mark>) -> Result<(), StoreError> {
-        if mark.is_some() {
-            self.journal.prepare().map_err(io_failed)?;
-        }
         self.journal.suspend();
         if mark.is_some() || self.is_named {
             let mut marks = guarded(|| transaction.open_table(MARKS)).map_err(table_failed)?;
@@ -125,6 +175,8 @@ impl Checkpoints {
             done.map_err(storage_failed)?;
         }
         make_durable(&mut transaction)?;
+        // A commit that fails may have been kept all the same.
+        self.is_named |= mark.is_some();
         transaction.commit().map_err(commit_failed)?;
         self.is_named = mark.is_some();
         if let Some(mark) = mark {

@@ -6,14 +6,16 @@
 //! that has been written before. When the journal is full, or nothing has been written for a while, the engine
 //! commits to the disk everything at once, each page once however often it changed, and the journal begins anew.
 //!
+//! A record begins where a page of the file does, so that no write touches what was answered before.
+//!
 //! A record counts only under the [`Mark`] that the database itself holds in the same commit, so a journal that has
 //! been overtaken by its database, or belongs to another one, is nothing but room. The digest of a record covers the
 //! mark, its number and its content. A record that is not whole ends the journal: its write was never answered.
 //! Unless a later record is whole: then the disk has lost something in between, and the database is damaged.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use ring::digest;
@@ -26,13 +28,18 @@ const SHORTEST: u64 = 256 << 10;
 const LONGEST: u64 = 4 << 20;
 /// What it is filled with at first.
 const BLOCK: usize = 16 << 10;
+/// A record begins at a multiple of this.
+const PAGE: usize = 4096;
+/// How many changes it holds at most: they are all to be written by one commit of the engine, and to be replayed by
+/// one after a kill.
+const MOST_CHANGES: usize = 4096;
 
 const MARK_LEN: usize = 16;
 const NUMBER_LEN: usize = 8;
 const LENGTH_LEN: usize = 4;
 const DIGEST_LEN: usize = digest::SHA256_OUTPUT_LEN;
 /// What a record has before its content.
-const HEAD_LEN: usize = MARK_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
+pub const HEAD_LEN: usize = MARK_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
 
 const PUT: u8 = 1;
 const REMOVE: u8 = 2;
@@ -54,6 +61,7 @@ pub enum Change<'a> {
 #[derive(Debug, Default)]
 pub struct Record {
     bytes: Vec<u8>,
+    changes: usize,
     is_too_long: bool,
 }
 
@@ -70,6 +78,7 @@ impl Record {
             Change::Put(table, key, value) => (PUT, table, key, Some(value)),
             Change::Remove(table, key) => (REMOVE, table, key, None),
         };
+        self.changes += 1;
         self.bytes.push(kind);
         for part in [Some(table.as_bytes()), Some(key), value].into_iter().flatten() {
             let Ok(length) = u32::try_from(part.len()) else {
@@ -121,14 +130,18 @@ pub fn changes(mut bytes: &[u8]) -> Option<Vec<Change<'_>>> {
 /// The file, and how far it has been written.
 #[derive(Debug)]
 pub struct Journal {
+    database: PathBuf,
     path: PathBuf,
     file: Option<File>,
     /// Under which mark records may be appended; none before the database has one in its last durable commit.
     mark: Option<Mark>,
     number: u64,
+    changes: usize,
     at: u64,
     /// How much of the file may be written to.
     length: u64,
+    /// How long it would have had to be for what it could not take.
+    wanted: u64,
     buffer: Vec<u8>,
 }
 
@@ -143,24 +156,21 @@ pub enum Unusable {
     Io(io::Error),
 }
 
-impl From<io::Error> for Unusable {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 impl Journal {
     /// The journal of the database at `path`. Touches nothing.
     pub fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(".journal");
         Self {
+            database: path.to_owned(),
             path: PathBuf::from(name),
             file: None,
             mark: None,
             number: 0,
+            changes: 0,
             at: 0,
             length: 0,
+            wanted: 0,
             buffer: Vec::new(),
         }
     }
@@ -170,20 +180,30 @@ impl Journal {
         &self.path
     }
 
-    /// The content of the records that were appended under `mark`, in their order.
+    /// The content of the records that were appended under `mark`, in their order. What comes back is on the disk, even
+    /// if the process that wrote it was killed before it had synced it.
     pub fn read(&self, mark: Mark) -> Result<Vec<Vec<u8>>, Unusable> {
-        let bytes = match std::fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Missing),
-            Err(error) => return Err(Unusable::Io(error)),
-        };
-        records(&bytes, mark).ok_or(Unusable::Damaged)
+        let mut bytes = Vec::new();
+        let read = File::open(&self.path).and_then(|mut file| {
+            // Nothing can be done about a disk that refuses, and nothing is promised by what is read.
+            let _ = file.sync_all();
+            file.read_to_end(&mut bytes)
+        });
+        match read {
+            Ok(_) => records(&bytes, mark).ok_or(Unusable::Damaged),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unusable::Missing),
+            Err(error) => Err(Unusable::Io(error)),
+        }
     }
 
     /// Whether so much may be appended now.
-    pub fn takes(&self, record: &Record) -> bool {
-        let length = (HEAD_LEN + record.bytes.len()) as u64;
-        self.mark.is_some() && !record.is_too_long && self.at + length <= self.length
+    pub fn takes(&mut self, record: &Record) -> bool {
+        if self.mark.is_none() || record.is_too_long {
+            return false;
+        }
+        let end = self.at + (HEAD_LEN + record.bytes.len()) as u64;
+        self.wanted = self.wanted.max(end);
+        end <= self.length && self.changes + record.changes <= MOST_CHANGES
     }
 
     /// Whether records were appended that the database does not hold durably yet.
@@ -204,40 +224,53 @@ impl Journal {
         file.sync_data()?;
         self.mark = Some(mark);
         self.number += 1;
+        self.changes += record.changes;
         self.at += self.buffer.len() as u64;
         Ok(())
     }
 
     /// Makes the file before the database says that there is one. It is written to its end, so that appending never
-    /// waits for room. One that was nearly filled grows, if there is room.
+    /// waits for room, and belongs to whom the database belongs to, whoever made it.
     pub fn prepare(&mut self) -> io::Result<()> {
-        let Some(file) = &self.file else {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&self.path)?;
-            self.length = extend(&file, SHORTEST)?;
-            sync_folder_of(&self.path)?;
-            self.file = Some(file);
+        if self.file.is_some() {
             return Ok(());
-        };
-        if self.at > self.length / 2 && self.length < LONGEST {
-            match extend(file, self.length * 2) {
-                Ok(length) => self.length = length,
-                Err(error) => tracing::debug!(%error, "the journal stays as long as it is"),
-            }
         }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.path)?;
+        let (mine, owner) = (file.metadata()?, fs::metadata(&self.database)?);
+        if (mine.uid(), mine.gid()) != (owner.uid(), owner.gid()) {
+            fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+        }
+        self.length = extend(&file, SHORTEST)?;
+        sync_folder_of(&self.path)?;
+        self.file = Some(file);
         Ok(())
     }
 
-    /// Goes on from a durable commit of the database that holds this mark.
+    /// Goes on from a durable commit of the database that holds this mark. A journal that was too short grows, if
+    /// there is room.
     pub fn restart(&mut self, mark: Mark) {
         self.mark = Some(mark);
         self.number = 0;
+        self.changes = 0;
         self.at = 0;
+        let wanted = std::mem::take(&mut self.wanted).min(LONGEST);
+        if wanted > self.length
+            && let Some(file) = &self.file
+        {
+            match extend(file, (self.length * 2).max(wanted.next_power_of_two())) {
+                Ok(length) => self.length = length,
+                Err(error) => {
+                    tracing::debug!(%error, "the journal stays as long as it is");
+                    let _ = file.set_len(self.length);
+                }
+            }
+        }
     }
 
     /// Takes nothing more before the next [`Journal::restart`].
@@ -245,11 +278,17 @@ impl Journal {
         self.mark = None;
     }
 
+    /// Lets go of the file: it may not be the one at its path any more.
+    pub fn release(&mut self) {
+        self.suspend();
+        self.number = 0;
+        self.file = None;
+    }
+
     /// Removes the file: the database holds everything.
     pub fn remove(&mut self) -> io::Result<()> {
-        self.suspend();
-        self.file = None;
-        match std::fs::remove_file(&self.path) {
+        self.release();
+        match fs::remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
@@ -275,7 +314,7 @@ fn digest_of(mark: Mark, number: u64, bytes: &[u8]) -> digest::Digest {
     context.finish()
 }
 
-/// Appends a record as the file holds it.
+/// Appends a record as the file holds it, up to the end of its last page.
 pub fn write_record(mark: Mark, number: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&mark.0);
     out.extend_from_slice(&number.to_be_bytes());
@@ -283,38 +322,37 @@ pub fn write_record(mark: Mark, number: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
     out.extend_from_slice(digest_of(mark, number, bytes).as_ref());
     out.extend_from_slice(bytes);
+    out.resize(out.len().next_multiple_of(PAGE), 0);
 }
 
-/// The record at the beginning of `bytes`: its number, its content, and what follows.
-fn record(bytes: &[u8], mark: Mark) -> Option<(u64, &[u8], &[u8])> {
+/// The record at the beginning of `bytes`: its number and its content.
+fn record(bytes: &[u8], mark: Mark) -> Option<(u64, &[u8])> {
     let rest = bytes.strip_prefix(&mark.0)?;
     let (number, rest) = rest.split_first_chunk::<NUMBER_LEN>()?;
     let (length, rest) = rest.split_first_chunk::<LENGTH_LEN>()?;
     let (digest, rest) = rest.split_first_chunk::<DIGEST_LEN>()?;
     let number = u64::from_be_bytes(*number);
-    let (content, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
-    (digest_of(mark, number, content).as_ref() == digest).then_some((number, content, rest))
+    let (content, _) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    (digest_of(mark, number, content).as_ref() == digest).then_some((number, content))
 }
 
 /// All whole records from the beginning on; `None` when one of them is missing and a later one is not.
 pub fn records(bytes: &[u8], mark: Mark) -> Option<Vec<Vec<u8>>> {
-    let mut found = Vec::new();
-    let mut rest = bytes;
-    while let Some((number, content, after)) = record(rest, mark) {
-        if number != found.len() as u64 {
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut next = 0;
+    for at in (0..bytes.len()).step_by(PAGE) {
+        let Some((number, content)) = bytes.get(at..).and_then(|rest| record(rest, mark)) else {
+            continue;
+        };
+        if at < next {
+            // The content of a record may look like one.
+            continue;
+        }
+        if at > next || number != found.len() as u64 {
             return None;
         }
         found.push(content.to_vec());
-        rest = after;
+        next = at + (HEAD_LEN + content.len()).next_multiple_of(PAGE);
     }
-    let next = found.len() as u64;
-    let goes_on = |at: usize| {
-        let later = rest.get(at..).and_then(|bytes| record(bytes, mark));
-        later.is_some_and(|(number, ..)| number >= next)
-    };
-    let is_marked = |at: &usize| rest.get(*at..).is_some_and(|bytes| bytes.starts_with(&mark.0));
-    (0..rest.len())
-        .filter(is_marked)
-        .all(|at| !goes_on(at))
-        .then_some(found)
+    Some(found)
 }

@@ -19,8 +19,10 @@ use ::redb::{
     Builder, CompactionError, Database, DatabaseError, ReadableDatabase, TransactionError, WriteTransaction,
 };
 
-use self::checkpoint::{Checkpoints, make_durable};
-use self::errors::{commit_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected};
+use self::checkpoint::{Checkpoints, ReplayError, make_durable};
+use self::errors::{
+    commit_failed, io_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected,
+};
 use self::journal::Journal;
 use self::memory::Memory;
 use self::rows::{ReadSnapshot, WriteTx, guarded};
@@ -28,7 +30,8 @@ use super::{Backend, Snapshot, Tx, Verdict};
 use crate::store::{OpenError, StoreError};
 
 const COMPACTION_ATTEMPTS: usize = 100;
-const INSPECTION_CACHE_BYTES: usize = 1 << 20;
+/// The page cache of those who only look.
+pub const INSPECTION_CACHE_BYTES: usize = 1 << 20;
 
 /// Makes the database anew from where it is kept, as often as it has to be.
 pub type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
@@ -55,6 +58,12 @@ impl Redb {
         Self::open_with(path, opener, Some(Journal::beside(path)))
     }
 
+    /// The same without a journal: for a file that is filled and then moved to its place.
+    pub fn open_alone(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
+        let file = path.to_owned();
+        Self::open(path, Box::new(move || open_file(&file, cache_bytes)))
+    }
+
     /// Opens an empty database in memory.
     pub fn in_memory(cache_bytes: usize) -> Result<Self, OpenError> {
         let memory = Arc::new(InMemoryBackend::new());
@@ -72,11 +81,12 @@ impl Redb {
         let mut checkpoints = journal.map(Checkpoints::new);
         if let Some(checkpoints) = &mut checkpoints {
             checkpoints.replay(&database).map_err(|error| match error {
-                StoreError::Damaged(what) => OpenError::Damaged {
+                ReplayError::Unreadable(path, source) => OpenError::Io { path, source },
+                ReplayError::Store(StoreError::Damaged(what)) => OpenError::Damaged {
                     path: path.to_owned(),
                     what,
                 },
-                other => OpenError::Store(other),
+                ReplayError::Store(other) => OpenError::Store(other),
             })?;
         }
         Ok(Self {
@@ -146,7 +156,11 @@ impl Backend for Redb {
             guarded(&self.opener)
                 .map_err(reopen_failed)
                 .and_then(|database| match self.checkpoints() {
-                    Some(mut checkpoints) => checkpoints.replay(&database).map(|()| database),
+                    Some(mut checkpoints) => match checkpoints.replay(&database) {
+                        Ok(()) => Ok(database),
+                        Err(ReplayError::Unreadable(_, error)) => Err(io_failed(error)),
+                        Err(ReplayError::Store(error)) => Err(error),
+                    },
                     None => Ok(database),
                 });
         match reopened {
