@@ -38,7 +38,12 @@ impl Kiosk {
 
     fn post(&self, running: &Running<'_>, path: &str, form: &[(&str, &str)]) -> Reply {
         let answer = self.ask(running, path, form);
-        answer.unwrap_or_else(|| panic!("a service that runs answers, whatever its disk does"))
+        answer.unwrap_or_else(|| {
+            panic!(
+                "a service that runs answers, whatever its disk does: {}",
+                running.log()
+            )
+        })
     }
 
     /// A refresh token for a new user, or the answer that says no.

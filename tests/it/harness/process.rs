@@ -305,6 +305,11 @@ impl Running<'_> {
         self.child.wait().unwrap()
     }
 
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.service.log()
+    }
+
     pub(crate) fn request(
         &self,
         method: &str,
