@@ -14,6 +14,7 @@ use crate::control;
 use crate::flow::admin::settings;
 use crate::random::Random;
 use crate::seal::Sealer;
+use crate::store::backend::redb::journal_of;
 use crate::store::{self, Options, Store, StoreError};
 
 /// The database's name in the data directory.
@@ -44,6 +45,12 @@ pub enum DataDirError {
         .0.display()
     )]
     DatabaseMissing(PathBuf),
+    /// A process that was killed left the journal, and the database is not there.
+    #[error(
+        "{} holds the last writes of a database that is not there: put the database back; to start anew remove it",
+        .0.display()
+    )]
+    JournalAlone(PathBuf),
     /// The database is there, the key is not.
     #[error(
         "{} is missing, and what the database keeps secret cannot be read without it: put it back from where it was saved, or restore a backup together with its key",
@@ -152,6 +159,10 @@ impl DataDir {
         };
         if !has_database && key.is_some() {
             return Err(DataDirError::DatabaseMissing(database));
+        }
+        let journal = journal_of(&database);
+        if !has_database && journal.exists() {
+            return Err(DataDirError::JournalAlone(journal));
         }
         if !has_database && !may_create {
             return Err(DataDirError::Absent(path.to_owned()));

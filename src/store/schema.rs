@@ -49,7 +49,7 @@ impl Schema {
             return Ok(());
         }
         // One that was killed is only whole with its journal; opened and closed, it is one file.
-        Redb::open_file(path, INSPECTION_CACHE_BYTES)?.close();
+        Redb::open_file(path, INSPECTION_CACHE_BYTES)?.shut()?;
         let copy = copy_of(path, self.version());
         copy_file(path, &copy).map_err(|source| OpenError::Io { path: copy, source })
     }

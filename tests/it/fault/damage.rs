@@ -161,6 +161,12 @@ fn a_journal_that_is_lost_or_damaged_is_said_in_one_sentence_and_not_passed_over
         !journal.exists(),
         "a database that was closed is whole without it"
     );
+    for lost in ["idsvc.redb", "master.key"] {
+        fs::remove_file(data.join(lost)).unwrap();
+    }
+    fs::write(&journal, &files[1]).unwrap();
+    refused_in_one_sentence(&service, &["serve"], "put the database back");
+    assert!(fs::read(&journal).unwrap() == files[1] && !database.exists());
 }
 
 fn cut(database: &Path, by: u64) {

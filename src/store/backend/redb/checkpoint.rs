@@ -20,6 +20,15 @@ use crate::store::StoreError;
 const MARKS: TableDefinition<'static, &str, Bytes> = TableDefinition::new("journal");
 const MARK: &str = "mark";
 
+/// How long everybody waits for a checkpoint, as far as that can be foreseen: a disk that seeks is brought up to date
+/// more often, so that there is less to write each time.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// How many changes the journal holds at first, and within which bounds that follows the disk. They are also what
+/// is replayed after a kill.
+const FIRST_MOST: usize = 1024;
+const LEAST_MOST: usize = 64;
+const GREATEST_MOST: usize = 16_384;
+
 /// How long the journal is done without after it could not be written.
 const REST: Duration = Duration::from_mins(10);
 
@@ -31,6 +40,8 @@ pub(super) struct Checkpoints {
     is_named: bool,
     /// Whether something was committed since the database was opened.
     is_warm: bool,
+    /// How many changes the journal may hold.
+    most: usize,
     /// Until when the journal is done without, because it could not be written.
     rests_until: Option<Instant>,
 }
@@ -57,6 +68,7 @@ impl Checkpoints {
             random: Random::system(),
             is_named: false,
             is_warm: false,
+            most: FIRST_MOST,
             rests_until: None,
         }
     }
@@ -101,7 +113,7 @@ impl Checkpoints {
         if record.is_empty() {
             return transaction.abort().map_err(storage_failed);
         }
-        if !self.journal.takes(record) {
+        if !self.journal.takes(record, self.most) {
             let mark = if self.is_warm { self.next_mark() } else { None };
             self.keep(transaction, mark)?;
             self.is_warm = true;
@@ -120,6 +132,10 @@ impl Checkpoints {
     /// The mark to go on from, when there is a journal to go on with.
     fn next_mark(&mut self) -> Option<Mark> {
         if self.rests_until.is_some_and(|until| Instant::now() < until) {
+            return None;
+        }
+        if self.is_named && !self.journal.is_prepared() {
+            // What the named one holds has first to be in the database.
             return None;
         }
         match self.journal.prepare() {
@@ -164,6 +180,16 @@ impl Checkpoints {
         self.journal.remove().map_err(io_failed)
     }
 
+    /// How much the next checkpoint may have to write follows from how long this one took.
+    fn learn(&mut self, took: Duration) {
+        let changes = self.journal.changes();
+        if took > PATIENCE && changes >= LEAST_MOST {
+            self.most = (changes / 2).max(LEAST_MOST);
+        } else if took < PATIENCE / 2 && changes > self.most / 2 {
+            self.most = (self.most * 2).min(GREATEST_MOST);
+        }
+    }
+
     fn keep(&mut self, mut transaction: WriteTransaction, mark: Option<Mark>) -> Result<(), StoreError> {
         self.journal.suspend();
         if mark.is_some() || self.is_named {
@@ -177,7 +203,9 @@ impl Checkpoints {
         make_durable(&mut transaction)?;
         // A commit that fails may have been kept all the same.
         self.is_named |= mark.is_some();
+        let begun = Instant::now();
         transaction.commit().map_err(commit_failed)?;
+        self.learn(begun.elapsed());
         self.is_named = mark.is_some();
         if let Some(mark) = mark {
             self.journal.restart(mark);
@@ -218,4 +246,53 @@ fn apply(transaction: &WriteTransaction, change: Change<'_>) -> Result<(), Store
         Change::Remove(_, key) => guarded(|| opened.remove(key).map(|_| ())),
     };
     done.map_err(storage_failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn with_changes(changes: usize) -> Checkpoints {
+        let mut checkpoints = Checkpoints::new(Journal::beside(Path::new("nowhere.redb")));
+        checkpoints.journal.pretend(changes);
+        checkpoints
+    }
+
+    #[test]
+    fn a_checkpoint_that_took_long_is_followed_by_a_smaller_one_down_to_a_least() {
+        let mut checkpoints = with_changes(FIRST_MOST);
+        checkpoints.learn(PATIENCE * 2);
+        assert_eq!(checkpoints.most, FIRST_MOST / 2);
+        for _ in 0..20 {
+            let most = checkpoints.most;
+            checkpoints.journal.pretend(most);
+            checkpoints.learn(PATIENCE * 100);
+        }
+        assert_eq!(checkpoints.most, LEAST_MOST);
+        checkpoints.journal.pretend(1);
+        checkpoints.learn(PATIENCE * 100);
+        assert_eq!(
+            checkpoints.most, LEAST_MOST,
+            "a slow bulk write says nothing of the journal"
+        );
+    }
+
+    #[test]
+    fn a_quick_checkpoint_of_a_full_journal_lets_the_next_be_greater_up_to_a_bound() {
+        let mut checkpoints = with_changes(10);
+        checkpoints.learn(Duration::ZERO);
+        assert_eq!(checkpoints.most, FIRST_MOST, "ten changes prove nothing");
+        for _ in 0..20 {
+            let most = checkpoints.most;
+            checkpoints.journal.pretend(most);
+            checkpoints.learn(Duration::ZERO);
+        }
+        assert_eq!(checkpoints.most, GREATEST_MOST);
+        let most = checkpoints.most;
+        checkpoints.journal.pretend(most);
+        checkpoints.learn(PATIENCE * 3 / 4);
+        assert_eq!(checkpoints.most, GREATEST_MOST, "what fits stays");
+    }
 }

@@ -30,9 +30,6 @@ const LONGEST: u64 = 4 << 20;
 const BLOCK: usize = 16 << 10;
 /// A record begins at a multiple of this.
 const PAGE: usize = 4096;
-/// How many changes it holds at most: they are all to be written by one commit of the engine, and to be replayed by
-/// one after a kill.
-const MOST_CHANGES: usize = 4096;
 
 const MARK_LEN: usize = 16;
 const NUMBER_LEN: usize = 8;
@@ -180,8 +177,8 @@ impl Journal {
         &self.path
     }
 
-    /// The content of the records that were appended under `mark`, in their order. What comes back is on the disk, even
-    /// if the process that wrote it was killed before it had synced it.
+    /// The content of the records that were appended under `mark`, in their order. What comes back is on the disk, if
+    /// the disk is well, even where the process that wrote it was killed before it had synced it.
     pub fn read(&self, mark: Mark) -> Result<Vec<Vec<u8>>, Unusable> {
         let mut bytes = Vec::new();
         let read = File::open(&self.path).and_then(|mut file| {
@@ -190,20 +187,33 @@ impl Journal {
             file.read_to_end(&mut bytes)
         });
         match read {
+            // No database names a journal that is shorter.
+            Ok(length) if (length as u64) < SHORTEST => Err(Unusable::Damaged),
             Ok(_) => records(&bytes, mark).ok_or(Unusable::Damaged),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unusable::Missing),
             Err(error) => Err(Unusable::Io(error)),
         }
     }
 
-    /// Whether so much may be appended now.
-    pub fn takes(&mut self, record: &Record) -> bool {
+    /// Whether so much may be appended now, and no more than `most` changes are then in it.
+    pub fn takes(&mut self, record: &Record, most: usize) -> bool {
         if self.mark.is_none() || record.is_too_long {
             return false;
         }
         let end = self.at + (HEAD_LEN + record.bytes.len()) as u64;
         self.wanted = self.wanted.max(end);
-        end <= self.length && self.changes + record.changes <= MOST_CHANGES
+        end <= self.length && self.changes + record.changes <= most
+    }
+
+    /// How many changes are in it.
+    pub fn changes(&self) -> usize {
+        self.changes
+    }
+
+    /// As if so many changes were in it.
+    #[cfg(test)]
+    pub(super) fn pretend(&mut self, changes: usize) {
+        self.changes = changes;
     }
 
     /// Whether records were appended that the database does not hold durably yet.
@@ -229,21 +239,27 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes the file before the database says that there is one. It is written to its end, so that appending never
+    /// Whether the file is there to be written to.
+    pub fn is_prepared(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Makes the file. Only while the database names none; what lay there is removed. It is written to its end, so that appending never
     /// waits for room, and belongs to whom the database belongs to, whoever made it.
     pub fn prepare(&mut self) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
         }
+        // Whatever lies there holds nothing that the database has not, and may lead elsewhere or belong to another.
+        remove_file(&self.path)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(false)
+            .create_new(true)
             .mode(0o600)
             .open(&self.path)?;
         let (mine, owner) = (file.metadata()?, fs::metadata(&self.database)?);
-        if (mine.uid(), mine.gid()) != (owner.uid(), owner.gid()) {
+        if mine.uid() != owner.uid() {
             fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
         }
         self.length = extend(&file, SHORTEST)?;
@@ -288,10 +304,14 @@ impl Journal {
     /// Removes the file: the database holds everything.
     pub fn remove(&mut self) -> io::Result<()> {
         self.release();
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        }
+        remove_file(&self.path)
+    }
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 

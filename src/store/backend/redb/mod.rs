@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ::redb::backends::InMemoryBackend;
@@ -53,15 +54,13 @@ pub struct Redb {
 impl Redb {
     /// Opens the database file, or makes it, readable for its owner only. `cache_bytes` bounds the page cache.
     pub fn open_file(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
-        let file = path.to_owned();
-        let opener = Box::new(move || open_file(&file, cache_bytes));
+        let opener = opener_of(path, cache_bytes)?;
         Self::open_with(path, opener, Some(Journal::beside(path)))
     }
 
     /// The same without a journal: for a file that is filled and then moved to its place.
     pub fn open_alone(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
-        let file = path.to_owned();
-        Self::open(path, Box::new(move || open_file(&file, cache_bytes)))
+        Self::open(path, opener_of(path, cache_bytes)?)
     }
 
     /// Opens an empty database in memory.
@@ -94,6 +93,17 @@ impl Redb {
             state: RwLock::new(State::Open(database)),
             checkpoints: checkpoints.map(Mutex::new),
         })
+    }
+
+    /// Brings the file up to date, removes the journal and releases both. After an error the journal may be left, and
+    /// needed.
+    pub fn shut(&self) -> Result<(), StoreError> {
+        let ended = match self.checkpoints() {
+            Some(mut checkpoints) => checkpoints.end(|| self.begin_write()),
+            None => Ok(()),
+        };
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
+        ended
     }
 
     fn checkpoints(&self) -> Option<MutexGuard<'_, Checkpoints>> {
@@ -196,12 +206,9 @@ impl Backend for Redb {
     }
 
     fn close(&self) {
-        if let Some(mut checkpoints) = self.checkpoints()
-            && let Err(error) = checkpoints.end(|| self.begin_write())
-        {
+        if let Err(error) = self.shut() {
             tracing::warn!(%error, "the database is closed with its journal beside it");
         }
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }
 }
 
@@ -248,20 +255,32 @@ fn builder(cache_bytes: usize) -> Builder {
     builder
 }
 
-fn open_file(path: &PathBuf, cache_bytes: usize) -> Result<Database, DatabaseError> {
+/// Makes the file if it is not there. One that goes missing later is not made again.
+fn opener_of(path: &Path, cache_bytes: usize) -> Result<Opener, OpenError> {
     let existed = path.exists();
-    let file = OpenOptions::new()
+    let made = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(path)?;
-    let database = builder(cache_bytes).create_file(file)?;
-    if !existed {
-        sync_folder_of(path)?;
-    }
-    Ok(database)
+        .open(path)
+        .and_then(|_| if existed { Ok(()) } else { sync_folder_of(path) });
+    made.map_err(|source| OpenError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let path = path.to_owned();
+    let may_be_new = AtomicBool::new(true);
+    Ok(Box::new(move || {
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        if !may_be_new.load(Ordering::Relaxed) && file.metadata()?.len() == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let database = builder(cache_bytes).create_file(file)?;
+        may_be_new.store(false, Ordering::Relaxed);
+        Ok(database)
+    }))
 }
 
 /// Makes the entry of a new file in its folder durable.

@@ -259,7 +259,7 @@ fn the_writer_settles_the_database_when_nothing_is_written() {
     let store = store_with_journal(&folder, 3);
     let settled = loop {
         let copy = killed(&folder, "killed.redb");
-        fs::write(journal_of(&copy), "").unwrap();
+        fs::write(journal_of(&copy), vec![0; 256 << 10]).unwrap();
         if let Ok(revived) = open(&copy)
             && rows(&revived).len() == 5
         {
@@ -295,6 +295,8 @@ fn a_journal_that_is_missing_or_damaged_is_said_and_not_passed_over() {
         Err(error @ OpenError::Damaged { .. }) => assert!(error.to_string().contains(words), "{error}"),
         other => panic!("{:?}", other.err()),
     };
+    refused("journal is not what was written");
+    fs::write(journal_of(&copy), "").unwrap();
     refused("journal is not what was written");
     fs::remove_file(journal_of(&copy)).unwrap();
     refused("journal is missing");
@@ -340,6 +342,32 @@ fn what_is_opened_afresh_lets_go_of_a_journal_that_may_be_another() {
     });
     count.unwrap();
     assert_eq!(found, 10);
+}
+
+#[test]
+fn a_link_where_the_journal_will_be_leads_nowhere() {
+    let folder = Folder::new();
+    let elsewhere = folder.path("elsewhere");
+    fs::write(&elsewhere, "not ours").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, journal_of(&folder.file())).unwrap();
+    let _store = store_with_journal(&folder, 3);
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "not ours");
+    assert!(
+        fs::symlink_metadata(journal_of(&folder.file()))
+            .unwrap()
+            .is_file()
+    );
+}
+
+#[test]
+fn a_database_that_goes_missing_is_not_made_anew() {
+    let folder = Folder::new();
+    let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+    fs::rename(folder.file(), folder.path("away.redb")).unwrap();
+    assert!(engine.recover().is_err());
+    assert!(!folder.file().exists());
+    fs::rename(folder.path("away.redb"), folder.file()).unwrap();
+    engine.recover().unwrap();
 }
 
 #[test]
