@@ -16,6 +16,7 @@ use crate::flow::admin::state::clients;
 use crate::flow::admin::state::providers;
 use crate::flow::admin::state::users::{self, DeclaredUser};
 use crate::flow::admin::state::{Form, State, subject};
+use crate::jose::json;
 
 /// A kind of record.
 struct Kind {
@@ -65,11 +66,16 @@ pub struct Places(Vec<(String, String)>);
 impl Places {
     /// The place of the entry that a line of a refusal is about; of twins, the second.
     pub fn of(&self, line: &str) -> Option<&str> {
-        let line = line.to_lowercase();
-        let named = self.0.iter().filter(|(subject, _)| line.starts_with(subject));
-        named
-            .max_by_key(|(subject, _)| subject.len())
-            .map(|(_, place)| place.as_str())
+        let longest = |line: &str, in_case: fn(&str) -> String| {
+            let named = self
+                .0
+                .iter()
+                .filter(|(subject, _)| line.starts_with(&in_case(subject)));
+            named.max_by_key(|(subject, _)| subject.len())
+        };
+        // A user's name is told in lower case, however it was written.
+        let found = longest(line, str::to_owned).or_else(|| longest(&line.to_lowercase(), str::to_lowercase));
+        found.map(|(_, place)| place.as_str())
     }
 }
 
@@ -116,9 +122,7 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
                 .iter()
                 .filter_map(|key| entry.members.get(*key)?.as_str());
             let name = names.next().unwrap_or_default();
-            places
-                .0
-                .push((subject(kind.name, name).to_lowercase(), entry.place.clone()));
+            places.0.push((subject(kind.name, name), entry.place.clone()));
         }
         let entries = entries.iter();
         match kind.name {
@@ -350,7 +354,7 @@ fn json_of(value: &DeValue<'_>) -> Value {
 }
 
 fn of_json(text: &str, faults: &mut Vec<String>) -> Sections {
-    let sections: Map<String, Value> = match serde_json::from_str(text) {
+    let sections = match json::object(text.as_bytes()) {
         Ok(sections) => sections,
         Err(error) => {
             let message = error.to_string();
@@ -510,12 +514,13 @@ email_verified = \"yes\"
             variable: &|_| None,
         };
         let text = "[[client]]\nclient_id = \"a\"\n[[client]]\nclient_id = \"a:b\"\n[[user]]\nemail = \"A@example.com\"\n\
-                    [[client]]\nclient_id = \"a\"\n";
+                    [[client]]\nclient_id = \"a\"\n[[client]]\nclient_id = \"A\"\n";
         let places = parse(text, &sources).unwrap().places;
         for (line, place) in [
             ("client a: it is declared twice", Some("line 7")),
             ("client a:b: there is no provider x", Some("line 3")),
             ("user a@example.com: it is declared twice", Some("line 5")),
+            ("client A: it is disabled", Some("line 9")),
             ("provider corp: client a names it", None),
             ("the store is full", None),
         ] {
@@ -533,6 +538,8 @@ email_verified = \"yes\"
                 .contains("client 1: unknown key client_idd")
         );
         assert!(read("{").unwrap_err().starts_with("line 1"));
+        let twice = read(r#"{"client": [{"client_id": "web"}], "client": []}"#).unwrap_err();
+        assert!(twice.starts_with("line 1 column"), "{twice}");
         // What is no list of records is not an empty one: pruning would remove everything.
         for text in [
             r#"{"client": {"client_id": "web"}}"#,

@@ -32,7 +32,8 @@ pub enum BodyError {
     TimedOut,
 }
 
-/// How much of a body that is too long is taken, so that its sender gets to hear so.
+/// How much of a body that is too long is taken, so that its sender gets to hear so. On HTTP/2 less than what a
+/// connection may bring in for one request.
 const MOST_DISCARDED: usize = 1024 * 1024;
 
 /// Reads a whole body of at most `limit` bytes within `time`.
@@ -468,5 +469,14 @@ mod tests {
             let _ = client_address(peer, &headers, &["10.0.0.0/8".parse().unwrap()]);
             let _ = (basic_credentials(&headers), bearer_token(&headers));
         }
+    }
+
+    #[test]
+    fn an_http2_connection_lives_through_a_body_that_is_too_large() {
+        use crate::http::MAX_BODY;
+        use crate::net::activity::FOR_A_REQUEST;
+        // Frames may be as small as half a kilobyte, each with nine bytes of its own.
+        let body = MAX_BODY + MOST_DISCARDED;
+        assert!(body + body / 512 * 9 <= FOR_A_REQUEST);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Reads one JSON object; a name given twice, at any depth, is refused (RFC 7519 section 4, RFC 7515
 /// section 4), and so is nesting deeper than 127 levels.
-pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
+pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     match serde_json::from_slice(bytes)? {
         Strict(Value::Object(members)) => Ok(members),
         Strict(_) => Err(Error::custom("not an object")),

@@ -7,7 +7,7 @@
 pub mod alg;
 pub mod claims;
 mod der;
-mod json;
+pub mod json;
 pub mod jwk;
 pub mod jws;
 pub mod jwt;

@@ -18,8 +18,9 @@ use tokio::time::Instant;
 /// answered before they were read, which the connection's window bounds, and what honest peers send besides, many
 /// times over.
 const WITHOUT_REQUEST: usize = 512 * 1024;
-/// How many more may come in for each request that is being answered: its body, in small frames.
-const FOR_A_REQUEST: usize = 128 * 1024;
+/// How many more may come in for each request that is being answered: its body in small frames, and what is still taken
+/// of one that is too large.
+pub const FOR_A_REQUEST: usize = 1280 * 1024;
 
 /// The bytes that one HTTP/2 connection brings in before others have their turn: a thousand of the smallest frames.
 const TURN: usize = 16 * 1024;

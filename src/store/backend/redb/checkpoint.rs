@@ -25,7 +25,7 @@ const MARK: &str = "mark";
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How many changes the journal holds at first, and within which bounds that follows the disk. They are also what
 /// is replayed after a kill.
-const FIRST_MOST: usize = 1024;
+const FIRST_MOST: usize = 4096;
 const LEAST_MOST: usize = 64;
 const GREATEST_MOST: usize = 16_384;
 
