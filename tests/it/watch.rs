@@ -317,7 +317,7 @@ fn events_are_followed_as_they_come() {
         let added = lines
             .by_ref()
             .map(Result::unwrap)
-            .find(|line| !line.contains("\"backup\""))
+            .find(|line| !line.contains("\"backed_up\""))
             .unwrap();
         adder.join().unwrap();
         added

@@ -9,7 +9,7 @@ use idsvc::random::Random;
 
 use super::play::Play;
 use super::shim::{Fault, Faults};
-use super::{amount, report};
+use super::{amount, is_long, report};
 use crate::harness::process::Service;
 
 /// Kills the service that often, has `after` done to what it leaves behind, and checks. What came of it in words.
@@ -73,7 +73,8 @@ fn what_was_answered_survives_a_loss_of_power() {
         let lost = if chance < 64 { u8::MAX } else { lost };
         sectors += faults.cut_power(&database, lost, &random);
     });
-    assert!(sectors > 0, "no write was ever lost");
+    // Between a write and its sync there is little time: a few losses of power may all miss it.
+    assert!(sectors > 0 || !is_long(), "no write was ever lost");
     report("loss of power", &format!("{outcome} ({sectors} sectors lost)"));
 }
 
