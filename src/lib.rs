@@ -95,11 +95,12 @@
 //! durable. So a batch is made durable by [a journal](store::backend::redb::journal) beside the file, one write and
 //! one sync to a place written before, and redb commits it to memory only; when the journal is full, and seconds
 //! after the last write, redb writes each page that changed once, and the journal begins anew. A store that was
-//! closed is one file. Keys are time-ordered, so that new rows land
-//! side by side and expired ones are a range at the other end; [`flow::sweep`] needs no index of expiry
-//! times, it walks the old end of each table and passes over rows that still live. Records are JSON behind a
-//! version byte: a released shape is never edited, a backup is one loop over all tables (`store::backup`), and
-//! `store::schema` upgrades a file before anything listens, after copying it.
+//! closed is one file.
+//!
+//! Keys are time-ordered, so that new rows land side by side and expired ones are a range at the other end;
+//! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
+//! still live. Records are JSON behind a version byte: a released shape is never edited, a backup is one loop over
+//! all tables (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod app;
 pub mod audit;

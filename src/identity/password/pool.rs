@@ -388,6 +388,19 @@ mod tests {
         assert_eq!(blocks, "Memory(32 KiB)");
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_threads_that_hash_step_back_and_the_others_do_not() {
+        let niceness = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let mut fields = stat.rsplit(") ").next().unwrap().split(' ');
+            fields.nth(16).unwrap().parse::<i32>().unwrap()
+        };
+        let mine = niceness();
+        let theirs = pool(1, 8).submit(move |_| niceness()).unwrap().wait().unwrap();
+        assert_eq!((theirs, niceness()), ((mine + 5).min(19), mine));
+    }
+
     #[test]
     fn a_hash_of_another_cost_is_to_be_made_again_when_the_password_is_right() {
         let pool = pool(1, 8);

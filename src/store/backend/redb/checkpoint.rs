@@ -169,13 +169,17 @@ impl Checkpoints {
         self.keep(transaction, mark)
     }
 
-    /// Brings the database file up to date and removes the journal, if the database asks for one.
+    /// Brings the database file up to date, if it asks for a journal, and removes what lies there. Only while the database
+    /// is open: else the journal at that path may be the one of another process that has taken the database.
     pub(super) fn end(
         &mut self,
         begin: impl FnOnce() -> Result<WriteTransaction, StoreError>,
     ) -> Result<(), StoreError> {
+        let transaction = begin()?;
         if self.is_named {
-            self.keep(begin()?, None)?;
+            self.keep(transaction, None)?;
+        } else {
+            transaction.abort().map_err(storage_failed)?;
         }
         self.journal.remove().map_err(io_failed)
     }

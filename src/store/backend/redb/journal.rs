@@ -244,8 +244,8 @@ impl Journal {
         self.file.is_some()
     }
 
-    /// Makes the file. Only while the database names none; what lay there is removed. It is written to its end, so that appending never
-    /// waits for room, and belongs to whom the database belongs to, whoever made it.
+    /// Makes the file, while the database names none; what lay there is removed. It is written to its end, so that
+    /// appending never waits for room, and belongs to whom the database belongs to, whoever made it.
     pub fn prepare(&mut self) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
@@ -298,6 +298,7 @@ impl Journal {
     pub fn release(&mut self) {
         self.suspend();
         self.number = 0;
+        self.changes = 0;
         self.file = None;
     }
 

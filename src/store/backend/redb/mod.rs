@@ -215,7 +215,7 @@ impl Backend for Redb {
 /// Shows a database file to `look` without changing it; `None` when there is no file or an empty one.
 ///
 /// The file is locked against writers meanwhile. One whose process was killed is first repaired by the engine,
-/// which keeps every row.
+/// which keeps every row; what is only in its journal is not seen, and the schema never is only there.
 pub fn inspect<T>(
     path: &Path,
     look: impl FnOnce(&dyn Snapshot) -> Result<T, OpenError>,

@@ -371,6 +371,23 @@ fn a_database_that_goes_missing_is_not_made_anew() {
 }
 
 #[test]
+fn whoever_has_lost_the_database_leaves_the_journal_of_the_next() {
+    let folder = Folder::new();
+    let loser = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+    fs::rename(folder.file(), folder.path("away.redb")).unwrap();
+    assert!(loser.recover().is_err(), "its lock is gone");
+    fs::rename(folder.path("away.redb"), folder.file()).unwrap();
+    let store = store_with_journal(&folder, 3);
+    assert!(loser.recover().is_err(), "another has it");
+    assert!(loser.shut().is_err());
+    assert!(journal_of(&folder.file()).exists());
+    assert_eq!(
+        rows(&open(&killed(&folder, "killed.redb")).unwrap()),
+        rows(&store)
+    );
+}
+
+#[test]
 fn a_refusal_that_writes_nothing_waits_for_no_disk() {
     let folder = Folder::new();
     let store = store_with_journal(&folder, 1);
