@@ -99,8 +99,10 @@
 //!
 //! Keys are time-ordered, so that new rows land side by side and expired ones are a range at the other end;
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that
-//! still live. Records are JSON behind a version byte: a released shape is never edited, a backup is one loop over
-//! all tables (`store::backup`), and `store::schema` upgrades a file before anything listens, after copying it.
+//! still live. Records are `MessagePack` behind a version byte ([`store::record`]): with the names of members, as JSON
+//! has them, so that a shape can grow, and half as long, which is half the pages that a change reads, checks, writes
+//! and syncs. A released shape is never edited, a backup is one loop over all tables (`store::backup`), and
+//! `store::schema` upgrades a file before anything listens, after copying it.
 
 pub mod app;
 pub mod audit;

@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest;
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -204,25 +205,50 @@ impl<K: Kind> fmt::Debug for Digest<K> {
     }
 }
 
+/// Base64url for people, bytes in the store.
 impl<K> Serialize for Digest<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.bytes))
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.bytes))
+        } else {
+            serializer.serialize_bytes(&self.bytes)
+        }
     }
 }
 
 impl<'de, K> Deserialize<'de> for Digest<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let bytes = URL_SAFE_NO_PAD
-            .decode(text.as_bytes())
-            .map_err(serde::de::Error::custom)?;
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| serde::de::Error::custom("a digest has 32 bytes"))?;
+        let bytes = if deserializer.is_human_readable() {
+            let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+            let bytes = URL_SAFE_NO_PAD
+                .decode(text.as_bytes())
+                .map_err(serde::de::Error::custom)?;
+            bytes
+                .try_into()
+                .map_err(|_| serde::de::Error::custom("a digest has 32 bytes"))?
+        } else {
+            deserializer.deserialize_bytes(DigestBytes)?
+        };
         Ok(Self {
             bytes,
             kind: PhantomData,
         })
+    }
+}
+
+struct DigestBytes;
+
+impl Visitor<'_> for DigestBytes {
+    type Value = [u8; digest::SHA256_OUTPUT_LEN];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the 32 bytes of a digest")
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+        bytes
+            .try_into()
+            .map_err(|_| E::invalid_length(bytes.len(), &self))
     }
 }
 

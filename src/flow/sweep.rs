@@ -19,7 +19,8 @@ use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::table::{Key, Record, Table};
+use crate::store::record::Record;
+use crate::store::table::{Key, Table};
 use crate::store::tables::{
     CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
     USED_ASSERTIONS, USERS,

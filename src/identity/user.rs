@@ -1,6 +1,7 @@
 //! The people and devices that tokens speak of.
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,27 +18,31 @@ pub struct User {
     /// The account identifier, unique, compared without regard to ASCII case.
     pub account_id: String,
     /// The e-mail address; none for a user without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// Whether the address was shown to belong to the user.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub email_verified: bool,
     /// The telephone number, E.164 by recommendation of OpenID Connect Core 5.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
     /// Whether the number was shown to belong to the user.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub phone_number_verified: bool,
     /// `user`, `anonymous`, `client`, or what the operator chose.
     pub user_type: String,
     /// The venue the user belongs to, `venueId` in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub venue_id: Option<String>,
     /// The organization the user belongs to.
     pub organization: String,
     /// Where the record came from: `LOCAL`, `ANONYMOUS`, `IMPORT`, or a provider's id.
     pub source: String,
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
     /// The stored password; none for a user who cannot sign in with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
     /// Who the user is at upstream providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

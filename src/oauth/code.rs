@@ -12,20 +12,33 @@ use crate::oauth::redirect_uri::ReturnTo;
 use crate::oauth::scope::Scope;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
 
-/// How a user signed in and what was granted: what a code carries over into the tokens.
+/// How a user signed in and what was granted: what a code carries over into the tokens. It is a part of every refresh
+/// family, so the names in the row are short.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Authorization {
     /// The client it was granted to.
+    #[serde(rename = "client", alias = "client_id")]
     pub client_id: String,
     /// The user who granted it.
     pub user: Uuid,
     /// The session in which it was granted (`sid`); none for a grant without a browser.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "sid",
+        alias = "session",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub session: Option<Uuid>,
     /// When the user signed in; none for a user who never does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "at",
+        alias = "auth_time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub auth_time: Option<Timestamp>,
     /// How.
+    #[serde(rename = "by", alias = "factor")]
     pub factor: Factor,
     /// The access token of the provider that vouched for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]

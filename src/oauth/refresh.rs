@@ -10,6 +10,7 @@
 //! open such a sibling is merely refused: it may be the late answer to a request that was repeated. Every
 //! other use of an old token is a replay and ends the family.
 
+use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -28,36 +29,61 @@ const LINEAGE_LEN: usize = 16;
 /// One token of a family.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Generation {
+    #[serde(rename = "n", alias = "number")]
     number: u32,
+    #[serde(rename = "d", alias = "digest")]
     digest: Digest<RefreshToken>,
 }
 
 /// The token before the newest one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Predecessor {
+    #[serde(rename = "gen", alias = "generation")]
     generation: Generation,
     /// When it was first used.
+    #[serde(rename = "at", alias = "used_at")]
     used_at: Timestamp,
 }
 
-/// A refresh family as it is kept.
+/// A refresh family as it is kept. Every refresh reads and writes one, so the names in the row are short.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
+    #[serde(rename = "auth", alias = "authorization")]
     pub authorization: Authorization,
     /// Whether signing out of the session it was granted in ends it too (no `offline_access`, OpenID Connect
     /// Core 11). A session that merely expires ends nothing.
+    #[serde(
+        default,
+        rename = "bound",
+        alias = "bound_to_session",
+        skip_serializing_if = "Not::not"
+    )]
     pub bound_to_session: bool,
     /// When the family began.
+    #[serde(rename = "from", alias = "created_at")]
     pub created_at: Timestamp,
     /// When the newest token stops being good.
+    #[serde(rename = "to", alias = "expires_at")]
     pub expires_at: Timestamp,
     /// When the family was revoked, if it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "end",
+        alias = "revoked_at",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub revoked_at: Option<Timestamp>,
+    #[serde(rename = "line", alias = "lineage")]
     lineage: Digest<Lineage>,
+    #[serde(rename = "new", alias = "current")]
     current: Generation,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "old",
+        alias = "predecessor",
+        skip_serializing_if = "Option::is_none"
+    )]
     predecessor: Option<Predecessor>,
 }
 

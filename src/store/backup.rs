@@ -474,10 +474,10 @@ mod tests {
         fn step(tx: &mut dyn crate::store::backend::Tx) -> Result<(), StoreError> {
             meta_put(tx, "upgraded", "yes")
         }
-        const LATER: Schema = Schema::new(&[step]);
+        const LATER: Schema = Schema::new(&[|_| Ok(()), step]);
         let folder = Folder::new();
         let store = restored(&backup(), &folder, &LATER).unwrap();
-        assert_eq!(store.read(stored).unwrap(), Some(2));
+        assert_eq!(store.read(stored).unwrap(), Some(3));
         assert_eq!(
             store.read(|s| meta_get(s, "upgraded")).unwrap().as_deref(),
             Some("yes")

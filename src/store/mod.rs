@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod backup;
+pub mod record;
 pub mod records;
 pub mod schema;
 pub mod table;
@@ -53,7 +54,7 @@ pub enum StoreError {
         /// The highest version that can be read.
         supported: u8,
     },
-    /// A record cannot be written as JSON.
+    /// A record cannot be written down.
     #[error("a record for table {table} cannot be encoded: {what}")]
     Unencodable {
         /// The table's name.

@@ -25,7 +25,7 @@ pub struct Schema {
 
 impl Schema {
     /// The schema of this release.
-    pub const CURRENT: Self = Self::new(&[]);
+    pub const CURRENT: Self = Self::new(&[RECORDS_AS_MESSAGE_PACK]);
 
     /// The schema that `migrations` lead to. Steps are only ever added, at the end.
     pub const fn new(migrations: &'static [Migration]) -> Self {
@@ -91,6 +91,10 @@ impl Schema {
     }
 }
 
+/// From JSON to `MessagePack`. Rows change when they are next written; the step is for releases that know JSON only:
+/// they refuse the store, and the copy is theirs.
+const RECORDS_AS_MESSAGE_PACK: Migration = |_| Ok(());
+
 /// The schema that is recorded; `None` in a store that is new.
 pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
     let corrupt = |what: &str| StoreError::Corrupt {
@@ -146,7 +150,7 @@ mod tests {
     const SECOND: Schema = Schema::new(&[count_up]);
     const UNLUCKY: Schema = Schema::new(&[count_up, refuse]);
 
-    impl crate::store::table::Record for u32 {}
+    impl crate::store::record::Record for u32 {}
 
     fn count_up(tx: &mut dyn Tx) -> Result<(), StoreError> {
         let count = COUNTS.get(tx, "upgrades")?.unwrap_or(0);

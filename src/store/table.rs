@@ -1,87 +1,18 @@
-//! Typed tables: records as versioned JSON, under keys whose bytes sort as their values do.
+//! Typed tables: records under keys whose bytes sort as their values do.
 
 use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::StoreError;
 use super::backend::{Snapshot, TableId, Tx};
+use super::record::{Record, Unreadable};
 use crate::clock::Timestamp;
 
 const USUAL_RECORD_LEN: usize = 512;
 const USUAL_KEY_LEN: usize = 48;
-
-/// Why stored bytes are not a record.
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    /// There are no bytes at all.
-    #[error("it is empty")]
-    Empty,
-    /// A version that this release does not know any more, or not yet.
-    #[error("record version {0} is unknown")]
-    Version(u8),
-    /// Not the JSON that the version promises.
-    #[error("it is not the expected JSON, at column {0}")]
-    Json(usize),
-}
-
-impl From<serde_json::Error> for Unreadable {
-    /// Keeps the place only: the message of `serde_json` may quote the record.
-    fn from(error: serde_json::Error) -> Self {
-        Self::Json(error.column())
-    }
-}
-
-/// What a row holds: one byte of version, then JSON.
-pub trait Record: Serialize + DeserializeOwned {
-    /// The version that is written. From 1 on; one more whenever a released shape changes.
-    const VERSION: u8 = 1;
-
-    /// Reads a record of an older version, from its JSON.
-    fn upgrade(version: u8, json: &[u8]) -> Result<Self, Unreadable> {
-        let _ = json;
-        Err(Unreadable::Version(version))
-    }
-
-    /// Appends the stored form.
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        out.push(Self::VERSION);
-        serde_json::to_writer(out, self)
-    }
-
-    /// Reads the stored form.
-    fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
-        let (version, json) = stored.split_first().ok_or(Unreadable::Empty)?;
-        match version.cmp(&Self::VERSION) {
-            Ordering::Equal => Ok(serde_json::from_slice(json)?),
-            Ordering::Less => Self::upgrade(*version, json),
-            Ordering::Greater => Err(Unreadable::Version(*version)),
-        }
-    }
-}
-
-/// For tables whose keys say everything: the row is empty.
-impl Record for () {
-    fn encode(&self, _: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        Ok(())
-    }
-
-    fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
-        match stored.first() {
-            None => Ok(()),
-            Some(version) => Err(Unreadable::Version(*version)),
-        }
-    }
-}
-
-impl Record for String {}
-
-impl Record for Uuid {}
 
 /// A value that can be written as a key. The order of the bytes is the order of the values.
 pub trait KeyBytes {

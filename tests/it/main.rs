@@ -23,6 +23,7 @@ mod packages;
 mod promises;
 mod refresh_model;
 mod restart;
+mod rows;
 mod rsa_keygen;
 mod secrets;
 mod shared;

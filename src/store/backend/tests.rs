@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use super::writer::PROOF;
 use crate::random::Random;
+use crate::store::record::{Record, Unreadable, read_json};
 use crate::store::schema::{meta_get, meta_put};
-use crate::store::table::{Record, Table, Unreadable};
+use crate::store::table::Table;
 use crate::store::{OpenError, Options, Store, StoreError};
 
 const NOTES: Table<String, Note> = Table::new(1, "notes");
@@ -36,11 +37,11 @@ struct NoteV1 {
 }
 
 impl Record for Note {
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
 
     fn upgrade(version: u8, json: &[u8]) -> Result<Self, Unreadable> {
         match version {
-            1 => Ok(note(&serde_json::from_slice::<NoteV1>(json)?.text)),
+            1 => Ok(note(&read_json::<NoteV1>(json)?.text)),
             other => Err(Unreadable::Version(other)),
         }
     }
@@ -360,11 +361,15 @@ fn rows_of_other_versions_are_upgraded_or_refused() {
         store.read(|snapshot| NOTES.get(snapshot, "a"))
     };
     assert_eq!(stored(b"\x01{\"text\":\"old\"}").unwrap(), Some(note("old")));
+    assert_eq!(
+        stored(b"\x03\x82\xA4text\xA3new\xA4size\x03").unwrap(),
+        Some(note("new"))
+    );
     assert!(matches!(
-        stored(b"\x03{}"),
+        stored(b"\x04\x80"),
         Err(StoreError::NewerRecord {
-            found: 3,
-            supported: 2,
+            found: 4,
+            supported: 3,
             ..
         })
     ));
@@ -373,7 +378,9 @@ fn rows_of_other_versions_are_upgraded_or_refused() {
         Err(StoreError::Corrupt { table: "notes", .. })
     ));
     assert!(matches!(stored(b""), Err(StoreError::Corrupt { .. })));
-    let quoting = stored(b"\x02{\"text\":\"s3cret\",\"size\":\"s3cret\"}")
+    let followed = stored(b"\x03\x82\xA4text\xA3new\xA4size\x03\x03");
+    assert!(matches!(followed, Err(StoreError::Corrupt { .. })));
+    let quoting = stored(b"\x03\x82\xA4text\xA6s3cret\xA4size\xA6s3cret")
         .unwrap_err()
         .to_string();
     assert!(

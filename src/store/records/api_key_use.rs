@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::store::table::Record;
+use crate::store::record::Record;
 
 /// The last use of an API key, kept under the key's id, apart from the client that every request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +12,4 @@ pub struct ApiKeyUse {
     pub last_used_at: Timestamp,
 }
 
-impl Record for ApiKeyUse {
-    const VERSION: u8 = 1;
-}
+impl Record for ApiKeyUse {}

@@ -1,8 +1,6 @@
 //! Upstream providers, as they are kept.
 
 use crate::federation::Provider;
-use crate::store::table::Record;
+use crate::store::record::Record;
 
-impl Record for Provider {
-    const VERSION: u8 = 1;
-}
+impl Record for Provider {}

@@ -1,16 +1,10 @@
 //! Users, sessions and consents, as they are kept.
 
 use crate::identity::{Consent, Session, User};
-use crate::store::table::Record;
+use crate::store::record::Record;
 
-impl Record for User {
-    const VERSION: u8 = 1;
-}
+impl Record for User {}
 
-impl Record for Session {
-    const VERSION: u8 = 1;
-}
+impl Record for Session {}
 
-impl Record for Consent {
-    const VERSION: u8 = 1;
-}
+impl Record for Consent {}

@@ -4,20 +4,12 @@ use crate::oauth::Client;
 use crate::oauth::authorize::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::table::Record;
+use crate::store::record::Record;
 
-impl Record for Client {
-    const VERSION: u8 = 1;
-}
+impl Record for Client {}
 
-impl Record for LoginTransaction {
-    const VERSION: u8 = 1;
-}
+impl Record for LoginTransaction {}
 
-impl Record for AuthorizationCode {
-    const VERSION: u8 = 1;
-}
+impl Record for AuthorizationCode {}
 
-impl Record for RefreshFamily {
-    const VERSION: u8 = 1;
-}
+impl Record for RefreshFamily {}

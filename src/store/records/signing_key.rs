@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
-use crate::store::table::Record;
+use crate::store::record::Record;
 
 /// Where a key stands in its life. Each move carries the moment from which it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,4 @@ pub struct SigningKeyRecord {
     pub sealed: String,
 }
 
-impl Record for SigningKeyRecord {
-    const VERSION: u8 = 1;
-}
+impl Record for SigningKeyRecord {}

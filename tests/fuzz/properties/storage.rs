@@ -16,8 +16,9 @@ use idsvc::store::backend::redb::journal::{
     HEAD_LEN, Mark, Record as Changes, changes, records, write_record,
 };
 use idsvc::store::backup::{BackupError, Header, Incoming};
+use idsvc::store::record::Record;
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
-use idsvc::store::table::{Key, Record};
+use idsvc::store::table::Key;
 use idsvc::store::tables;
 use ring::hmac;
 use uuid::Uuid;

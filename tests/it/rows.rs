@@ -1,0 +1,151 @@
+//! Rows that earlier releases wrote: each is still the record that it was.
+//!
+//! They are seeds of the fuzzer (`tests/fuzz/seeds/stored_record`): a byte for the table, a byte of version, the
+//! record. One that was added once is never changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use idsvc::federation::Provider;
+use idsvc::identity::{Consent, Session, User};
+use idsvc::oauth::Client;
+use idsvc::oauth::authorize::LoginTransaction;
+use idsvc::oauth::code::AuthorizationCode;
+use idsvc::oauth::refresh::RefreshFamily;
+use idsvc::store::record::{Record, Unreadable};
+use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// What a row says, as JSON, and the row as it would be written today.
+fn read<R: Record>(row: &[u8]) -> Result<(Value, Vec<u8>), Unreadable> {
+    let record = R::decode(row)?;
+    let mut written = Vec::new();
+    record.encode(&mut written).unwrap();
+    Ok((serde_json::to_value(&record).unwrap(), written))
+}
+
+type Reader = fn(&[u8]) -> Result<(Value, Vec<u8>), Unreadable>;
+
+const READERS: &[(&str, Reader)] = &[
+    ("clients", read::<Client>),
+    ("users", read::<User>),
+    ("signing_keys", read::<SigningKeyRecord>),
+    ("login_transactions", read::<LoginTransaction>),
+    ("codes", read::<AuthorizationCode>),
+    ("families", read::<RefreshFamily>),
+    ("sessions", read::<Session>),
+    ("consents", read::<Consent>),
+    ("api-key-use", read::<ApiKeyUse>),
+    ("providers", read::<Provider>),
+    ("users_by_login_name", read::<Uuid>),
+];
+
+/// The rows of one version: the name of their table, how it is read, the file, the row.
+fn kept(version: u8) -> Vec<(&'static str, Reader, PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/seeds/stored_record");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .filter_map(|file| {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let (table, reader) = READERS.iter().find(|(table, _)| {
+                name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-') == *table
+            })?;
+            let row = fs::read(&file).unwrap().split_off(1);
+            (row.first() == Some(&version)).then_some((*table, *reader, file, row))
+        })
+        .collect()
+}
+
+/// What is left of a JSON document without the members that say nothing.
+fn telling(value: Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (name, telling(value)))
+            .filter(|(_, value)| {
+                !matches!(value, Value::Null | Value::Bool(false)) && *value != serde_json::json!({})
+            })
+            .collect(),
+        Value::Array(values) => values.into_iter().map(telling).collect(),
+        other => other,
+    }
+}
+
+/// The members of a family and of what was granted had longer names.
+fn renamed(json: &str) -> String {
+    [
+        ("authorization", "auth"),
+        ("client_id", "client"),
+        ("session", "sid"),
+        ("auth_time", "at"),
+        ("factor", "by"),
+        ("bound_to_session", "bound"),
+        ("created_at", "from"),
+        ("expires_at", "to"),
+        ("revoked_at", "end"),
+        ("lineage", "line"),
+        ("current", "new"),
+        ("predecessor", "old"),
+        ("generation", "gen"),
+        ("used_at", "at"),
+        ("number", "n"),
+        ("digest", "d"),
+    ]
+    .iter()
+    .fold(json.to_owned(), |json, (old, new)| {
+        json.replace(&format!("\"{old}\":"), &format!("\"{new}\":"))
+    })
+}
+
+#[test]
+fn every_table_has_rows_of_both_versions() {
+    for version in [1, 2] {
+        let kept = kept(version);
+        for (table, _) in READERS {
+            assert!(
+                kept.iter().any(|(of, ..)| of == table),
+                "{table} of version {version}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_that_were_json_are_read_and_become_smaller() {
+    for (table, reader, file, row) in kept(1) {
+        let (record, written) = reader(&row).unwrap();
+        assert_eq!(written[0], 2);
+        assert!(written.len() < row.len(), "{}", file.display());
+        let again = reader(&written).unwrap();
+        assert_eq!(again, (record.clone(), written), "{}", file.display());
+        let said = std::str::from_utf8(&row[1..]).unwrap();
+        let said = match table {
+            "families" => serde_json::from_str(&renamed(said)).unwrap(),
+            "codes" => {
+                let mut code: Value = serde_json::from_str(said).unwrap();
+                let granted = renamed(&code["authorization"].to_string());
+                code["authorization"] = serde_json::from_str(&granted).unwrap();
+                code
+            }
+            _ => serde_json::from_str(said).unwrap(),
+        };
+        assert_eq!(telling(record), telling(said), "{}", file.display());
+    }
+}
+
+#[test]
+fn rows_of_this_version_are_read_and_written_the_same() {
+    for (_, reader, file, row) in kept(2) {
+        assert_eq!(reader(&row).unwrap().1, row, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_row_that_is_cut_anywhere_is_no_record() {
+    for (_, reader, file, row) in kept(2) {
+        for end in 1..row.len() {
+            assert!(reader(&row[..end]).is_err(), "{} cut at {end}", file.display());
+        }
+    }
+}
