@@ -126,7 +126,7 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
         return Err(Unregistrable::Fragment);
     }
     let parsed = Url::parse(uri).map_err(|_| Unregistrable::NotAbsolute)?;
-    if !parsed.username().is_empty() || parsed.password().is_some() {
+    if authority(uri, &parsed).contains('@') {
         return Err(Unregistrable::Unsafe);
     }
     match parsed.scheme() {
@@ -139,6 +139,19 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
         _ if public => Ok(()),
         _ => Err(Unregistrable::PrivateUse),
     }
+}
+
+/// RFC 3986 section 3.2 with its user name, which [`Url`] forgets when it is empty. Browsers find one behind any
+/// number of slashes in https, and behind two in the schemes of applications.
+fn authority<'a>(uri: &'a str, parsed: &Url) -> &'a str {
+    let after = uri.split_once(':').map_or("", |(_, after)| after);
+    let from = if parsed.is_special() {
+        Some(after.trim_start_matches('/'))
+    } else {
+        after.strip_prefix("//")
+    };
+    let end = from.and_then(|from| from.split(['/', '?']).next());
+    end.unwrap_or_default()
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -252,6 +265,8 @@ mod tests {
             assert_eq!(check_registrable(fine, false), Ok(()), "{fine}");
         }
         assert_eq!(check_registrable("com.example.app:/oauth", true), Ok(()));
+        assert_eq!(check_registrable("com.example.app:/oauth/@me", true), Ok(()));
+        assert_eq!(check_registrable("https://app.example/@me?to=a@b", false), Ok(()));
         assert_eq!(
             check_registrable("com.example.app:/oauth", false),
             Err(Unregistrable::PrivateUse)
@@ -271,6 +286,10 @@ mod tests {
         assert_eq!(check_registrable("/cb", true), Err(Unregistrable::NotAbsolute));
         for unsafe_one in [
             "https://u:p@a.example/",
+            "https://@a.example/",
+            "https:/u@a.example/",
+            "com.example.app://@",
+            "com.example.app://u@host/cb",
             "https://*.example/",
             "https://a.example/ b",
             "https://a\\b/",
