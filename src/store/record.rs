@@ -11,8 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-/// How deep a record may be nested; `serde_json`, from which values of claims come, has the same bound.
-const MAX_DEPTH: usize = 128;
+/// How deep a record may be nested: deeper than any JSON that can come in (`serde_json` stops at 128), for that is
+/// nested in a record then.
+const MAX_DEPTH: usize = 256;
 
 /// Why stored bytes are not a record.
 #[derive(Debug, thiserror::Error)]
@@ -92,3 +93,54 @@ impl Record for () {
 impl Record for String {}
 
 impl Record for Uuid {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::identity::User;
+
+    fn nested(depth: usize) -> String {
+        format!("{}1{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    fn user(claim: Value) -> User {
+        let mut user = User::local(
+            Uuid::from_u128(1),
+            "a@b.example",
+            "default",
+            Timestamp::from_seconds(0),
+        );
+        user.claims.insert("claim".to_owned(), claim);
+        user
+    }
+
+    #[test]
+    fn whatever_json_can_be_read_can_be_kept() {
+        let deepest = (1..200)
+            .rev()
+            .find_map(|depth| serde_json::from_str::<Value>(&nested(depth)).ok())
+            .unwrap();
+        for claim in [
+            deepest,
+            json!([u64::MAX, i64::MIN, -1, 0, 1.0, 1e300, 0.1]),
+            json!({"": null, "a": {"b": [true, false, {}]}, "\u{0}\u{10FFFF}": "x".repeat(70_000)}),
+        ] {
+            let user = user(claim);
+            let mut row = Vec::new();
+            user.encode(&mut row).unwrap();
+            assert_eq!(User::decode(&row).unwrap(), user);
+        }
+    }
+
+    #[test]
+    fn a_row_nested_without_end_is_refused() {
+        let mut row = vec![User::VERSION, 0x81, 0xA6];
+        row.extend_from_slice(b"claims");
+        row.extend_from_slice(&[0x81, 0xA1, b'a']);
+        row.extend(std::iter::repeat_n(0x91, 1_000_000));
+        assert!(matches!(User::decode(&row), Err(Unreadable::Malformed(2))));
+    }
+}
