@@ -26,7 +26,7 @@ use crate::control::{Command, Reply};
 use crate::disk::{LEAST_TO_WRITE, free_bytes};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
-use crate::flow::admin::settings::IssuerView;
+use crate::flow::admin::settings::SetUp;
 use crate::oauth::policy::KeyRotation;
 
 /// What to look at.
@@ -121,7 +121,7 @@ const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
 pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let now = Clock::System.now();
     let mut findings = Vec::new();
-    let sources = global.sources(request.settings.as_ref().clone().into_given());
+    let mut sources = global.sources(request.settings.as_ref().clone().into_given());
     for warning in &sources.warnings {
         findings.push(
             Finding::good("settings", "environment", warning.clone())
@@ -130,6 +130,18 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
     }
     let session = call.session(&Command::KeyList, output);
     let is_running = session.as_ref().is_ok_and(Session::is_running);
+    let set_up = session.as_ref().ok().map(set_up).transpose()?;
+    if set_up.as_ref().is_some_and(|set_up| set_up.for_development) {
+        sources = sources.for_development();
+        findings.push(
+            Finding::good(
+                "data",
+                "development",
+                "the data is that of idsvc serve --dev, and everything is looked at as for that",
+            )
+            .but(Level::Advice, "name another data_dir for a service of your own"),
+        );
+    }
     let of_settings = |fault: &Fault, level| {
         Finding::good("settings", &fault.place, &fault.message)
             .but(level, "idsvc config check shows it again")
@@ -154,8 +166,8 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
     match session {
         Ok(session) => {
             of_data_dir(&session.settings().data_dir, &mut findings);
-            if let Some(config) = &config {
-                of_issuer(&session, config, &mut findings)?;
+            if let (Some(config), Some(set_up)) = (&config, set_up) {
+                findings.push(of_issuer(&set_up.issuer, config));
             }
             let settings = config
                 .as_ref()
@@ -246,22 +258,31 @@ fn closed(path: &Path, bits: u32, what: &str, findings: &mut Vec<Finding>) {
     });
 }
 
-/// Whether the next start would find the issuer that it is set up for.
-fn of_issuer(session: &Session, config: &Config, findings: &mut Vec<Finding>) -> Result<(), Stop> {
-    let Reply::Issuer(IssuerView { issuer: stored, .. }) = session.ask(Command::Issuer)? else {
-        return Err(unexpected());
-    };
+fn set_up(session: &Session) -> Result<SetUp, Stop> {
+    match session.ask(Command::SetUp)? {
+        Reply::SetUp(set_up) => Ok(set_up),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Whether the next start would find the issuer that the service is set up for.
+fn of_issuer(stored: &str, config: &Config) -> Finding {
     let configured = &config.issuer;
-    findings.push(if stored == *configured || gives_way(config, &stored) {
-        Finding::good("settings", "base_url", format!("{stored}, as it was set up"))
+    if stored == configured || gives_way(config, stored) {
+        return Finding::good("settings", "base_url", format!("{stored}, as it was set up"));
+    }
+    let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
+    let finding = Finding::good("settings", "base_url", message);
+    if config.is_dev {
+        // Its address follows from flags, which come with each start.
+        let remedy = "start it with the --listen or --base-url that it had, or remove its data to begin anew";
+        finding.but(Level::Advice, remedy)
     } else {
-        let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
-        Finding::good("settings", "base_url", message).but(
+        finding.but(
             Level::Mend,
             format!("set it back, or idsvc config set-issuer {configured} --i-know, after which everybody signs in again"),
         )
-    });
-    Ok(())
+    }
 }
 
 fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {

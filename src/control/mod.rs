@@ -21,7 +21,7 @@ use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::flow::admin::provider::examine::ProviderReport;
 use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
-use crate::flow::admin::settings::IssuerView;
+use crate::flow::admin::settings::{IssuerView, SetUp};
 use crate::flow::admin::state::{self, Applied, Apply, Exported};
 use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
 use crate::flow::admin::{
@@ -102,8 +102,8 @@ pub enum Command {
     SessionList(String),
     /// `session revoke`.
     SessionRevoke(RevokeSessions),
-    /// The issuer from the next start on, for `doctor`.
-    Issuer,
+    /// What the service was set up for, for `doctor`.
+    SetUp,
     /// `config set-issuer`.
     SetIssuer(String),
     /// `apply`.
@@ -128,7 +128,7 @@ impl Command {
             | Self::ProviderTest(_)
             | Self::KeyList
             | Self::SessionList(_)
-            | Self::Issuer
+            | Self::SetUp
             | Self::Export(_)
             | Self::BackUp(_) => true,
             Self::Apply(request) => request.dry_run,
@@ -188,10 +188,12 @@ pub enum Reply {
     Sessions(Vec<SessionView>),
     /// Sessions that ended.
     Revoked(Revoked),
-    /// The issuer from the next start on.
+    /// The issuer as it was and is to be.
     Issuer(IssuerView),
     /// What changed, or would.
     Applied(Applied),
+    /// What the service was set up for.
+    SetUp(SetUp),
     /// Everything that can be declared.
     Exported(Exported),
     /// Bytes follow, to the end of the conversation.
@@ -256,7 +258,7 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
-        Command::Issuer => Reply::Issuer(settings::issuer(admin)?),
+        Command::SetUp => Reply::SetUp(settings::set_up(admin)?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
         Command::Export(with_hashes) => Reply::Exported(state::export(admin, with_hashes)?),

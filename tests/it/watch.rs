@@ -114,6 +114,40 @@ fn the_doctor_lets_a_group_read_the_key_of_the_certificate_and_nobody_else() {
 }
 
 #[test]
+fn the_doctor_says_once_that_data_is_for_development_and_asks_no_more_of_it() {
+    let service = Service::new()
+        .without("IDSVC_BASE_URL")
+        .without("IDSVC_LISTEN")
+        .without("IDSVC_TLS_MODE");
+    let address = format!("127.0.0.1:{}", service.port);
+    let mut running = service.start(&["serve", "--dev", "--listen", &address]);
+    running.until(|_| service.log().contains("\"ready\""));
+    let online = service.run(&["doctor", "--listen", &address]);
+    running.kill();
+    let offline = service.run(&["doctor", "--listen", &address]);
+    let elsewhere = service.run(&["doctor"]);
+    for output in [&online, &offline, &elsewhere] {
+        let text = shown(output);
+        assert_eq!(output.status.code(), Some(0), "{text}{}", said(output));
+        assert_eq!(text.matches("serve --dev").count(), 1, "{text}");
+        assert!(!text.contains("MEND") && !text.contains("self-signed"), "{text}");
+    }
+    assert!(!shown(&offline).contains("base_url"), "{}", shown(&offline));
+    assert!(
+        shown(&elsewhere).contains("start it with the --listen"),
+        "{}",
+        shown(&elsewhere)
+    );
+    let foreign = service.run(&["doctor", "--base-url", "https://id.example.com"]);
+    assert_eq!(foreign.status.code(), Some(1));
+    assert!(
+        shown(&foreign).contains("loopback hosts only"),
+        "{}",
+        shown(&foreign)
+    );
+}
+
+#[test]
 fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
     let service = Service::with_client();
     service.serve().kill();

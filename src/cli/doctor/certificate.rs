@@ -34,6 +34,11 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
             closed(key, BEYOND_GROUP, "the private key", findings);
         }
         Tls::Acme(plan) => of_acme(plan, config, is_running, now, findings),
+        Tls::SelfSigned if config.is_dev => findings.push(Finding::good(
+            "certificate",
+            "self-signed",
+            "made for development; browsers ask before they trust it",
+        )),
         Tls::SelfSigned => findings.push(
             Finding::good("certificate", "self-signed", "browsers do not trust it").but(
                 Level::Advice,
