@@ -286,38 +286,46 @@ fn of_issuer(stored: &str, config: &Config) -> Finding {
 }
 
 fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
-    closed(data_dir, 0o077, "the data directory", findings);
-    closed(&data_dir.join(DATABASE), 0o077, "the database", findings);
-    closed(&data_dir.join(MASTER_KEY), 0o077, "the master key", findings);
+    closed(data_dir, BEYOND_OWNER, "the data directory", findings);
+    closed(&data_dir.join(DATABASE), BEYOND_OWNER, "the database", findings);
+    closed(
+        &data_dir.join(MASTER_KEY),
+        BEYOND_OWNER,
+        "the master key",
+        findings,
+    );
     let size = fs::metadata(data_dir.join(DATABASE)).map_or(0, |found| found.len());
+    if let Ok(free) = free_bytes(data_dir) {
+        findings.push(of_room(data_dir, size, free));
+    }
+}
+
+/// Whether there is room for a database of this size, with so many bytes free.
+fn of_room(data_dir: &Path, size: u64, free: u64) -> Finding {
     let needed = size.saturating_mul(3).max(LEAST_ROOM);
-    let Ok(free) = free_bytes(data_dir) else {
-        return;
-    };
     let finding = Finding::good(
         "disk",
         data_dir.display().to_string(),
         format!("{} MiB are free", free >> 20),
     );
-    findings.push(if free >= needed {
+    let lacking = needed.saturating_sub(free).div_ceil(1 << 20);
+    let wanted = format!(
+        "the database and its backups need {} MiB",
+        needed.div_ceil(1 << 20)
+    );
+    if lacking == 0 {
         finding
     } else if free < LEAST_TO_WRITE {
+        let least = LEAST_TO_WRITE >> 20;
         finding.but(
             Level::Mend,
             format!(
-                "free {} MiB now: the service can no longer write, and says that it is not ready",
-                (needed - free) >> 20
+                "free {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {wanted}"
             ),
         )
     } else {
-        finding.but(
-            Level::Mend,
-            format!(
-                "free {} MiB: the database and its backups need room",
-                (needed - free) >> 20
-            ),
-        )
-    });
+        finding.but(Level::Mend, format!("free {lacking} MiB: {wanted}"))
+    }
 }
 
 fn of_store(
@@ -466,5 +474,29 @@ fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), 
     } else {
         let things = if faults == 1 { "thing" } else { "things" };
         Err(Stop::refused(format!("{faults} {things} must be mended")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_figures_that_count() {
+        let found = |size, free| of_room(Path::new("/data"), size, free);
+        let (mib, gib) = (1_u64 << 20, 1_u64 << 30);
+        assert_eq!(found(mib, LEAST_ROOM).level, Level::Good);
+        let scarce = found(gib, 3 * gib - 1);
+        assert_eq!(scarce.level, Level::Mend);
+        assert_eq!(
+            scarce.remedy.as_deref(),
+            Some("free 1 MiB: the database and its backups need 3072 MiB")
+        );
+        let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
+        assert!(
+            full.starts_with("free 255 MiB now: with fewer than 2 the service can no longer write")
+                && full.ends_with("need 256 MiB"),
+            "{full}"
+        );
     }
 }
