@@ -333,7 +333,7 @@ fn take_commands(
     };
     let pour = move |command, sink: &mut dyn Write| {
         if let Err(error) = control::pour(&poured.core, command, sink) {
-            tracing::warn!(%error, "a backup was not finished");
+            tracing::warn!(%error, "a command was not answered to the end");
         }
     };
     Ok(tokio::spawn(socket.serve(execute, pour, told(stops, 1))))

@@ -7,7 +7,8 @@ pub mod client;
 pub mod server;
 mod wire;
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -27,6 +28,7 @@ use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserVie
 use crate::flow::admin::{
     Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, session, settings, user,
 };
+use crate::store::StoreError;
 use crate::store::backup::BackupError;
 
 /// The socket's name in the data directory.
@@ -108,7 +110,7 @@ pub enum Command {
     SetIssuer(String),
     /// `apply`.
     Apply(Box<Apply>),
-    /// `export`, with hashes or without.
+    /// `export`, with hashes or without. The reply is followed by one [`ExportLine`] for each record, and the last.
     Export(bool),
     /// `backup`. The reply is followed by the backup's bytes.
     BackUp(BackUp),
@@ -190,12 +192,10 @@ pub enum Reply {
     Revoked(Revoked),
     /// The issuer as it was and is to be.
     Issuer(IssuerView),
-    /// What changed, or would.
-    Applied(Applied),
     /// What the service was set up for.
     SetUp(SetUp),
-    /// Everything that can be declared.
-    Exported(Exported),
+    /// What changed, or would.
+    Applied(Applied),
     /// Bytes follow, to the end of the conversation.
     Bytes,
     /// The command was refused.
@@ -261,18 +261,71 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::SetUp => Reply::SetUp(settings::set_up(admin)?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
-        Command::Export(with_hashes) => Reply::Exported(state::export(admin, with_hashes)?),
         // The conversation writes the bytes itself, after this reply.
-        Command::BackUp(_) => Reply::Bytes,
+        Command::Export(_) | Command::BackUp(_) => Reply::Bytes,
     })
 }
 
-/// Writes the bytes that follow the reply to a command.
-pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), BackupError> {
-    match command {
-        Command::BackUp(request) => backup::write(core, request, sink).map(|_| ()),
-        _ => Ok(()),
+/// A line of an export.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportLine {
+    /// A record.
+    Record(Exported),
+    /// The last line: what ends without it was broken off.
+    End,
+}
+
+/// Why not all of the bytes were written that follow a reply.
+#[derive(Debug, thiserror::Error)]
+pub enum PourError {
+    /// The backup is not whole.
+    #[error("the backup was not finished: {0}")]
+    Backup(BackupError),
+    /// The store cannot be read.
+    #[error("the export was not finished: {0}")]
+    Store(#[from] StoreError),
+    /// Nobody takes them any more.
+    #[error("nobody reads what was asked for: {0}")]
+    Unwritable(io::Error),
+}
+
+impl From<BackupError> for PourError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Unwritable(error) => Self::Unwritable(error),
+            error => Self::Backup(error),
+        }
     }
+}
+
+/// Writes the bytes that follow the reply to a command.
+pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), PourError> {
+    match command {
+        Command::BackUp(request) => {
+            backup::write(core, request, sink)?;
+        }
+        Command::Export(with_hashes) => pour_export(core, with_hashes, sink)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Writes record by record, so that the service never holds all of them.
+fn pour_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(), PourError> {
+    let mut write = |line: &ExportLine| sink.write_all(&wire::to_line(line)?);
+    let mut written = Ok(());
+    state::export(core, with_hashes, &mut |record| {
+        written = write(&ExportLine::Record(record));
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    written
+        .and_then(|()| write(&ExportLine::End))
+        .and_then(|()| sink.flush())
+        .map_err(PourError::Unwritable)
 }
 
 #[cfg(test)]
@@ -331,6 +384,39 @@ mod tests {
         let _ = server.await;
         assert!(client::ask(&path, &Command::KeyList).await.unwrap().is_none());
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_export_has_a_line_for_each_record_and_one_that_says_that_it_is_whole() {
+        let core = core();
+        for name in ["a", "b", "c"] {
+            let add =
+                format!(r#"{{"user_add":{{"email":"{name}@example.com","password":"none","fields":{{}}}}}}"#);
+            let add = serde_json::from_str(&add).unwrap();
+            let reply = execute(Admin { core: &core }, add).await;
+            assert!(matches!(reply, Reply::User(_)), "{reply:?}");
+        }
+        assert_eq!(
+            execute(Admin { core: &core }, Command::Export(false)).await,
+            Reply::Bytes
+        );
+        let mut poured = Vec::new();
+        pour(&core, Command::Export(false), &mut poured).unwrap();
+        let lines: Vec<ExportLine> = poured
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        let is_user = |line: &ExportLine| matches!(line, ExportLine::Record(Exported::User(_)));
+        assert_eq!(
+            (lines.len(), lines.iter().filter(|line| is_user(line)).count()),
+            (4, 3)
+        );
+        assert_eq!(lines[3], ExportLine::End);
+        for room in [0, 10, poured.len() - 1] {
+            let mut short = vec![0; room];
+            let cut = pour(&core, Command::Export(false), &mut short.as_mut_slice());
+            assert!(matches!(cut, Err(PourError::Unwritable(_))), "{room}: {cut:?}");
+        }
     }
 
     #[tokio::test]
