@@ -43,6 +43,8 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
     let mut in_haste = false;
     let mut hasty_before: Option<Timestamp> = None;
     loop {
+        // When the next order is made that something keeps waiting.
+        let mut awaited = None;
         let (now, dice) = (app.core.clock.now(), u64::from_be_bytes(app.core.random.bytes()));
         let working = renewal.clone();
         let round = tokio::spawn(async move { working.round(now.seconds(), dice, in_haste).await }).await;
@@ -53,6 +55,9 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
             Ok((round, until)) => {
                 tell(&app, &names, &acceptor, &round, until);
                 let until = Timestamp::from_seconds(until);
+                if matches!(round, Round::Failed(_) | Round::Waited(_)) {
+                    awaited = Some(until);
+                }
                 until
                     .since(app.core.clock.now())
                     .clamp(SHORTEST_REST, LONGEST_REST)
@@ -65,7 +70,19 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
         in_haste = tokio::select! {
             () = tokio::time::sleep(rest) => false,
             () = haste.notified() => {
-                hasty_before.is_none_or(|before| app.core.clock.now().since(before) >= LEAST_BETWEEN_HASTE)
+                let now = app.core.clock.now();
+                let is_soon = hasty_before
+                    .is_some_and(|before| (before..before + LEAST_BETWEEN_HASTE).contains(&now));
+                match awaited {
+                    Some(next) if is_soon => tracing::info!(
+                        domains = names,
+                        next_attempt = next.rfc3339(),
+                        "no certificate is ordered at once so soon after the last time: the next order has to wait"
+                    ),
+                    Some(_) => tracing::info!(domains = names, "not waiting any longer with the next order"),
+                    None => {}
+                }
+                !is_soon
             }
         };
     }

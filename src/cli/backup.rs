@@ -142,7 +142,8 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     }
     if is_piped {
         let out = &mut *output.out;
-        let (header, bytes) = session.take_bytes(request, |source| copy(source, out, &sealer, "backup"))?;
+        let (header, bytes) =
+            session.take_bytes(request, |mut source| copy(&mut source, out, &sealer, "backup"))?;
         output.say(&format!("the backup has {} rows, {bytes} bytes", header.rows));
         output.hint(&advice(&header, &data_dir));
         return Ok(());
@@ -168,7 +169,9 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     let unfinished = Unfinished::beside(&file, &random);
     let in_place = |error: io::Error| Stop::refused(format!("{} cannot be written: {error}", file.display()));
     let mut sink = BufWriter::new(unfinished.create().map_err(in_place)?);
-    let (header, bytes) = session.take_bytes(request, |source| copy(source, &mut sink, &sealer, "backup"))?;
+    let (header, bytes) = session.take_bytes(request, |mut source| {
+        copy(&mut source, &mut sink, &sealer, "backup")
+    })?;
     drop(sink);
     let mut again = File::open(unfinished.path()).map_err(in_place)?;
     copy(

@@ -1,7 +1,7 @@
 //! Carries a command out: by the running server, or on the store when none runs.
 
 use std::cell::RefCell;
-use std::io::{BufWriter, Read};
+use std::io::{BufRead, BufReader, BufWriter};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,12 @@ use super::{event_log, log};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
-use crate::control::{self, Command, Reply, client};
+use crate::control::{self, Command, PourError, Reply, client};
 use crate::flow::Core;
 use crate::flow::admin::Admin;
 use crate::identity::password::PasswordPool;
 use crate::random::Random;
 use crate::store::OpenError;
-use crate::store::backup::BackupError;
 
 /// How long a server that has just started, or is about to end, is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -163,7 +162,7 @@ impl Session {
     pub fn take_bytes<T>(
         &self,
         command: Command,
-        take: impl FnOnce(&mut dyn Read) -> Result<T, Stop>,
+        take: impl FnOnce(&mut dyn BufRead) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
         let Some(core) = &self.core else {
             let socket = control_socket(&self.settings.data_dir);
@@ -174,14 +173,15 @@ impl Session {
                 _ => Err(unexpected()),
             };
         };
-        let (mut source, sink) = UnixStream::pair().map_err(Stop::refused)?;
+        let (source, sink) = UnixStream::pair().map_err(Stop::refused)?;
+        let mut source = BufReader::new(source);
         std::thread::scope(|scope| {
             let pouring = scope.spawn(move || control::pour(core, command, &mut BufWriter::new(sink)));
             let taken = take(&mut source);
             // Whoever still writes is not waited for when nobody reads any more.
             drop(source);
             match pouring.join() {
-                Ok(Err(error)) if !matches!(error, BackupError::Unwritable(_)) => Err(Stop::refused(error)),
+                Ok(Err(error)) if !matches!(error, PourError::Unwritable(_)) => Err(Stop::refused(error)),
                 _ => taken,
             }
         })

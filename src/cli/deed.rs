@@ -61,7 +61,7 @@ impl Deed {
             | Command::ProviderTest(_)
             | Command::KeyList
             | Command::SessionList(_)
-            | Command::Issuer
+            | Command::SetUp
             | Command::BackUp(_)
             | Command::Export(_) => return None,
             Command::Apply(request) if request.dry_run => return None,

@@ -26,7 +26,7 @@ use crate::control::{Command, Reply};
 use crate::disk::{LEAST_TO_WRITE, free_bytes};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
-use crate::flow::admin::settings::IssuerView;
+use crate::flow::admin::settings::SetUp;
 use crate::oauth::policy::KeyRotation;
 
 /// What to look at.
@@ -102,6 +102,10 @@ impl Finding {
     }
 }
 
+/// The bits of a mode that let anybody but the owner do anything.
+const BEYOND_OWNER: u32 = 0o077;
+/// The same, but that the group may read: so keys are shared on purpose, as with the group `ssl-cert` of Debian.
+const BEYOND_GROUP: u32 = 0o037;
 /// Below so much room, in bytes, the database is in danger.
 const LEAST_ROOM: u64 = 256 << 20;
 /// How long a key may sign where the operator replaces them by hand.
@@ -117,7 +121,7 @@ const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
 pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let now = Clock::System.now();
     let mut findings = Vec::new();
-    let sources = global.sources(request.settings.as_ref().clone().into_given());
+    let mut sources = global.sources(request.settings.as_ref().clone().into_given());
     for warning in &sources.warnings {
         findings.push(
             Finding::good("settings", "environment", warning.clone())
@@ -126,6 +130,18 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
     }
     let session = call.session(&Command::KeyList, output);
     let is_running = session.as_ref().is_ok_and(Session::is_running);
+    let set_up = session.as_ref().ok().map(set_up).transpose()?;
+    if set_up.as_ref().is_some_and(|set_up| set_up.for_development) {
+        sources = sources.for_development();
+        findings.push(
+            Finding::good(
+                "data",
+                "development",
+                "the data is that of idsvc serve --dev, and everything is looked at as for that",
+            )
+            .but(Level::Advice, "name another data_dir for a service of your own"),
+        );
+    }
     let of_settings = |fault: &Fault, level| {
         Finding::good("settings", &fault.place, &fault.message)
             .but(level, "idsvc config check shows it again")
@@ -150,8 +166,8 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
     match session {
         Ok(session) => {
             of_data_dir(&session.settings().data_dir, &mut findings);
-            if let Some(config) = &config {
-                of_issuer(&session, config, &mut findings)?;
+            if let (Some(config), Some(set_up)) = (&config, set_up) {
+                findings.push(of_issuer(&set_up.issuer, config));
             }
             let settings = config
                 .as_ref()
@@ -242,57 +258,74 @@ fn closed(path: &Path, bits: u32, what: &str, findings: &mut Vec<Finding>) {
     });
 }
 
-/// Whether the next start would find the issuer that it is set up for.
-fn of_issuer(session: &Session, config: &Config, findings: &mut Vec<Finding>) -> Result<(), Stop> {
-    let Reply::Issuer(IssuerView { issuer: stored, .. }) = session.ask(Command::Issuer)? else {
-        return Err(unexpected());
-    };
+fn set_up(session: &Session) -> Result<SetUp, Stop> {
+    match session.ask(Command::SetUp)? {
+        Reply::SetUp(set_up) => Ok(set_up),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Whether the next start would find the issuer that the service is set up for.
+fn of_issuer(stored: &str, config: &Config) -> Finding {
     let configured = &config.issuer;
-    findings.push(if stored == *configured || gives_way(config, &stored) {
-        Finding::good("settings", "base_url", format!("{stored}, as it was set up"))
+    if stored == configured || gives_way(config, stored) {
+        return Finding::good("settings", "base_url", format!("{stored}, as it was set up"));
+    }
+    let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
+    let finding = Finding::good("settings", "base_url", message);
+    if config.is_dev {
+        // Its address follows from flags, which come with each start.
+        let remedy = "start it with the --listen or --base-url that it had, or remove its data to begin anew";
+        finding.but(Level::Advice, remedy)
     } else {
-        let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
-        Finding::good("settings", "base_url", message).but(
+        finding.but(
             Level::Mend,
             format!("set it back, or idsvc config set-issuer {configured} --i-know, after which everybody signs in again"),
         )
-    });
-    Ok(())
+    }
 }
 
 fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
-    closed(data_dir, 0o077, "the data directory", findings);
-    closed(&data_dir.join(DATABASE), 0o077, "the database", findings);
-    closed(&data_dir.join(MASTER_KEY), 0o077, "the master key", findings);
+    closed(data_dir, BEYOND_OWNER, "the data directory", findings);
+    closed(&data_dir.join(DATABASE), BEYOND_OWNER, "the database", findings);
+    closed(
+        &data_dir.join(MASTER_KEY),
+        BEYOND_OWNER,
+        "the master key",
+        findings,
+    );
     let size = fs::metadata(data_dir.join(DATABASE)).map_or(0, |found| found.len());
+    if let Ok(free) = free_bytes(data_dir) {
+        findings.push(of_room(data_dir, size, free));
+    }
+}
+
+/// Whether there is room for a database of this size, with so many bytes free.
+fn of_room(data_dir: &Path, size: u64, free: u64) -> Finding {
     let needed = size.saturating_mul(3).max(LEAST_ROOM);
-    let Ok(free) = free_bytes(data_dir) else {
-        return;
-    };
     let finding = Finding::good(
         "disk",
         data_dir.display().to_string(),
         format!("{} MiB are free", free >> 20),
     );
-    findings.push(if free >= needed {
+    let lacking = needed.saturating_sub(free).div_ceil(1 << 20);
+    let wanted = format!(
+        "the database and its backups need {} MiB",
+        needed.div_ceil(1 << 20)
+    );
+    if lacking == 0 {
         finding
     } else if free < LEAST_TO_WRITE {
+        let least = LEAST_TO_WRITE >> 20;
         finding.but(
             Level::Mend,
             format!(
-                "free {} MiB now: the service can no longer write, and says that it is not ready",
-                (needed - free) >> 20
+                "free {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {wanted}"
             ),
         )
     } else {
-        finding.but(
-            Level::Mend,
-            format!(
-                "free {} MiB: the database and its backups need room",
-                (needed - free) >> 20
-            ),
-        )
-    });
+        finding.but(Level::Mend, format!("free {lacking} MiB: {wanted}"))
+    }
 }
 
 fn of_store(
@@ -441,5 +474,29 @@ fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), 
     } else {
         let things = if faults == 1 { "thing" } else { "things" };
         Err(Stop::refused(format!("{faults} {things} must be mended")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_figures_that_count() {
+        let found = |size, free| of_room(Path::new("/data"), size, free);
+        let (mib, gib) = (1_u64 << 20, 1_u64 << 30);
+        assert_eq!(found(mib, LEAST_ROOM).level, Level::Good);
+        let scarce = found(gib, 3 * gib - 1);
+        assert_eq!(scarce.level, Level::Mend);
+        assert_eq!(
+            scarce.remedy.as_deref(),
+            Some("free 1 MiB: the database and its backups need 3072 MiB")
+        );
+        let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
+        assert!(
+            full.starts_with("free 255 MiB now: with fewer than 2 the service can no longer write")
+                && full.ends_with("need 256 MiB"),
+            "{full}"
+        );
     }
 }

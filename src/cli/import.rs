@@ -131,10 +131,13 @@ impl Lines<'_> {
                 format!("it is longer than {LINE_LIMIT} bytes")
             } else {
                 match std::str::from_utf8(&line) {
-                    Ok(text) if text.trim().is_empty() => continue,
                     Ok(text) => {
-                        chunk.bytes += text.len();
-                        chunk.lines.push((number, text.trim().to_owned()));
+                        let marked = text.strip_prefix('\u{feff}').filter(|_| number == 1);
+                        let text = marked.unwrap_or(text).trim();
+                        if !text.is_empty() {
+                            chunk.bytes += text.len();
+                            chunk.lines.push((number, text.to_owned()));
+                        }
                         continue;
                     }
                     Err(_) => "it is not UTF-8".to_owned(),

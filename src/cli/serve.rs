@@ -333,7 +333,7 @@ fn take_commands(
     };
     let pour = move |command, sink: &mut dyn Write| {
         if let Err(error) = control::pour(&poured.core, command, sink) {
-            tracing::warn!(%error, "a backup was not finished");
+            tracing::warn!(%error, "a command was not answered to the end");
         }
     };
     Ok(tokio::spawn(socket.serve(execute, pour, told(stops, 1))))
@@ -457,7 +457,7 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, haste: 
             match tokio::task::spawn_blocking(move || tls.reload(now)).await {
                 Ok(Ok(true)) => tracing::info!("new certificate in use"),
                 Ok(Ok(false)) if is_there => tracing::info!("the certificate is unchanged"),
-                Ok(Ok(false)) => tracing::info!("there is no certificate yet: one is ordered now"),
+                Ok(Ok(false)) => tracing::info!("there is no certificate to read again yet"),
                 Ok(Err(error)) => tracing::error!(%error, "keeping the old certificate"),
                 Err(error) => tracing::error!(%error, "keeping the old certificate"),
             }

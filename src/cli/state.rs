@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop};
 use super::state_file::{Declared, Sources, parse};
-use crate::control::{Command, Reply};
+use crate::control::{Command, ExportLine, Reply};
 use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, SecretChange};
 
 /// Which state, and how far.
@@ -181,25 +182,52 @@ fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Runs `idsvc export`.
-pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
-    let command = Command::Export(request.with_hashes);
-    call.run(command, output, |reply, output| match reply {
-        Reply::Exported(exported) if output.json => output.document(&exported),
-        Reply::Exported(exported) => {
-            let text = to_toml(&exported)?;
-            output.line(text.trim_end())
-        }
-        _ => Err(unexpected()),
-    })
+/// Everything there is, as a file has it: kinds, and the records of each.
+#[derive(Default, Serialize)]
+struct Whole {
+    provider: Vec<Map<String, Value>>,
+    client: Vec<Map<String, Value>>,
+    user: Vec<Map<String, Value>>,
 }
 
-fn to_toml(exported: &Exported) -> Result<String, Stop> {
+/// Runs `idsvc export`. Nothing is printed before everything is here: half a state looks like a whole one.
+pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    let command = Command::Export(request.with_hashes);
+    let whole = call.session(&command, output)?.take_bytes(command, gather)?;
+    if output.json {
+        return output.document(&whole);
+    }
+    output.line(to_toml(&whole)?.trim_end())
+}
+
+/// Reads an export to its end.
+fn gather(source: &mut dyn BufRead) -> Result<Whole, Stop> {
+    let mut whole = Whole::default();
+    for line in source.split(b'\n') {
+        let line = line.map_err(|error| Stop::refused(format!("the export was broken off: {error}")))?;
+        match serde_json::from_slice(&line).map_err(|_| broken_off())? {
+            ExportLine::Record(Exported::Provider(entry)) => whole.provider.push(entry),
+            ExportLine::Record(Exported::Client(entry)) => whole.client.push(entry),
+            ExportLine::Record(Exported::User(entry)) => whole.user.push(entry),
+            ExportLine::End => return Ok(whole),
+        }
+    }
+    Err(broken_off())
+}
+
+fn broken_off() -> Stop {
+    Stop::Refused {
+        message: "the export was broken off".to_owned(),
+        hint: Some("the log of the service says why".to_owned()),
+    }
+}
+
+fn to_toml(whole: &Whole) -> Result<String, Stop> {
     let mut text = String::from("# Made by idsvc export. idsvc apply -f FILE brings it about.\n");
     let kinds = [
-        ("provider", &exported.provider),
-        ("client", &exported.client),
-        ("user", &exported.user),
+        ("provider", &whole.provider),
+        ("client", &whole.client),
+        ("user", &whole.user),
     ];
     for (kind, entries) in kinds {
         for entry in entries {
@@ -249,4 +277,20 @@ fn toml_of(value: &Value) -> Option<toml::Value> {
                 .collect::<Option<_>>()?,
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_that_ends_before_its_end_is_no_export() {
+        let user = "{\"record\":{\"user\":{\"email\":\"a@example.com\"}}}\n";
+        let whole = format!("{user}\"end\"\n");
+        assert_eq!(gather(&mut whole.as_bytes()).unwrap_or_default().user.len(), 1);
+        for cut in [0, 1, user.len() - 1, user.len(), whole.len() - 2] {
+            let said = gather(&mut &whole.as_bytes()[..cut]).err().unwrap();
+            assert!(said.to_string().contains("broken off"), "{cut}: {said}");
+        }
+    }
 }

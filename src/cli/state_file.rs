@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
-use super::client::read_secret;
+use super::client::{read_file, read_secret};
 use super::provider::read_logo;
 use crate::config::file::{BadSyntax, line_of, table_of};
 use crate::config::reference::nearest;
@@ -107,6 +107,8 @@ impl Entry {
 pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
     let mut faults = Vec::new();
     let mut places = Places::default();
+    // A mark of the byte order may stand before JSON, too (RFC 8259 section 8.1).
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let sections = if text.trim_start().starts_with('{') {
         of_json(text, &mut faults)
     } else {
@@ -241,12 +243,14 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
             (sources.variable)(&source)
                 .filter(|text| !text.is_empty())
                 .ok_or_else(|| format!("the environment has no variable {source}"))
-        } else if target == "logo" {
-            read_logo(&sources.folder.join(&source)).map_err(|stop| stop.to_string())
         } else {
-            read_secret(&sources.folder.join(&source))
-                .map(|text| text.reveal().to_owned())
-                .map_err(|stop| stop.to_string())
+            let path = sources.folder.join(&source);
+            let read = match target {
+                "logo" => read_logo(&path),
+                "jwks" | "public_key" => read_file(&path),
+                _ => read_secret(&path).map(|text| text.reveal().to_owned()),
+            };
+            read.map_err(|stop| stop.to_string())
         };
         match read {
             Ok(text) => {
@@ -525,6 +529,38 @@ email_verified = \"yes\"
             ("the store is full", None),
         ] {
             assert_eq!(places.of(line), place, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_json_or_toml_cannot_hold_is_refused_where_it_stands() {
+        for (number, message) in [
+            ("9223372036854775808", "is not within"),
+            ("-9223372036854775809", "is not within"),
+            ("0xFFFFFFFFFFFFFFFF", "is not within"),
+            ("inf", "is no number"),
+            ("nan", "is no number"),
+        ] {
+            let user =
+                format!("[[user]]\nemail = \"a@example.com\"\nclaims = {{ badges = [1, {number}] }}\n");
+            let fault = read(&user).unwrap_err();
+            assert_eq!(fault.lines().count(), 1, "{fault}");
+            assert!(fault.starts_with("line 3 column 25: "), "{fault}");
+            assert!(fault.contains(number) && fault.contains(message), "{fault}");
+        }
+        let most = "[[user]]\nemail = \"a@example.com\"\nclaims = { badge = 9223372036854775807 }\n";
+        let user = &read(most).unwrap().user.unwrap()[0];
+        assert_eq!(user.line.claims["badge"], i64::MAX);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        for text in [
+            "\u{feff}{\"client\": [{\"client_id\": \"web\"}]}",
+            "\u{feff}\n {\"client\": [{\"client_id\": \"web\"}]}",
+            "\u{feff}[[client]]\nclient_id = \"web\"\n",
+        ] {
+            assert_eq!(read(text).unwrap().client.unwrap()[0].client_id, "web", "{text}");
         }
     }
 

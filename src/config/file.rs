@@ -131,16 +131,45 @@ pub struct BadSyntax {
 pub fn table_of(text: &str) -> Result<DeTable<'_>, BadSyntax> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
-    let Some(first) = errors.iter().min_by_key(|error| start(error)) else {
-        return Ok(table.into_inner());
+    match errors.iter().min_by_key(|error| start(error)) {
+        Some(first) => Err(BadSyntax::at(start(first), text, first.message().to_owned())),
+        None => match table.get_ref().values().find_map(|value| unfit(value, text)) {
+            Some((offset, message)) => Err(BadSyntax::at(offset, text, message)),
+            None => Ok(table.into_inner()),
+        },
+    }
+}
+
+impl BadSyntax {
+    fn at(offset: usize, text: &str, message: String) -> Self {
+        let before = text.get(..offset).unwrap_or_default();
+        let in_line = before.rsplit('\n').next().unwrap_or_default();
+        Self {
+            line: line_of(text, offset),
+            column: in_line.chars().count().saturating_add(1),
+            message,
+        }
+    }
+}
+
+/// Where a number begins that is none here, and why: one beyond 64 bits is an error (TOML 1.0.0, section Integer), and
+/// neither a setting nor a record is without end or no number.
+fn unfit(value: &Spanned<DeValue<'_>>, text: &str) -> Option<(usize, String)> {
+    let written = text.get(value.span()).unwrap_or_default();
+    let message = match value.get_ref() {
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).err()?;
+            format!("{written} is not within {} to {}", i64::MIN, i64::MAX)
+        }
+        DeValue::Float(number) => {
+            let is_finite = number.as_str().parse().is_ok_and(f64::is_finite);
+            (!is_finite).then(|| format!("{written} is no number that can be kept"))?
+        }
+        DeValue::Array(values) => return values.iter().find_map(|value| unfit(value, text)),
+        DeValue::Table(members) => return members.values().find_map(|value| unfit(value, text)),
+        DeValue::String(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => return None,
     };
-    let before = text.get(..start(first)).unwrap_or_default();
-    let in_line = before.rsplit('\n').next().unwrap_or_default();
-    Err(BadSyntax {
-        line: line_of(text, start(first)),
-        column: in_line.chars().count().saturating_add(1),
-        message: first.message().to_owned(),
-    })
+    Some((value.span().start, message))
 }
 
 /// The line that a byte of a text is in, from 1 on.

@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
                     .filter(|item| !item.is_empty())
                     .map(|item| (*item).to_owned())
                     .collect();
-                if !said.is_empty() && said.len() < items.len() {
+                if items.len() > 1 && said.len() < items.len() {
                     self.fault(
                         &origin,
                         format!("{key} = {text:?} has nothing beside a comma: take the comma away, or name what is missing"),

@@ -319,6 +319,7 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     if is_dev && reader.given("listen").is_none() {
         return vec![SocketAddr::from(([127, 0, 0, 1], DEV_PORT))];
     }
+    let before = reader.faults.len();
     let (texts, origin) = reader.list("listen");
     let mut addresses = Vec::new();
     for text in &texts {
@@ -334,7 +335,7 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
             ),
         }
     }
-    if texts.is_empty() {
+    if texts.is_empty() && reader.faults.len() == before {
         reader.fault(&origin, "listen is empty: name at least one address");
     }
     addresses

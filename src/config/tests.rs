@@ -245,6 +245,60 @@ fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
 }
 
 #[test]
+fn a_list_of_commas_is_no_empty_list() {
+    let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
+    for key in ["trusted_proxies", "listen", "limits.exempt", "outbound.allow"] {
+        for commas in [",", " , ,"] {
+            let faults = faults(&given(&[(key, commas)], &[], base));
+            assert!(faults.contains("nothing beside a comma"), "{key}: {faults}");
+            assert_eq!(faults.lines().count(), 1, "{faults}");
+        }
+    }
+    assert!(resolve(&given(&[], &[("IDSVC_TRUSTED_PROXIES", "")], base)).is_ok());
+}
+
+#[test]
+fn a_number_beyond_what_toml_holds_is_named() {
+    for (line, message) in [
+        (
+            "limits.connections = 9223372036854775808",
+            "9223372036854775808 is not within -9223372036854775808 to 9223372036854775807",
+        ),
+        (
+            "limits.connections = 0x1_0000_0000_0000_0000",
+            "0x1_0000_0000_0000_0000 is not within",
+        ),
+        (
+            "limits = { connections = 1e999 }",
+            "1e999 is no number that can be kept",
+        ),
+        ("listen = [-inf]", "-inf is no number that can be kept"),
+    ] {
+        let faults = faults(&given(&[], &[], &format!("\n{line}\n")));
+        assert!(
+            faults.contains("idsvc.toml line 2 column") && faults.contains(message),
+            "{line}: {faults}"
+        );
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+    }
+    let most = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\nlimits.connections = 9223372036854775807\n";
+    let faults = faults(&given(&[], &[], most));
+    assert!(
+        faults.contains("limits.connections must be 1 to 1000000"),
+        "{faults}"
+    );
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let file = "\u{feff}base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
+    assert_eq!(
+        resolve(&given(&[], &[], file)).unwrap().issuer,
+        "https://id.example.com"
+    );
+}
+
+#[test]
 fn times_have_units() {
     for (text, seconds) in [
         ("60s", 60),
@@ -509,7 +563,7 @@ fn what_no_authority_would_take_is_refused_at_once() {
         ("https://id.example.com", "no domain"),
         ("localhost", "own name for itself"),
         ("id.localhost", "own name for itself"),
-        (",", "name 1 to 100 domains"),
+        (",", "nothing beside a comma"),
         ("id.example.com,,login.example.com", "nothing beside a comma"),
         ("id.example.com,", "nothing beside a comma"),
     ] {

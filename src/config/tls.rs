@@ -146,6 +146,7 @@ fn domains(reader: &mut Reader<'_>, base_url: Option<&str>) -> Vec<String> {
         }
         return host.into_iter().collect();
     }
+    let before = reader.faults.len();
     let (texts, origin) = reader.list("acme.domains");
     let mut domains: Vec<String> = Vec::new();
     for text in &texts {
@@ -155,7 +156,8 @@ fn domains(reader: &mut Reader<'_>, base_url: Option<&str>) -> Vec<String> {
             Err(problem) => reader.fault(&origin, format!("acme.domains = {text:?}: {problem}")),
         }
     }
-    if texts.is_empty() || texts.len() > MOST_DOMAINS {
+    let is_empty = texts.is_empty() && reader.faults.len() == before;
+    if is_empty || texts.len() > MOST_DOMAINS {
         reader.fault(&origin, format!("acme.domains: name 1 to {MOST_DOMAINS} domains"));
     }
     if let Some(host) = host.filter(|host| !domains.contains(host))

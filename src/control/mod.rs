@@ -7,7 +7,8 @@ pub mod client;
 pub mod server;
 mod wire;
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -21,12 +22,13 @@ use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::flow::admin::provider::examine::ProviderReport;
 use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
-use crate::flow::admin::settings::IssuerView;
+use crate::flow::admin::settings::{IssuerView, SetUp};
 use crate::flow::admin::state::{self, Applied, Apply, Exported};
 use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
 use crate::flow::admin::{
     Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, session, settings, user,
 };
+use crate::store::StoreError;
 use crate::store::backup::BackupError;
 
 /// The socket's name in the data directory.
@@ -102,13 +104,13 @@ pub enum Command {
     SessionList(String),
     /// `session revoke`.
     SessionRevoke(RevokeSessions),
-    /// The issuer from the next start on, for `doctor`.
-    Issuer,
+    /// What the service was set up for, for `doctor`.
+    SetUp,
     /// `config set-issuer`.
     SetIssuer(String),
     /// `apply`.
     Apply(Box<Apply>),
-    /// `export`, with hashes or without.
+    /// `export`, with hashes or without. The reply is followed by one [`ExportLine`] for each record, and the last.
     Export(bool),
     /// `backup`. The reply is followed by the backup's bytes.
     BackUp(BackUp),
@@ -128,7 +130,7 @@ impl Command {
             | Self::ProviderTest(_)
             | Self::KeyList
             | Self::SessionList(_)
-            | Self::Issuer
+            | Self::SetUp
             | Self::Export(_)
             | Self::BackUp(_) => true,
             Self::Apply(request) => request.dry_run,
@@ -188,12 +190,12 @@ pub enum Reply {
     Sessions(Vec<SessionView>),
     /// Sessions that ended.
     Revoked(Revoked),
-    /// The issuer from the next start on.
+    /// The issuer as it was and is to be.
     Issuer(IssuerView),
+    /// What the service was set up for.
+    SetUp(SetUp),
     /// What changed, or would.
     Applied(Applied),
-    /// Everything that can be declared.
-    Exported(Exported),
     /// Bytes follow, to the end of the conversation.
     Bytes,
     /// The command was refused.
@@ -256,21 +258,74 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
-        Command::Issuer => Reply::Issuer(settings::issuer(admin)?),
+        Command::SetUp => Reply::SetUp(settings::set_up(admin)?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
-        Command::Export(with_hashes) => Reply::Exported(state::export(admin, with_hashes)?),
         // The conversation writes the bytes itself, after this reply.
-        Command::BackUp(_) => Reply::Bytes,
+        Command::Export(_) | Command::BackUp(_) => Reply::Bytes,
     })
 }
 
-/// Writes the bytes that follow the reply to a command.
-pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), BackupError> {
-    match command {
-        Command::BackUp(request) => backup::write(core, request, sink).map(|_| ()),
-        _ => Ok(()),
+/// A line of an export.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportLine {
+    /// A record.
+    Record(Exported),
+    /// The last line: what ends without it was broken off.
+    End,
+}
+
+/// Why not all of the bytes were written that follow a reply.
+#[derive(Debug, thiserror::Error)]
+pub enum PourError {
+    /// The backup is not whole.
+    #[error("the backup was not finished: {0}")]
+    Backup(BackupError),
+    /// The store cannot be read.
+    #[error("the export was not finished: {0}")]
+    Store(#[from] StoreError),
+    /// Nobody takes them any more.
+    #[error("nobody reads what was asked for: {0}")]
+    Unwritable(io::Error),
+}
+
+impl From<BackupError> for PourError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Unwritable(error) => Self::Unwritable(error),
+            error => Self::Backup(error),
+        }
     }
+}
+
+/// Writes the bytes that follow the reply to a command.
+pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), PourError> {
+    match command {
+        Command::BackUp(request) => {
+            backup::write(core, request, sink)?;
+        }
+        Command::Export(with_hashes) => pour_export(core, with_hashes, sink)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Writes record by record, so that the service never holds all of them.
+fn pour_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(), PourError> {
+    let mut write = |line: &ExportLine| sink.write_all(&wire::to_line(line)?);
+    let mut written = Ok(());
+    state::export(core, with_hashes, &mut |record| {
+        written = write(&ExportLine::Record(record));
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    written
+        .and_then(|()| write(&ExportLine::End))
+        .and_then(|()| sink.flush())
+        .map_err(PourError::Unwritable)
 }
 
 #[cfg(test)]
@@ -329,6 +384,39 @@ mod tests {
         let _ = server.await;
         assert!(client::ask(&path, &Command::KeyList).await.unwrap().is_none());
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_export_has_a_line_for_each_record_and_one_that_says_that_it_is_whole() {
+        let core = core();
+        for name in ["a", "b", "c"] {
+            let add =
+                format!(r#"{{"user_add":{{"email":"{name}@example.com","password":"none","fields":{{}}}}}}"#);
+            let add = serde_json::from_str(&add).unwrap();
+            let reply = execute(Admin { core: &core }, add).await;
+            assert!(matches!(reply, Reply::User(_)), "{reply:?}");
+        }
+        assert_eq!(
+            execute(Admin { core: &core }, Command::Export(false)).await,
+            Reply::Bytes
+        );
+        let mut poured = Vec::new();
+        pour(&core, Command::Export(false), &mut poured).unwrap();
+        let lines: Vec<ExportLine> = poured
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        let is_user = |line: &ExportLine| matches!(line, ExportLine::Record(Exported::User(_)));
+        assert_eq!(
+            (lines.len(), lines.iter().filter(|line| is_user(line)).count()),
+            (4, 3)
+        );
+        assert_eq!(lines[3], ExportLine::End);
+        for room in [0, 10, poured.len() - 1] {
+            let mut short = vec![0; room];
+            let cut = pour(&core, Command::Export(false), &mut short.as_mut_slice());
+            assert!(matches!(cut, Err(PourError::Unwritable(_))), "{room}: {cut:?}");
+        }
     }
 
     #[tokio::test]

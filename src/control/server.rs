@@ -19,7 +19,7 @@ use super::{Command, Reply, wire};
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a reply may take to be taken.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one that takes the bytes of a backup may pause.
+/// How long one that takes the bytes after a reply may pause.
 const STALL: Duration = Duration::from_mins(2);
 /// Commands at once; more wait.
 const AT_ONCE: usize = 16;

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
-use ::http::{Method, Request, StatusCode};
+use ::http::{Method, Request, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::Body;
 
 use self::call::Call;
 use self::headers::AllowedOrigin;
-use self::request::{BodyError, read_body};
+use self::request::{BodyError, keep_unread, read_body};
 use self::response::{Answer, empty};
 use crate::app::App;
 use crate::net::Peer;
@@ -36,9 +36,13 @@ pub const MAX_BODY: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Answers one request.
-pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, peer: Peer) -> Answer {
+pub async fn respond<B>(app: Arc<App>, request: Request<B>, peer: Peer) -> Answer
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+{
     let begun = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
+    let version = parts.version;
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let mut call = Call::new(app, parts, peer);
     let mut answer = match &route {
@@ -50,7 +54,7 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
         Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
         Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
             None => error::busy(),
-            Some(_room) => match read_body(body, MAX_BODY, BODY_TIME).await {
+            Some(_room) => match read_body(&mut body, MAX_BODY, BODY_TIME).await {
                 Ok(body) => {
                     call.body = body;
                     dispatch(&call, route).await
@@ -61,6 +65,9 @@ pub async fn respond<B: Body<Data = Bytes>>(app: Arc<App>, request: Request<B>, 
             },
         },
     };
+    if version == Version::HTTP_2 {
+        keep_unread(body);
+    }
     if let Some(route) = &route {
         share(&call, route, &mut answer);
     }

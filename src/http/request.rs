@@ -40,13 +40,12 @@ const MOST_DISCARDED: usize = 1024 * 1024;
 ///
 /// Of a longer one a part is taken and thrown away: a peer that is still sending does not listen, and would
 /// take a closed connection for the answer.
-pub async fn read_body<B>(body: B, limit: usize, time: Duration) -> Result<Bytes, BodyError>
+pub async fn read_body<B>(body: &mut B, limit: usize, time: Duration) -> Result<Bytes, BodyError>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes> + Unpin,
 {
     let mut seen = 0_usize;
     let read = async {
-        let mut body = std::pin::pin!(body);
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
@@ -66,6 +65,26 @@ where
         return Err(BodyError::TooLarge);
     }
     read.unwrap_or(Err(BodyError::TimedOut))
+}
+
+/// How long the rest of a body is kept that is not read. Long enough for its sender to look at the answer first, short
+/// enough that the connection's window is soon whole again.
+const UNREAD_KEPT: Duration = Duration::from_millis(250);
+
+/// Keeps what nobody reads of a body for a moment longer than the answer takes.
+///
+/// When it is dropped, a peer on HTTP/2 is told to send no more of it (`RST_STREAM` with `NO_ERROR`, RFC 9113 section 8.1).
+/// Some peers, curl 7.88 among them, throw away an answer that they have not looked at by then.
+pub fn keep_unread<B>(body: B)
+where
+    B: Body + Send + 'static,
+{
+    if !body.is_end_stream() {
+        tokio::spawn(async move {
+            tokio::time::sleep(UNREAD_KEPT).await;
+            drop(body);
+        });
+    }
 }
 
 /// What a body says it is.
@@ -249,6 +268,7 @@ fn address(text: &str) -> Option<IpAddr> {
 mod tests {
     use std::convert::Infallible;
     use std::pin::Pin;
+    use std::sync::Arc;
     use std::task::{Context, Poll};
 
     use http_body_util::Full;
@@ -294,18 +314,58 @@ mod tests {
     #[tokio::test]
     async fn a_body_of_the_allowed_length_is_read_and_one_byte_more_is_not() {
         let body = || Full::new(Bytes::from_static(b"12345"));
-        assert_eq!(read_body(body(), 5, TIME).await.unwrap(), "12345");
-        assert_eq!(read_body(body(), 4, TIME).await, Err(BodyError::TooLarge));
+        assert_eq!(read_body(&mut body(), 5, TIME).await.unwrap(), "12345");
+        assert_eq!(read_body(&mut body(), 4, TIME).await, Err(BodyError::TooLarge));
         assert_eq!(
-            read_body(Drip { left: 6 }, 5, Duration::from_millis(10)).await,
+            read_body(&mut Drip { left: 6 }, 5, Duration::from_millis(10)).await,
             Err(BodyError::TooLarge)
         );
     }
 
     #[tokio::test]
     async fn a_body_that_stops_half_way_is_not_waited_for() {
-        let read = read_body(Drip { left: 3 }, 5, Duration::from_millis(10)).await;
+        let read = read_body(&mut Drip { left: 3 }, 5, Duration::from_millis(10)).await;
         assert_eq!(read, Err(BodyError::TimedOut));
+    }
+
+    /// Has nothing to say, until it is over. What it holds tells whether it is still there.
+    struct Silent {
+        is_over: bool,
+        _held: Arc<()>,
+    }
+
+    impl Body for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.is_over
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_read_outlives_the_answer_by_a_moment_and_no_more() {
+        let held = Arc::new(());
+        let silent = |is_over| Silent {
+            is_over,
+            _held: Arc::clone(&held),
+        };
+        keep_unread(silent(true));
+        assert_eq!(Arc::strong_count(&held), 1, "nothing is left of it");
+        let begun = std::time::Instant::now();
+        keep_unread(silent(false));
+        while Arc::strong_count(&held) > 1 {
+            assert!(begun.elapsed() < TIME, "kept for ever");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(begun.elapsed() >= UNREAD_KEPT);
     }
 
     #[test]

@@ -60,6 +60,22 @@ fn imported_users_sign_in_and_their_passwords_are_hashed_anew() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_first_line_is_passed_over_and_nowhere_else() {
+    let service = Service::with_client();
+    let line = |name: &str| format!("{{\"email\":\"{name}@example.com\"}}\n");
+    write(&service, &format!("\u{feff}{}{}", line("a"), line("b")));
+    let done = service.json(&["user", "import", "users.jsonl", "--json"]);
+    assert_eq!(done["added"], 2);
+    write(&service, &format!("{}\u{feff}{}", line("c"), line("d")));
+    let refused = service.run(&["user", "import", "users.jsonl", "--json"]);
+    let refused: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(
+        (&refused["bad"][0]["line"], &refused["imported"]),
+        (&2.into(), &false.into())
+    );
+}
+
+#[test]
 fn an_import_is_the_same_beside_a_running_service_and_without_one() {
     let text = format!(
         "{{\"email\":\"a@example.com\",\"password_hash\":\"{BCRYPT}\"}}\n{{\"email\":\"b@example.com\",\"venue_id\":\"v\"}}\n"

@@ -83,6 +83,71 @@ fn the_doctor_asks_every_provider_that_is_enabled() {
 }
 
 #[test]
+fn the_doctor_lets_a_group_read_the_key_of_the_certificate_and_nobody_else() {
+    let service = Service::with_client();
+    let key = service.folder.path().join("tls.key");
+    fs::write(&key, "no key").unwrap();
+    let doctor = |mode: u32| {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let flags = "--tls-mode files --tls-cert tls.pem --tls-key tls.key --base-url https://id.example.com";
+        let words = "doctor --all".split(' ').chain(flags.split(' '));
+        shown(&service.run(&words.collect::<Vec<_>>()))
+    };
+    for mode in [0o600, 0o640, 0o440] {
+        let said = doctor(mode);
+        assert!(
+            said.contains("good  permissions tls.key: the private key is closed to others"),
+            "{mode:o}: {said}"
+        );
+    }
+    for (mode, remedy) in [
+        (0o644, "chmod 640 tls.key"),
+        (0o660, "chmod 640 tls.key"),
+        (0o604, "chmod 600 tls.key"),
+    ] {
+        let said = doctor(mode);
+        assert!(
+            said.contains("MEND  permissions tls.key") && said.contains(remedy),
+            "{mode:o}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_doctor_says_once_that_data_is_for_development_and_asks_no_more_of_it() {
+    let service = Service::new()
+        .without("IDSVC_BASE_URL")
+        .without("IDSVC_LISTEN")
+        .without("IDSVC_TLS_MODE");
+    let address = format!("127.0.0.1:{}", service.port);
+    let mut running = service.start(&["serve", "--dev", "--listen", &address]);
+    running.until(|_| service.log().contains("\"ready\""));
+    let online = service.run(&["doctor", "--listen", &address]);
+    running.kill();
+    let offline = service.run(&["doctor", "--listen", &address]);
+    let elsewhere = service.run(&["doctor"]);
+    for output in [&online, &offline, &elsewhere] {
+        let text = shown(output);
+        assert_eq!(output.status.code(), Some(0), "{text}{}", said(output));
+        assert_eq!(text.matches("serve --dev").count(), 1, "{text}");
+        assert!(!text.contains("MEND") && !text.contains("self-signed"), "{text}");
+    }
+    assert!(!shown(&offline).contains("base_url"), "{}", shown(&offline));
+    assert!(
+        shown(&elsewhere).contains("start it with the --listen"),
+        "{}",
+        shown(&elsewhere)
+    );
+    let foreign = service.run(&["doctor", "--base-url", "https://id.example.com"]);
+    assert_eq!(foreign.status.code(), Some(1));
+    assert!(
+        shown(&foreign).contains("loopback hosts only"),
+        "{}",
+        shown(&foreign)
+    );
+}
+
+#[test]
 fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
     let service = Service::with_client();
     service.serve().kill();

@@ -295,8 +295,11 @@ pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
     Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
 }
 
+/// The same of what is no secret, such as keys in JSON or PEM, and without a mark of the byte order at its beginning.
 pub(super) fn read_file(path: &Path) -> Result<String, Stop> {
-    read_secret(path).map(|text| text.reveal().to_owned())
+    let text = read_secret(path)?;
+    let text = text.reveal();
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
 }
 
 /// Runs a verb.

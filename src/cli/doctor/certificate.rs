@@ -1,6 +1,6 @@
 //! The certificate: of files, of an authority, or of nobody whom browsers trust.
 
-use super::{Finding, Level, closed};
+use super::{BEYOND_GROUP, BEYOND_OWNER, Finding, Level, closed};
 use crate::cli::output::moment;
 use crate::clock::Timestamp;
 use crate::config::{Config, Tls};
@@ -31,9 +31,14 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
                     )
                 })),
             }
-            closed(key, 0o077, "the private key", findings);
+            closed(key, BEYOND_GROUP, "the private key", findings);
         }
         Tls::Acme(plan) => of_acme(plan, config, is_running, now, findings),
+        Tls::SelfSigned if config.is_dev => findings.push(Finding::good(
+            "certificate",
+            "self-signed",
+            "made for development; browsers ask before they trust it",
+        )),
         Tls::SelfSigned => findings.push(
             Finding::good("certificate", "self-signed", "browsers do not trust it").but(
                 Level::Advice,
@@ -51,7 +56,12 @@ fn of_acme(plan: &Plan, config: &Config, is_running: bool, now: Timestamp, findi
     let finding = of_held(plan, &folder, is_running, now);
     let is_bearable = finding.level == Level::Good;
     findings.push(finding);
-    closed(&folder.certificate_file(), 0o077, "the private key", findings);
+    closed(
+        &folder.certificate_file(),
+        BEYOND_OWNER,
+        "the private key",
+        findings,
+    );
     let progress = folder.progress().unwrap_or_default();
     if progress.order == plan.line()
         && let Some(failure) = progress.failure

@@ -53,12 +53,21 @@ pub struct IssuerView {
     pub previous_issuer: Option<String>,
 }
 
-/// The issuer from the next start on.
-pub fn issuer(admin: Admin<'_>) -> Done<IssuerView> {
-    let stored = stored_issuer(&admin.core.store)?;
-    Ok(IssuerView {
-        issuer: stored.unwrap_or_else(|| admin.core.policy.issuer.clone()),
-        previous_issuer: None,
+/// What the store was set up for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetUp {
+    /// The issuer from the next start on.
+    pub issuer: String,
+    /// Whether it belongs to the development server.
+    pub for_development: bool,
+}
+
+/// What the store was set up for.
+pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
+    let store = &admin.core.store;
+    Ok(SetUp {
+        issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
+        for_development: is_for_development(store)?,
     })
 }
 

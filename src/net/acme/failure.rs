@@ -52,11 +52,7 @@ impl Failure {
             plan.directory
         );
         match error {
-            Error::Api(problem) if is_about_account(error) => Self {
-                remedy: "the service opens another account; if the authority refuses that too, ask it why, or name another in acme.directory".to_owned(),
-                ..Self::refused(problem, plan)
-            },
-            Error::Api(problem) => Self::refused(problem, plan),
+            Error::Api(problem) => Self::new(said(problem), remedy(kind(problem), plan)),
             Error::Other(other) if other.is::<OutboundError>() => Self::new(
                 other.to_string(),
                 "let this machine reach the authority over https; the outbound settings apply to it",
@@ -78,24 +74,12 @@ impl Failure {
 
     /// What the authority says about one domain.
     pub fn about(domain: &str, problem: &Problem, plan: &Plan) -> Self {
-        let refused = Self::refused(problem, plan);
-        Self {
-            message: one_line(&format!("{domain}: {}", refused.message)),
-            ..refused
-        }
-    }
-
-    fn refused(problem: &Problem, plan: &Plan) -> Self {
-        let kind = kind(problem);
-        let mut message = problem
-            .detail
-            .clone()
-            .unwrap_or_else(|| "the certificate authority gives no reason".to_owned());
-        for part in &problem.subproblems {
-            message.push_str("; ");
-            message.push_str(&part.to_string());
-        }
-        Self::new(format!("{message} ({kind})"), remedy(kind, plan))
+        let kind = match kind(problem) {
+            // So authorities call it, too, that the answer to a challenge is not theirs (RFC 8555 section 8.3).
+            "unauthorized" => "incorrectResponse",
+            kind => kind,
+        };
+        Self::new(format!("{domain}: {}", said(problem)), remedy(kind, plan))
     }
 }
 
@@ -108,15 +92,33 @@ impl From<TlsError> for Failure {
     }
 }
 
-/// Whether the authority refuses the account rather than what was asked: it does not know it, or has deactivated it
-/// (RFC 8555 section 7.3.6).
-pub fn is_about_account(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if ["accountDoesNotExist", "unauthorized"].contains(&kind(problem)))
+/// Whether the authority does not know the account (RFC 8555 section 6.7).
+pub fn is_unknown_account(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "accountDoesNotExist")
+}
+
+/// Whether the authority does not let the account do what was asked. That is how it refuses everything to an account
+/// that it has deactivated (RFC 8555 section 7.3.6), and some things to others.
+pub fn is_unauthorized(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "unauthorized")
 }
 
 /// Whether the authority was asked too often (RFC 8555 section 6.6).
 pub fn is_rate_limit(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == "rateLimited")
+}
+
+/// What the authority says, and the name of the problem.
+fn said(problem: &Problem) -> String {
+    let reason = problem.detail.as_deref();
+    let mut said = reason
+        .unwrap_or("the certificate authority gives no reason")
+        .to_owned();
+    for part in &problem.subproblems {
+        said.push_str("; ");
+        said.push_str(&part.to_string());
+    }
+    format!("{said} ({})", kind(problem))
 }
 
 /// The name of a problem without what all of them begin with.
@@ -133,7 +135,14 @@ fn remedy(kind: &str, plan: &Plan) -> String {
             format!("let the internet reach port 443 of {names}, and let it end at this service")
         }
         "dns" => format!("publish A or AAAA records of {names} that lead to this service"),
-        "unauthorized" | "incorrectResponse" | "tls" => format!(
+        "unauthorized" => format!(
+            "ask the authority why it gives this account no certificate for {names}, or name another in acme.directory"
+        ),
+        "accountDoesNotExist" => {
+            "the service opens another account; if the authority forgets that too, name another in acme.directory"
+                .to_owned()
+        }
+        "incorrectResponse" | "tls" => format!(
             "something else answers on port 443 of {names}: let TLS through to this service as it is, past any proxy or CDN"
         ),
         "caa" => {
@@ -198,14 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_account_is_told_from_a_domain_that_could_not_be_checked() {
+    fn a_lost_account_a_refused_order_and_a_domain_that_could_not_be_checked_are_three_things() {
         let plan = plan(&["id.example"]);
-        for kind in ["unauthorized", "accountDoesNotExist"] {
-            let failure = Failure::of(&Error::Api(problem(kind, "no")), &plan);
-            assert!(failure.remedy.contains("another account"), "{failure}");
-        }
-        let failure = Failure::about("id.example", &problem("unauthorized", "no"), &plan);
-        assert!(failure.remedy.contains("port 443"), "{failure}");
+        let lost = Failure::of(&Error::Api(problem("accountDoesNotExist", "no")), &plan);
+        assert!(lost.remedy.contains("another account"), "{lost}");
+        let refused = Failure::of(&Error::Api(problem("unauthorized", "not yours")), &plan);
+        assert_eq!(refused.message, "not yours (unauthorized)");
+        assert!(
+            refused.remedy.contains("ask the authority why") && !refused.remedy.contains("another account"),
+            "{refused}"
+        );
+        let unproven = Failure::about("id.example", &problem("unauthorized", "no"), &plan);
+        assert!(unproven.remedy.contains("port 443"), "{unproven}");
     }
 
     #[test]

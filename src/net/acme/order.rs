@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Plan;
 use super::challenge::Challenges;
-use super::failure::{Failure, is_about_account, is_rate_limit};
+use super::failure::{Failure, is_rate_limit, is_unauthorized, is_unknown_account};
 use super::folder::{Folder, SavedAccount};
 use super::transport::Transport;
 use crate::net::tls::TlsError;
@@ -59,7 +59,8 @@ pub async fn account(plan: &Plan, folder: &Folder, transport: &Transport) -> Res
                     folder.keep_account(&SavedAccount { contact, ..saved })?;
                 }
             }
-            Err(error) if is_about_account(&error) => {
+            // Asked about the account, the authority is not speaking of anything else.
+            Err(error) if is_unknown_account(&error) || is_unauthorized(&error) => {
                 return replace_account(plan, folder, transport, &error).await;
             }
             // A contact that the authority does not like is no reason to go without a certificate.
@@ -73,6 +74,19 @@ pub async fn account(plan: &Plan, folder: &Folder, transport: &Transport) -> Res
         account,
         is_new: false,
     })
+}
+
+/// Whether it is the account that the authority refuses with this error, and not the order. The same problem can mean
+/// both, so the authority is asked about the account: to one that it has deactivated it refuses that as well
+/// (RFC 8555 section 7.3.6).
+pub async fn is_account_refused(account: &Account, plan: &Plan, error: &Error) -> bool {
+    if !is_unauthorized(error) {
+        return is_unknown_account(error);
+    }
+    match account.update_contacts(&contacts(plan)).await {
+        Ok(()) => false,
+        Err(error) => is_unknown_account(&error) || is_unauthorized(&error),
+    }
 }
 
 /// Opens an account in the place of one that the authority has deactivated (RFC 8555 section 7.3.6) or does not know.
@@ -131,7 +145,7 @@ pub async fn begin(
             .new_order(&NewOrder::new(&identifiers).replaces(replaced))
             .await
         {
-            Err(error) if is_about_account(&error) || is_rate_limit(&error) => return Err(error),
+            Err(error) if is_unknown_account(&error) || is_rate_limit(&error) => return Err(error),
             Err(_) => {}
             begun => return begun,
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::failure::{Failure, is_about_account};
+use super::failure::Failure;
 use super::folder::Folder;
 use super::timetable::{Held, Progress, Reason, Step};
 use super::transport::Transport;
@@ -225,7 +225,9 @@ impl Renewal {
         let opened = order::account(plan, folder, &transport).await.map_err(patient)?;
         let replaced = replaced.and_then(|pair| identifier::of(pair.chain.first()?));
         let begun = match order::begin(&opened.account, plan, replaced).await {
-            Err(error) if !opened.is_new && is_about_account(&error) => {
+            Err(error)
+                if !opened.is_new && order::is_account_refused(&opened.account, plan, &error).await =>
+            {
                 let opened = order::replace_account(plan, folder, &transport, &error).await;
                 order::begin(&opened.map_err(patient)?.account, plan, None).await
             }

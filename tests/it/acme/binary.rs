@@ -97,13 +97,13 @@ async fn a_domain_is_the_whole_set_up() {
     running.signal("HUP");
     await_readiness(&service, metrics, |status, _| status == 200).await;
     assert!(authority.visit(address, "id.example").await.is_ok());
-    assert!(
-        service
-            .log()
-            .contains("there is no certificate yet: one is ordered now"),
-        "{}",
-        service.log()
-    );
+    for said in [
+        "there is no certificate to read again yet",
+        "not waiting any longer with the next order",
+        "ordering a certificate: there is none that can be used",
+    ] {
+        assert!(service.log().contains(said), "{said}: {}", service.log());
+    }
     assert!(!service.log().contains("unchanged"), "{}", service.log());
     let page = request(metrics, "GET", "/metrics", &[], "").unwrap().body;
     assert!(
@@ -144,4 +144,36 @@ async fn a_domain_is_the_whole_set_up() {
             .count(),
         2
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_made_at_once_but_not_twice_within_half_a_minute() {
+    let authority = Authority::start().await;
+    let (service, metrics) = service(&authority);
+    let mut running = service.start(&["serve", "--acme", "id.example"]);
+    let refused = |body: &str| body.contains("the next order is made after");
+    await_readiness(&service, metrics, |_, body| refused(body)).await;
+    assert_eq!(authority.asked("/new-order").len(), 1);
+    let log_has = async |what: &str| {
+        let start = Instant::now();
+        while !service.log().contains(what) {
+            assert!(
+                start.elapsed() < Duration::from_mins(1),
+                "{what}: {}",
+                service.log()
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    running.signal("HUP");
+    log_has("not waiting any longer with the next order").await;
+    running.signal("HUP");
+    log_has("the next order has to wait").await;
+    let line = service.log();
+    let line = line
+        .lines()
+        .find(|line| line.contains("the next order has to wait"));
+    assert!(line.unwrap().contains("next_attempt"), "{line:?}");
+    running.kill();
+    assert_eq!(authority.asked("/new-order").len(), 2);
 }

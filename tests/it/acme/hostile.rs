@@ -111,7 +111,7 @@ async fn certificates_that_are_dead_on_arrival_do_not_make_for_a_flood_of_orders
 #[tokio::test]
 async fn an_authority_that_refuses_every_account_is_not_flooded_with_new_ones() {
     let (authority, site, _folder, due) = due().await;
-    authority.set_mood(Mood::Refusing("unauthorized", "0"));
+    authority.set_mood(Mood::Refusing("accountDoesNotExist", "0"));
     let (failure, _) = site.fail(due).await;
     assert!(failure.remedy.contains("another account"), "{failure}");
     assert_eq!(authority.asked("/new-account").len(), 2, "the first and one more");
@@ -123,4 +123,35 @@ async fn an_authority_that_refuses_every_account_is_not_flooded_with_new_ones() 
     }
     assert!((5..15).contains(&attempts), "{attempts}");
     assert_eq!(authority.asked("/new-account").len(), 1 + attempts);
+}
+
+#[tokio::test]
+async fn an_order_that_is_refused_costs_no_account_and_is_told_as_it_was_said() {
+    let (authority, site, _folder, due) = due().await;
+    authority.set_mood(Mood::Refusing("unauthorized", "0"));
+    let mut at = due;
+    for _ in 0..3 {
+        let (failure, until) = site.fail(at).await;
+        assert_eq!(failure.message, "said unauthorized (unauthorized)");
+        assert!(failure.remedy.contains("ask the authority why"), "{failure}");
+        at = until;
+    }
+    assert_eq!(
+        authority.asked("/new-account").len(),
+        1,
+        "the account is in order"
+    );
+}
+
+#[tokio::test]
+async fn an_authority_that_will_not_have_a_certificate_replaced_issues_one_to_the_same_account() {
+    let (authority, site, _folder, due) = due().await;
+    authority.set_window(due + 60 * DAY, due + 61 * DAY);
+    authority.set_validity(due, 90 * DAY);
+    authority.set_mood(Mood::RefusingReplacement("unauthorized"));
+    site.issue(due).await;
+    let orders = authority.asked("/new-order");
+    let replacing = |at: usize| orders[at].payload["replaces"].is_string();
+    assert_eq!((orders.len(), replacing(1), replacing(2)), (3, true, false));
+    assert_eq!(authority.asked("/new-account").len(), 1);
 }

@@ -43,6 +43,8 @@ pub(crate) enum Mood {
     Fair,
     /// Every answer to an order is this problem, with this `Retry-After`.
     Refusing(&'static str, &'static str),
+    /// The answer to an order that replaces a certificate is this problem.
+    RefusingReplacement(&'static str),
     /// Every answer is this, header and all: status, header field, body.
     Saying(u16, (&'static str, &'static str), String),
     /// No answer comes.
@@ -326,9 +328,11 @@ impl Desk {
         let payload = serde_json::from_slice::<Value>(&body)
             .ok()
             .and_then(|jws| json_of(&jws["payload"]));
+        let payload = payload.unwrap_or_default();
+        let is_replacing = payload["replaces"].is_string();
         self.books.lock().unwrap().asked.push(Asked {
             path: path.clone(),
-            payload: payload.unwrap_or_default(),
+            payload,
         });
         let mood = self.books.lock().unwrap().mood.clone();
         let mut response = match mood {
@@ -345,6 +349,7 @@ impl Desk {
                     .insert("retry-after", wait.parse().unwrap());
                 response
             }
+            Mood::RefusingReplacement(kind) if is_replacing => problem(403, kind),
             _ => match self.serve(&head, &path, &body).await {
                 Ok(response) => response,
                 Err((status, kind)) => problem(status, kind),

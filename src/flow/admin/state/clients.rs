@@ -352,20 +352,8 @@ pub(super) fn put(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
     CLIENTS.put(tx, &client.client_id, client)
 }
 
-/// Every client as a file has it.
-pub(super) fn export_all(
-    snapshot: &dyn Snapshot,
-    with_hashes: bool,
-    now: Timestamp,
-) -> Result<Vec<Map<String, Value>>, StoreError> {
-    let all = CLIENTS.scan(snapshot, .., usize::MAX)?;
-    Ok(all
-        .iter()
-        .map(|(_, client)| export(client, with_hashes, now))
-        .collect())
-}
-
-fn export(client: &Client, with_hashes: bool, now: Timestamp) -> Map<String, Value> {
+/// A client as a file has it.
+pub(super) fn export(client: &Client, with_hashes: bool, now: Timestamp) -> Map<String, Value> {
     let list = |values: &[String]| {
         if values.is_empty() {
             Value::Null

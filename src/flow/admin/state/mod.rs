@@ -10,6 +10,7 @@ pub mod providers;
 pub mod users;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,11 +22,12 @@ use super::{Admin, Decided, Disclosed, Done, all_or_none, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
+use crate::flow::Core;
 use crate::identity::User;
 use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::PROVIDERS;
+use crate::store::tables::{CLIENTS, PROVIDERS, USERS};
 
 /// What there is to be. A kind that is left out is left alone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -168,15 +170,16 @@ pub struct Applied {
     pub unchanged: u64,
 }
 
-/// Everything there is, as a file has it: kinds, and the records of each.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Exported {
-    /// Upstream providers, by id.
-    pub provider: Vec<Map<String, Value>>,
-    /// Clients, by identifier.
-    pub client: Vec<Map<String, Value>>,
-    /// Users, in the order in which they were added.
-    pub user: Vec<Map<String, Value>>,
+/// A record as a file has it; what an export consists of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exported {
+    /// An upstream provider; they come by id.
+    Provider(Map<String, Value>),
+    /// A client; they come by identifier.
+    Client(Map<String, Value>),
+    /// A user; they come in the order in which they were added.
+    User(Map<String, Value>),
 }
 
 /// One write of a plan.
@@ -361,16 +364,36 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
     Ok(())
 }
 
-/// Everything that can be declared, as it is now. Hashes are in it only when asked for, secrets never.
-pub fn export(admin: Admin<'_>, with_hashes: bool) -> Done<Exported> {
-    let now = admin.core.clock.now();
-    Ok(admin.core.store.read(|snapshot| {
-        Ok(Exported {
-            provider: providers::export_all(snapshot)?,
-            client: clients::export_all(snapshot, with_hashes, now)?,
-            user: users::export_all(snapshot, with_hashes)?,
+/// Hands everything that can be declared to `take`, as it is now, until that says `Break`. Hashes are in it only when
+/// asked for, secrets never. No more than one user is in memory at a time.
+pub fn export(
+    core: &Core,
+    with_hashes: bool,
+    take: &mut dyn FnMut(Exported) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let now = core.clock.now();
+    let mut flow = ControlFlow::Continue(());
+    // Who has said no is not asked again, whatever comes after.
+    let mut give = |record: Exported| {
+        if flow.is_continue() {
+            flow = take(record);
+        }
+        flow
+    };
+    core.store.read(|snapshot| {
+        PROVIDERS.visit(snapshot, .., |_, provider| {
+            Ok(give(Exported::Provider(providers::export(&provider))))
+        })?;
+        CLIENTS.visit(snapshot, .., |_, client| {
+            Ok(give(Exported::Client(clients::export(&client, with_hashes, now))))
+        })?;
+        USERS.visit(snapshot, .., |_, user| {
+            if !users::is_declarable(&user) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            Ok(give(Exported::User(users::export(&user, with_hashes))))
         })
-    })?)
+    })
 }
 
 /// Two entries of a kind that mean the same record.

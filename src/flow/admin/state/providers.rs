@@ -281,13 +281,8 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
     Ok(())
 }
 
-/// Every provider as a file has it. Their secrets are never in it: whoever reads them could speak for this service.
-pub(super) fn export_all(snapshot: &dyn Snapshot) -> Result<Vec<Map<String, Value>>, StoreError> {
-    let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
-    Ok(all.iter().map(|(_, provider)| export(provider)).collect())
-}
-
-fn export(provider: &Provider) -> Map<String, Value> {
+/// A provider as a file has it. Its secret is never in it: whoever reads that could speak for this service.
+pub(super) fn export(provider: &Provider) -> Map<String, Value> {
     let usual = blank(provider.id.clone(), provider.created_at);
     let differs = |value: Value, usual: Value| if value == usual { Value::Null } else { value };
     let values = |scope: &crate::oauth::Scope| json!(scope.iter().collect::<Vec<_>>());

@@ -34,6 +34,16 @@ fn request(client: Option<Vec<DeclaredClient>>, user: Option<Vec<DeclaredUser>>,
     }
 }
 
+fn exported(core: &Core, with_hashes: bool) -> Vec<Exported> {
+    let mut records = Vec::new();
+    export(core, with_hashes, &mut |record| {
+        records.push(record);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    records
+}
+
 fn actions(applied: &Applied) -> Vec<(Action, &str)> {
     applied
         .changes
@@ -222,26 +232,26 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
         },
     };
     user::add(admin(&one), alice).await.unwrap();
-    let exported = export(admin(&one), true).unwrap();
-    let state = || State {
-        provider: None,
-        client: Some(
-            exported
-                .client
-                .iter()
-                .map(|entry| serde_json::from_value(Value::Object(entry.clone())).unwrap())
-                .collect(),
-        ),
-        user: Some(
-            exported
-                .user
-                .iter()
-                .map(|entry| DeclaredUser {
+    let records = exported(&one, true);
+    let state = || {
+        let (mut clients, mut users) = (Vec::new(), Vec::new());
+        for record in records.clone() {
+            match record {
+                Exported::Client(entry) => {
+                    clients.push(serde_json::from_value(Value::Object(entry)).unwrap());
+                }
+                Exported::User(entry) => users.push(DeclaredUser {
                     password: None,
-                    line: serde_json::from_value(Value::Object(entry.clone())).unwrap(),
-                })
-                .collect(),
-        ),
+                    line: serde_json::from_value(Value::Object(entry)).unwrap(),
+                }),
+                Exported::Provider(entry) => panic!("{entry:?}"),
+            }
+        }
+        State {
+            provider: None,
+            client: Some(clients),
+            user: Some(users),
+        }
     };
     let applied = |state| Apply {
         state,
@@ -251,9 +261,31 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
     let unchanged = apply(admin(&one), applied(state())).await.unwrap();
     assert_eq!((unchanged.changes, unchanged.unchanged), (Vec::new(), 3));
     apply(admin(&other), applied(state())).await.unwrap();
-    assert_eq!(export(admin(&other), true).unwrap(), exported);
-    let open = serde_json::to_string(&export(admin(&one), false).unwrap()).unwrap();
+    assert_eq!(exported(&other, true), records);
+    let open = serde_json::to_string(&exported(&one, false)).unwrap();
     assert!(!open.contains("argon2") && !open.contains("sha256"), "{open}");
+}
+
+#[tokio::test]
+async fn an_export_that_nobody_takes_any_more_ends_there() {
+    let core = core();
+    let people = ["a@example.com", "b@example.com"].map(person).to_vec();
+    apply(admin(&core), request(Some(vec![web()]), Some(people), false))
+        .await
+        .unwrap();
+    for most in 1..=3 {
+        let mut taken = 0;
+        export(&core, false, &mut |_| {
+            taken += 1;
+            if taken < most {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })
+        .unwrap();
+        assert_eq!(taken, most);
+    }
 }
 
 #[test]
@@ -332,7 +364,7 @@ async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compar
         .map(|field| (field.name.as_str(), &field.after))
         .collect();
     assert_eq!(fields, [("client_secret", &None)]);
-    let exported = serde_json::to_string(&export(admin(&core), true).unwrap()).unwrap();
+    let exported = serde_json::to_string(&exported(&core, true)).unwrap();
     assert!(exported.contains("https://corp.example") && !exported.contains("secret\":"));
 }
 

@@ -254,7 +254,7 @@ fn check_names(
 }
 
 /// Whether a user is one that an operator puts there: not a device's, not a provider's.
-fn is_declarable(user: &User) -> bool {
+pub(super) fn is_declarable(user: &User) -> bool {
     user.source == User::LOCAL || user.source == User::IMPORT
 }
 
@@ -271,22 +271,8 @@ pub(super) fn put(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     user::write(tx, user)
 }
 
-/// Every user that can be declared, as a file has them.
-pub(super) fn export_all(
-    snapshot: &dyn Snapshot,
-    with_hashes: bool,
-) -> Result<Vec<Map<String, Value>>, StoreError> {
-    let mut all = Vec::new();
-    USERS.visit(snapshot, .., |_, user| {
-        if is_declarable(&user) {
-            all.push(export(&user, with_hashes));
-        }
-        Ok(std::ops::ControlFlow::Continue(()))
-    })?;
-    Ok(all)
-}
-
-fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
+/// A user as a file has it.
+pub(super) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
     let differs = |value: Value, usual: Value| if value == usual { Value::Null } else { value };
     let claims = if user.claims.is_empty() {
         Value::Null

@@ -238,3 +238,37 @@ async fn a_connection_with_requests_on_it_may_carry_far_more_than_a_flood() {
     writer.write_all(&last).await.unwrap();
     assert_eq!(answered(&mut reader, 81).await.unwrap(), DATA);
 }
+
+/// How long after its answer the rest of a body on this stream is refused.
+async fn refused_after(reader: &mut (impl AsyncRead + Unpin), stream: u32) -> Duration {
+    assert_ne!(answered(reader, stream).await.unwrap(), RST_STREAM);
+    let begun = Instant::now();
+    loop {
+        let frame = frames::read(reader).await.unwrap();
+        if frame.stream == stream && frame.kind == RST_STREAM {
+            assert_eq!(frame.payload, [0; 4], "NO_ERROR (RFC 9113 section 8.1)");
+            return begun.elapsed();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_is_refused_when_its_sender_has_had_time_to_read_the_answer() {
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let (mut reader, mut writer) = tokio::io::split(target.speaking(HTTP_2).connect().await.unwrap());
+    writer.write_all(PREFACE).await.unwrap();
+    writer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let mut longest = Duration::ZERO;
+    for (number, path) in (0..).zip(["/nothing", "/oauth2/jwks", "/nothing/else"]) {
+        let stream = 2 * number + 1;
+        let head = frame(HEADERS, END_HEADERS, stream, &header_block(Method::Post, path));
+        let part = frame(DATA, 0, stream, &[b'x'; 15 << 10]);
+        writer.write_all(&[head, part].concat()).await.unwrap();
+        longest = longest.max(refused_after(&mut reader, stream).await);
+    }
+    // Whoever is kept from reading sees both at once: what counts is that one did not.
+    assert!(longest >= Duration::from_millis(100), "{longest:?}");
+}
