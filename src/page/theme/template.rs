@@ -56,7 +56,9 @@ impl Templates {
         environment.add_filter("lower", |text: &str| text.to_lowercase());
         environment.add_filter("trim", |text: &str| text.trim().to_owned());
         environment.add_filter("with", |text: &str, name: &str| {
-            Value::from_safe_string(sentence(text, name).into_string())
+            // maud lets an apostrophe be, which would end an attribute in apostrophes
+            let sentence = sentence(text, name).into_string().replace('\'', "&#x27;");
+            Value::from_safe_string(sentence)
         });
         environment.add_filter("asset", move |file: &str| {
             assets.get(file).cloned().ok_or_else(|| {
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(page("{{ name }}").unwrap(), "&lt;b&gt;&quot;&amp;&#x27;");
         assert_eq!(
             page("{{ phrase|with(name) }}").unwrap(),
-            "to <bdi class=\"name\">&lt;b&gt;&quot;&amp;'</bdi> now"
+            "to <bdi class=\"name\">&lt;b&gt;&quot;&amp;&#x27;</bdi> now"
         );
         assert_eq!(
             page("{{ 'a.css'|asset|upper }}").unwrap(),

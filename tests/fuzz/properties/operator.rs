@@ -104,7 +104,9 @@ pub(super) fn theme_manifest(data: &[u8]) {
     }
 }
 
-const HOSTILE: &str = "<script>\"'&";
+/// A letter that no template has by chance: whatever stands before it on a page came with a value.
+const MARK: char = '\u{E000}';
+const HOSTILE: &str = "<\u{E000}script>\"\u{E000}'\u{E000}&\u{E000}";
 
 /// A template can be drawn within bounds or is refused, and a value that it prints never becomes markup.
 pub(super) fn theme_template(data: &[u8]) {
@@ -137,8 +139,10 @@ pub(super) fn theme_template(data: &[u8]) {
     slots.list("things", (0..3).map(|_| [("text", HOSTILE)]));
     if let Ok(page) = templates.draw("page.html", slots) {
         assert!(page.len() <= 256 * 1024);
+        let is_marked = text.contains([MARK, '\\']);
+        let as_markup = ['<', '"', '\'', '&'].map(|sign| format!("{sign}{MARK}"));
         assert!(
-            text.to_ascii_lowercase().contains("<script>") || !page.to_ascii_lowercase().contains("<script>"),
+            is_marked || !as_markup.iter().any(|markup| page.contains(markup)),
             "{page}"
         );
     }
