@@ -4,13 +4,39 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::backend::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of};
 use super::backend::{Backend, Snapshot, Tx, Verdict};
+use super::record::{Record, Unreadable, read_json};
 use super::table::Table;
 use super::{OpenError, StoreError};
 
 /// Named values about the store itself: the schema, and whatever is fixed at the first start.
-pub const META: Table<String, String> = Table::new(0, "meta");
+pub const META: Table<String, Named> = Table::new(0, "meta");
+
+/// A value about the store. Every release writes and reads it alike, as version 1 and JSON: an older one has to be
+/// able to see that the store is too new for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Named(String);
+
+impl Record for Named {
+    const VERSION: u8 = 1;
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), rmp_serde::encode::Error> {
+        out.push(Self::VERSION);
+        serde_json::to_writer(out, self).map_err(serde::ser::Error::custom)
+    }
+
+    fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
+        match stored.split_first() {
+            None => Err(Unreadable::Empty),
+            Some((&Self::VERSION, json)) => read_json(json),
+            Some((version, _)) => Err(Unreadable::Version(*version)),
+        }
+    }
+}
 
 const SCHEMA: &str = "schema";
 
@@ -113,12 +139,12 @@ pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
 
 /// A named value about the store.
 pub fn meta_get(snapshot: &dyn Snapshot, name: &str) -> Result<Option<String>, StoreError> {
-    META.get(snapshot, name)
+    Ok(META.get(snapshot, name)?.map(|Named(value)| value))
 }
 
 /// Sets a named value about the store.
 pub fn meta_put(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), StoreError> {
-    META.put(tx, name, &value.to_owned())
+    META.put(tx, name, &Named(value.to_owned()))
 }
 
 fn copy_of(path: &Path, version: u32) -> PathBuf {
@@ -279,6 +305,16 @@ mod tests {
             refused,
             Err(OpenError::Store(StoreError::Corrupt { table: "meta", .. }))
         ));
+    }
+
+    #[test]
+    fn releases_that_know_json_only_can_read_the_schema() {
+        let folder = Folder::new();
+        let store = open(&folder.file(), &Schema::CURRENT).unwrap();
+        let row = store
+            .read(|snapshot| snapshot.get(META.id(), SCHEMA.as_bytes()))
+            .unwrap();
+        assert_eq!(row.as_deref(), Some(&b"\x01\"2\""[..]));
     }
 
     #[test]
