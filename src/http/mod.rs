@@ -24,7 +24,7 @@ use hyper::body::Body;
 
 use self::call::Call;
 use self::headers::AllowedOrigin;
-use self::request::{BodyError, keep_unread, read_body};
+use self::request::{BodyError, MOST_UNREAD, keep_unread, read_body};
 use self::response::{Answer, empty};
 use crate::app::App;
 use crate::net::Peer;
@@ -65,8 +65,11 @@ where
             },
         },
     };
-    if version == Version::HTTP_2 {
-        keep_unread(body);
+    if version == Version::HTTP_2
+        && !body.is_end_stream()
+        && let Some(room) = call.app.room_for(MOST_UNREAD, call.client_address())
+    {
+        keep_unread(body, room);
     }
     if let Some(route) = &route {
         share(&call, route, &mut answer);

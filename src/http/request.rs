@@ -70,21 +70,19 @@ where
 /// How long the rest of a body is kept that is not read. Long enough for its sender to look at the answer first, short
 /// enough that the connection's window is soon whole again.
 const UNREAD_KEPT: Duration = Duration::from_millis(250);
+/// The most that one can hold: what a stream may bring in before it is read.
+pub const MOST_UNREAD: usize = 64 * 1024;
 
 /// Keeps what nobody reads of a body for a moment longer than the answer takes.
 ///
 /// When it is dropped, a peer on HTTP/2 is told to send no more of it (`RST_STREAM` with `NO_ERROR`, RFC 9113 section 8.1).
-/// Some peers, curl 7.88 among them, throw away an answer that they have not looked at by then.
-pub fn keep_unread<B>(body: B)
-where
-    B: Body + Send + 'static,
-{
-    if !body.is_end_stream() {
-        tokio::spawn(async move {
-            tokio::time::sleep(UNREAD_KEPT).await;
-            drop(body);
-        });
-    }
+/// Some peers, curl 7.88 among them, throw away an answer that they have not looked at by then. `room` is given back
+/// with the body.
+pub fn keep_unread(body: impl Body + Send + 'static, room: impl Send + 'static) {
+    tokio::spawn(async move {
+        tokio::time::sleep(UNREAD_KEPT).await;
+        drop((body, room));
+    });
 }
 
 /// What a body says it is.
@@ -330,7 +328,6 @@ mod tests {
 
     /// Has nothing to say, until it is over. What it holds tells whether it is still there.
     struct Silent {
-        is_over: bool,
         _held: Arc<()>,
     }
 
@@ -344,23 +341,16 @@ mod tests {
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
             Poll::Pending
         }
-
-        fn is_end_stream(&self) -> bool {
-            self.is_over
-        }
     }
 
     #[tokio::test]
     async fn what_is_not_read_outlives_the_answer_by_a_moment_and_no_more() {
         let held = Arc::new(());
-        let silent = |is_over| Silent {
-            is_over,
+        let silent = Silent {
             _held: Arc::clone(&held),
         };
-        keep_unread(silent(true));
-        assert_eq!(Arc::strong_count(&held), 1, "nothing is left of it");
         let begun = std::time::Instant::now();
-        keep_unread(silent(false));
+        keep_unread(silent, Arc::clone(&held));
         while Arc::strong_count(&held) > 1 {
             assert!(begun.elapsed() < TIME, "kept for ever");
             tokio::time::sleep(Duration::from_millis(5)).await;
