@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL: Duration = Duration::from_mins(2);
 /// Commands at once; more wait.
 const AT_ONCE: usize = 16;
+/// How long those that were begun may go on when the service stops; less than systemd waits for the service.
+const FINISH: Duration = Duration::from_secs(20);
 /// How long to wait when no connection can be accepted.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
@@ -32,6 +36,7 @@ pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     owner: u32,
+    finish: Duration,
 }
 
 impl ControlSocket {
@@ -50,10 +55,11 @@ impl ControlSocket {
             listener,
             path: path.to_owned(),
             owner,
+            finish: FINISH,
         })
     }
 
-    /// Answers commands until `shutdown` is ready, then finishes those that were begun. A reply that bytes follow
+    /// Answers commands until `shutdown` is ready, then finishes those that were begun, within 20 seconds. A reply that bytes follow
     /// has them from `pour`, on a thread that may wait.
     pub async fn serve<F>(
         self,
@@ -89,7 +95,11 @@ impl ControlSocket {
                 }
             }
         }
-        while conversations.join_next().await.is_some() {}
+        let finished = async { while conversations.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.finish, finished).await.is_err() {
+            tracing::warn!("a command took too long to end with the service, and was broken off");
+            conversations.shutdown().await;
+        }
     }
 
     async fn accept(&self, seats: &Arc<Semaphore>) -> (UnixStream, tokio::sync::OwnedSemaphorePermit) {
@@ -153,7 +163,59 @@ where
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(STALL))?;
+    let _end = End(stream.try_clone()?);
     tokio::task::spawn_blocking(move || pour(command, &mut io::BufWriter::new(&stream)))
         .await
         .map_err(io::Error::other)
+}
+
+/// Ends a stream for whoever still writes to it, which nothing else could stop.
+struct End(net::UnixStream);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // One that the peer has closed has ended already.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+    use crate::random::Random;
+
+    #[tokio::test]
+    async fn whoever_stops_reading_does_not_keep_the_service_from_stopping() {
+        let folder = std::env::temp_dir().join(format!("idsvc-control-{}", Random::system().uuid_v4()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("control.sock");
+        let mut socket = ControlSocket::bind(&path).unwrap();
+        socket.finish = Duration::from_millis(50);
+        let (ended, end) = mpsc::channel();
+        let pour = move |_: Command, to: &mut dyn io::Write| {
+            while to.write_all(&[0; 4096]).is_ok() {}
+            let _ = ended.send(());
+        };
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn(
+            socket.serve(|_| std::future::ready(Reply::Bytes), pour, async move {
+                drop(stopped.await);
+            }),
+        );
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        stream
+            .write_all(&wire::to_line(&Command::Export(false)).unwrap())
+            .await
+            .unwrap();
+        stream.read_u8().await.unwrap();
+        stop.send(()).unwrap();
+        serving.await.unwrap();
+        let ended = tokio::task::spawn_blocking(move || end.recv_timeout(Duration::from_mins(1)));
+        ended.await.unwrap().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
