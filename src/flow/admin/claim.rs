@@ -134,6 +134,21 @@ pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Strin
     }
 }
 
+/// How deep the value of a claim may be nested. An export nests it a little deeper than it was when it came in, and no
+/// reader of JSON follows for ever.
+const DEEPEST: usize = 64;
+
+fn is_nested_within(value: &Value, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return !(value.is_array() || value.is_object());
+    };
+    match value {
+        Value::Array(values) => values.iter().all(|value| is_nested_within(value, depth)),
+        Value::Object(members) => members.values().all(|value| is_nested_within(value, depth)),
+        _ => true,
+    }
+}
+
 /// Refuses a claim that the service fills itself, and says how else the user gets one.
 fn refuse_reserved(name: &str, wording: Wording) -> Result<(), String> {
     if !RESERVED.contains(&name) {
@@ -167,6 +182,9 @@ fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
     } else {
         serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
     };
+    if !is_nested_within(&typed, DEEPEST) {
+        return Err(format!("claim {name} is nested more than {DEEPEST} deep"));
+    }
     user.claims.insert(name.to_owned(), typed);
     Ok(())
 }
@@ -335,6 +353,20 @@ mod tests {
         assert!(set(&mut user, "address", r#"{"locality": 1}"#).is_err());
         set(&mut user, "address", r#"{"locality": "Ghent"}"#).unwrap();
         assert_eq!(user.claims["address"], json!({"locality": "Ghent"}));
+    }
+
+    #[test]
+    fn a_claim_is_nested_so_deep_and_no_deeper() {
+        let mut user = alice();
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        set(&mut user, "deep", &nested(DEEPEST)).unwrap();
+        let known = user.clone();
+        for depth in [DEEPEST + 1, 120] {
+            let value = serde_json::from_str(&nested(depth)).unwrap();
+            assert!(set_value(&mut user, "deep", &value).is_err());
+            assert!(set(&mut user, "deep", &nested(depth)).is_err());
+        }
+        assert_eq!(user, known);
     }
 
     #[test]

@@ -374,24 +374,26 @@ pub fn export(
     let now = core.clock.now();
     let mut flow = ControlFlow::Continue(());
     // Who has said no is not asked again, whatever comes after.
-    let mut give = |record: Exported| {
-        if flow.is_continue() {
-            flow = take(record);
-        }
-        flow
-    };
     core.store.read(|snapshot| {
         PROVIDERS.visit(snapshot, .., |_, provider| {
-            Ok(give(Exported::Provider(providers::export(&provider))))
+            flow = take(Exported::Provider(providers::export(&provider)));
+            Ok(flow)
         })?;
+        if flow.is_break() {
+            return Ok(());
+        }
         CLIENTS.visit(snapshot, .., |_, client| {
-            Ok(give(Exported::Client(clients::export(&client, with_hashes, now))))
+            flow = take(Exported::Client(clients::export(&client, with_hashes, now)));
+            Ok(flow)
         })?;
+        if flow.is_break() {
+            return Ok(());
+        }
         USERS.visit(snapshot, .., |_, user| {
-            if !users::is_declarable(&user) {
-                return Ok(ControlFlow::Continue(()));
+            if users::is_declarable(&user) {
+                flow = take(Exported::User(users::export(&user, with_hashes)));
             }
-            Ok(give(Exported::User(users::export(&user, with_hashes))))
+            Ok(flow)
         })
     })
 }
