@@ -63,7 +63,7 @@ async function until(look, child) {
 async function startPebble() {
   const pebble = start('pebble', ['-config', 'pebble.json', '-dnsserver', `127.0.0.1:${ports.dns}`], {
     PEBBLE_VA_NOSLEEP: '1',
-    PEBBLE_WFE_NONCEREJECT: '5',
+    PEBBLE_WFE_NONCEREJECT: '20',
   });
   const dispatcher = new Agent({ connect: { ca: await readFile(join(folder, 'ca.pem')) } });
   pebble.root = await until(async () => {

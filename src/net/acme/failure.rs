@@ -25,6 +25,10 @@ pub struct Failure {
     /// How many seconds the authority wants to be left alone.
     #[serde(default)]
     pub wait: u64,
+    /// Whether the authority did not know a nonce that it had given, so that it may help to ask at once again
+    /// (RFC 8555 section 6.5).
+    #[serde(skip)]
+    pub is_nonce: bool,
 }
 
 impl fmt::Display for Failure {
@@ -42,6 +46,7 @@ impl Failure {
             message: one_line(message.as_ref()),
             remedy: remedy.into(),
             wait: 0,
+            is_nonce: false,
         }
     }
 
@@ -52,7 +57,10 @@ impl Failure {
             plan.directory
         );
         match error {
-            Error::Api(problem) => Self::new(said(problem), remedy(kind(problem), plan)),
+            Error::Api(problem) => Self {
+                is_nonce: is_bad_nonce(error),
+                ..Self::new(said(problem), remedy(kind(problem), plan))
+            },
             Error::Other(other) if other.is::<OutboundError>() => Self::new(
                 other.to_string(),
                 "let this machine reach the authority over https; the outbound settings apply to it",
@@ -101,6 +109,11 @@ pub fn is_unknown_account(error: &Error) -> bool {
 /// that it has deactivated (RFC 8555 section 7.3.6), and some things to others.
 pub fn is_unauthorized(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == "unauthorized")
+}
+
+/// Whether the authority does not know, or not any more, a nonce that it gave (RFC 8555 section 6.5).
+pub fn is_bad_nonce(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "badNonce")
 }
 
 /// Whether the authority was asked too often (RFC 8555 section 6.6).

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Plan;
 use super::challenge::Challenges;
-use super::failure::{Failure, is_rate_limit, is_unauthorized, is_unknown_account};
+use super::failure::{Failure, is_bad_nonce, is_rate_limit, is_unauthorized, is_unknown_account};
 use super::folder::{Folder, SavedAccount};
 use super::transport::Transport;
 use crate::net::tls::TlsError;
@@ -145,7 +145,9 @@ pub async fn begin(
             .new_order(&NewOrder::new(&identifiers).replaces(replaced))
             .await
         {
-            Err(error) if is_unknown_account(&error) || is_rate_limit(&error) => return Err(error),
+            Err(error) if is_unknown_account(&error) || is_rate_limit(&error) || is_bad_nonce(&error) => {
+                return Err(error);
+            }
             Err(_) => {}
             begun => return begun,
         }
@@ -179,9 +181,9 @@ pub async fn complete(mut order: Order, plan: &Plan, challenges: &Challenges) ->
         let digest = <[u8; 32]>::try_from(digest.as_ref())
             .map_err(|_| nonsense("its challenge cannot be answered", plan))?;
         answering.push(challenges.answer(&domain, &digest)?);
-        challenge.set_ready().await.map_err(|error| match error {
-            Error::Api(problem) => Failure::about(&domain, &problem, plan),
-            error => failed(error),
+        challenge.set_ready().await.map_err(|error| match &error {
+            Error::Api(problem) if !is_bad_nonce(&error) => Failure::about(&domain, problem, plan),
+            _ => failed(error),
         })?;
     }
     let state = order.state().status;

@@ -144,7 +144,7 @@ impl Renewal {
                 );
                 let progress = progress.attempting(now, dice);
                 self.remember(progress.clone()).await?;
-                match self.order(held.map(|(pair, _)| pair)).await {
+                match self.order(held.as_ref().map(|(pair, _)| pair)).await {
                     Err(failure) => Ok(self.note(now, failure).await),
                     Ok(()) => self.settle(progress, now, dice).await,
                 }
@@ -199,8 +199,24 @@ impl Renewal {
         }
     }
 
-    /// Orders a certificate and puts it in place.
-    async fn order(&self, replaced: Option<Pair>) -> Result<(), Failure> {
+    /// Orders a certificate and puts it in place. Begins afresh while the authority does not know its own nonces; for
+    /// each of them it has been asked three times by then.
+    async fn order(&self, replaced: Option<&Pair>) -> Result<(), Failure> {
+        const BEGINNINGS: usize = 3;
+        let mut outcome = self.order_once(replaced).await;
+        for _ in 1..BEGINNINGS {
+            match outcome {
+                Err(failure) if failure.is_nonce => outcome = self.order_once(replaced).await,
+                _ => break,
+            }
+        }
+        outcome.map_err(|failure| Failure {
+            is_nonce: false,
+            ..failure
+        })
+    }
+
+    async fn order_once(&self, replaced: Option<&Pair>) -> Result<(), Failure> {
         let Inner {
             plan,
             folder,

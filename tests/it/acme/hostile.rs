@@ -78,6 +78,22 @@ async fn an_authority_that_wants_to_be_left_alone_is_but_for_no_more_than_a_day(
 }
 
 #[tokio::test]
+async fn an_authority_that_has_forgotten_its_nonces_is_asked_again_and_not_for_ever() {
+    let (authority, site, _folder, due) = due().await;
+    authority.set_window(due + 60 * DAY, due + 61 * DAY);
+    authority.set_validity(due, 90 * DAY);
+    authority.set_mood(Mood::Forgetful(5));
+    site.issue(due).await;
+    let orders = authority.asked("/new-order");
+    let replacing = orders
+        .iter()
+        .filter(|order| order.payload["replaces"].is_string());
+    assert_eq!((orders.len(), replacing.count()), (7, 6));
+    let (failure, _) = survives(Mood::Forgetful(u32::MAX)).await;
+    assert!(failure.message.contains("badNonce"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_certificate_that_is_not_what_was_ordered_is_not_put_in_place() {
     for (mood, part) in [
         (Mood::Misnaming, "is not for id.example"),
