@@ -113,10 +113,13 @@ pub(crate) struct Refresh {
     pub(crate) target: &'static str,
     pub(crate) authorization: String,
     pub(crate) tokens: VecDeque<String>,
+    /// How many are still to be asked for.
+    pub(crate) left: usize,
 }
 
 impl Script for Refresh {
     fn next(&mut self) -> Option<String> {
+        self.left = self.left.checked_sub(1)?;
         let token = self.tokens.pop_front()?;
         let fields = [("grant_type", "refresh_token"), ("refresh_token", token.as_str())];
         Some(form(
