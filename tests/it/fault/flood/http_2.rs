@@ -5,7 +5,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio_rustls::client::TlsStream;
 
 use super::frames::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE,
@@ -101,15 +103,21 @@ struct End {
     word: Option<(u32, String)>,
 }
 
+/// A connection that has said that it is one of HTTP/2 (RFC 9113 section 3.4).
+async fn greet(target: Target) -> io::Result<TlsStream<TcpStream>> {
+    let mut stream = target.connect().await?;
+    stream.write_all(PREFACE).await?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    Ok(stream)
+}
+
 /// Sends until the connection ends; nothing when it has not in time.
 async fn attack(target: Target, flood: &'static Flood, reads: bool) -> Option<End> {
     const AT_ONCE: u32 = 32;
-    let stream = target.connect().await.unwrap();
+    let stream = greet(target).await.unwrap();
     let begun = Instant::now();
     let (mut reader, mut writer) = tokio::io::split(stream);
     let sending = async {
-        writer.write_all(PREFACE).await?;
-        writer.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
         writer.write_all(&(flood.first)()).await?;
         let mut n = 0;
         loop {
@@ -208,9 +216,7 @@ async fn a_connection_with_requests_on_it_may_carry_far_more_than_a_flood() {
     let certificate = issue(&service);
     let target = Target::new(service.port, &[certificate], HTTP_1);
     let _running = serve(&service, &target).await;
-    let (mut reader, mut writer) = tokio::io::split(target.speaking(HTTP_2).connect().await.unwrap());
-    writer.write_all(PREFACE).await.unwrap();
-    writer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(greet(target.speaking(HTTP_2)).await.unwrap());
     let piece = [b'x'; 15 << 10];
     let pings = frame(PING, 0, 0, &[7; 8]).repeat(1000);
     let mut sent = 0;
@@ -258,9 +264,7 @@ async fn a_body_that_nobody_reads_is_refused_when_its_sender_has_had_time_to_rea
     let certificate = issue(&service);
     let target = Target::new(service.port, &[certificate], HTTP_1);
     let _running = serve(&service, &target).await;
-    let (mut reader, mut writer) = tokio::io::split(target.speaking(HTTP_2).connect().await.unwrap());
-    writer.write_all(PREFACE).await.unwrap();
-    writer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(greet(target.speaking(HTTP_2)).await.unwrap());
     let mut longest = Duration::ZERO;
     for (number, path) in (0..).zip(["/nothing", "/oauth2/jwks", "/nothing/else"]) {
         let stream = 2 * number + 1;
