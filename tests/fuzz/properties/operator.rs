@@ -139,7 +139,7 @@ pub(super) fn theme_template(data: &[u8]) {
     slots.list("things", (0..3).map(|_| [("text", HOSTILE)]));
     if let Ok(page) = templates.draw("page.html", slots) {
         assert!(page.len() <= 256 * 1024);
-        let is_marked = text.contains([MARK, '\\']);
+        let is_marked = text.contains(MARK) || text.contains("\\u");
         let as_markup = ['<', '"', '\'', '&'].map(|sign| format!("{sign}{MARK}"));
         assert!(
             is_marked || !as_markup.iter().any(|markup| page.contains(markup)),
