@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Global;
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop};
-use super::serve::SettingFlags;
+use super::setting_flags::SettingFlags;
 use crate::clock::Clock;
 use crate::config::reference::reference;
 use crate::config::resolve::{check_base_url, resolve};

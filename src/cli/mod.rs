@@ -27,6 +27,7 @@ pub mod restore;
 pub mod schedule;
 pub mod serve;
 pub mod session;
+mod setting_flags;
 pub mod sockets;
 pub mod state;
 pub mod state_file;

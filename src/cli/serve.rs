@@ -13,6 +13,7 @@ use super::Global;
 use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
+use super::setting_flags::SettingFlags;
 use super::steady::Steady;
 use super::{acme, event_log, log, schedule, sockets};
 use crate::app::App;
@@ -52,102 +53,6 @@ pub struct Serve {
     /// The settings.
     #[command(flatten)]
     pub settings: SettingFlags,
-}
-
-macro_rules! setting_flags {
-    ($($field:ident $key:literal $value:literal $help:literal,)*) => {
-        /// A flag for every setting; they come before the environment and the file.
-        #[derive(Clone, Debug, Default, Args)]
-        #[command(next_help_heading = "Settings (see idsvc config reference)")]
-        pub struct SettingFlags {
-            $(
-                #[doc = concat!("`", $key, "`")]
-                #[arg(long, value_name = $value, help = $help)]
-                pub $field: Option<String>,
-            )*
-            /// An address to listen on; may be repeated
-            #[arg(long, value_name = "ADDRESS")]
-            pub listen: Vec<String>,
-            /// A domain to have a certificate for, by ACME; may be repeated
-            #[arg(long, value_name = "DOMAIN")]
-            pub acme: Vec<String>,
-            /// A network of proxies to believe about the client's address; may be repeated
-            #[arg(long, value_name = "NETWORK")]
-            pub trusted_proxies: Vec<String>,
-            /// A network that is not public and may be reached for providers, keys and ACME; may be repeated
-            #[arg(long, value_name = "NETWORK")]
-            pub outbound_allow: Vec<String>,
-            /// A network whose requests are not limited; may be repeated
-            #[arg(long, value_name = "NETWORK")]
-            pub limits_exempt: Vec<String>,
-        }
-
-        impl SettingFlags {
-            /// What was given: dotted key and value.
-            pub fn into_given(self) -> Vec<(&'static str, String)> {
-                let single = [$(($key, self.$field),)*].into_iter();
-                let lists = [
-                    ("listen", self.listen),
-                    ("acme.domains", self.acme),
-                    ("trusted_proxies", self.trusted_proxies),
-                    ("outbound.allow", self.outbound_allow),
-                    ("limits.exempt", self.limits_exempt),
-                ];
-                let lists = lists.into_iter().filter(|(_, values)| !values.is_empty());
-                single
-                    .filter_map(|(key, value)| Some((key, value?)))
-                    .chain(lists.map(|(key, values)| (key, values.join(","))))
-                    .collect()
-            }
-        }
-    };
-}
-
-setting_flags! {
-    base_url "base_url" "URL" "The address of the service, and its issuer",
-    region "region" "REGION" "The region, us or ap",
-    service_name "service_name" "NAME" "The name in the grant type of anonymous users",
-    organization "organization" "NAME" "The organization of new users",
-    id_token_alias "id_token_alias" "BOOL" "Repeat id_token as idtoken",
-    theme "theme" "NAME" "The theme of the pages",
-    theme_dir "theme_dir" "DIR" "Where the operator's themes are",
-    tls_mode "tls.mode" "MODE" "files, acme, self-signed or off",
-    tls_cert "tls.cert" "FILE" "The certificate chain",
-    tls_key "tls.key" "FILE" "The private key",
-    acme_contact "acme.contact" "ADDRESS" "The mail address for the certificate authority",
-    acme_directory "acme.directory" "URL" "The ACME directory of the certificate authority",
-    lifetimes_access_token "lifetimes.access_token" "TIME" "How long access tokens last",
-    lifetimes_refresh_token "lifetimes.refresh_token" "TIME" "How long refresh tokens last",
-    lifetimes_refresh_absolute "lifetimes.refresh_absolute" "TIME" "How long a sign-in can be refreshed in all",
-    lifetimes_code "lifetimes.code" "TIME" "How long authorization codes last",
-    lifetimes_id_token "lifetimes.id_token" "TIME" "How long ID tokens last",
-    lifetimes_session_idle "lifetimes.session_idle" "TIME" "How long sessions last without use",
-    lifetimes_session_absolute "lifetimes.session_absolute" "TIME" "How long sessions last in any case",
-    lifetimes_login_transaction "lifetimes.login_transaction" "TIME" "How long a sign-in may take",
-    refresh_retry_window "refresh.retry_window" "TIME" "How long a replaced refresh token is good for a retry",
-    anonymous_retention "anonymous.retention" "TIME" "How long abandoned anonymous users are kept",
-    password_memory_kib "password.memory_kib" "KIB" "Memory of a password hash",
-    password_iterations "password.iterations" "COUNT" "Passes of a password hash",
-    password_parallelism "password.parallelism" "COUNT" "Lanes of a password hash",
-    password_min_length "password.min_length" "COUNT" "The fewest characters of a password",
-    password_max_bytes "password.max_bytes" "COUNT" "The most bytes of a password",
-    password_workers "password.workers" "COUNT" "Passwords hashed at once",
-    signing_access_token_alg "signing.access_token_alg" "ALG" "The algorithm of access tokens",
-    signing_access_token_typ "signing.access_token_typ" "TYP" "The typ of access tokens",
-    keys_rotate_every "keys.rotate_every" "TIME" "How long a key signs before a new one takes its place",
-    keys_announce "keys.announce" "TIME" "How long new keys are published before they sign",
-    outbound_ca_file "outbound.ca_file" "FILE" "Certificate authorities to trust beside those of the web",
-    limits_enabled "limits.enabled" "BOOL" "Limit what single addresses, names and clients may do",
-    limits_anonymous_per_address "limits.anonymous_per_address" "COUNT" "Anonymous users for one address in an hour",
-    limits_anonymous_per_client "limits.anonymous_per_client" "COUNT" "Anonymous users for one client in an hour",
-    limits_connections "limits.connections" "COUNT" "Open connections in all",
-    limits_connections_per_address "limits.connections_per_address" "COUNT" "Open connections from one address",
-    backup_interval "backup.interval" "TIME" "How often a backup is made",
-    backup_keep "backup.keep" "COUNT" "How many backups are kept",
-    events_max_mib "events.max_mib" "COUNT" "How many MiB of events are kept",
-    metrics_listen "metrics.listen" "ADDRESS" "Where the metrics are, or off",
-    log_format "log.format" "FORMAT" "text, json or auto",
-    log_level "log.level" "LEVEL" "error, warn, info, debug or trace",
 }
 
 /// Runs the service until it is told to stop.

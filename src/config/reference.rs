@@ -422,6 +422,11 @@ pub fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
+/// The setting whose flag has that name, which is said without its dashes.
+pub fn of_flag(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.flag().eq(name.chars()))
+}
+
 impl Setting {
     /// The environment variable that sets it: `IDSVC_` and the key in upper case, dots as underscores.
     pub fn env_name(&self) -> String {
@@ -430,11 +435,17 @@ impl Setting {
 
     /// The flag of `idsvc serve` that sets it.
     pub fn flag_name(&self) -> String {
-        match self.key {
-            // The whole set-up of a public service deserves a short name.
-            "acme.domains" => "--acme".to_owned(),
-            key => format!("--{}", key.replace(['.', '_'], "-")),
-        }
+        "--".chars().chain(self.flag()).collect()
+    }
+
+    fn flag(&self) -> impl Iterator<Item = char> {
+        // The whole set-up of a public service deserves a short name.
+        let name = match self.key {
+            "acme.domains" => "acme",
+            key => key,
+        };
+        name.chars()
+            .map(|sign| if matches!(sign, '.' | '_') { '-' } else { sign })
     }
 
     /// The section it stands in and its name there; no section for the keys at the top.
