@@ -4,7 +4,7 @@
 //! event over and goes on; a thread of its own writes what has gathered, without waiting for the disk. When
 //! it cannot keep up, events are dropped, and the next line says how many.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Serialize;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
@@ -34,6 +34,8 @@ pub const TARGET: &str = "audit";
 
 /// How many events may wait to be written.
 const QUEUE: usize = 8192;
+/// What most lines take.
+const TYPICAL_BYTES: usize = 320;
 /// How long events gather after those before were written: so a busy service wakes the thread, and writes, fifty times
 /// a second and not for each event.
 const GATHER: Duration = Duration::from_millis(20);
@@ -41,7 +43,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 enum Order {
-    Line(String),
+    Line(Vec<u8>),
     Flush(SyncSender<()>),
 }
 
@@ -90,10 +92,11 @@ impl<S: Subscriber> Layer<S> for EventLog {
         if event.metadata().target() != TARGET {
             return;
         }
-        let mut members = Members(format!("{{\"time\":{}", self.clock.now().seconds()));
+        let mut members = Members(Vec::with_capacity(TYPICAL_BYTES));
+        let _ = write!(members.0, "{{\"time\":{}", self.clock.now().seconds());
         event.record(&mut members);
         let Members(mut line) = members;
-        line.push('}');
+        line.extend_from_slice(b"}\n");
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Line(line)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -101,21 +104,22 @@ impl<S: Subscriber> Layer<S> for EventLog {
 }
 
 /// A JSON object, open at its end. Names are those of fields in our own code.
-struct Members(String);
+struct Members(Vec<u8>);
 
 impl Members {
-    fn add(&mut self, field: &Field, value: impl fmt::Display) {
-        let _ = write!(self.0, ",\"{}\":{value}", field.name());
+    fn add(&mut self, field: &Field, value: impl Serialize) {
+        let _ = write!(self.0, ",\"{}\":", field.name());
+        let _ = serde_json::to_writer(&mut self.0, &value);
     }
 }
 
 impl Visit for Members {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_str(field, &format!("{value:?}"));
+        self.add(field, format_args!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, Value::from(value));
+        self.add(field, value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
@@ -139,14 +143,13 @@ struct Writer {
 impl Writer {
     fn work(mut self, orders: &Receiver<Order>) {
         while let Ok(first) = orders.recv() {
-            let mut text = String::new();
+            let mut text = Vec::new();
             let mut waiting = Vec::new();
             let mut lines = 0;
             for order in std::iter::once(first).chain(orders.try_iter().take(QUEUE)) {
                 match order {
                     Order::Line(line) => {
-                        text.push_str(&line);
-                        text.push('\n');
+                        text.extend_from_slice(&line);
                         lines += 1;
                     }
                     Order::Flush(done) => waiting.push(done),
@@ -160,7 +163,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, mut text: String, lines: u64) {
+    fn write(&mut self, mut text: Vec<u8>, lines: u64) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let note = serde_json::json!({"time": self.clock.now().seconds(), "event": "events_lost", "count": lost});
@@ -169,7 +172,7 @@ impl Writer {
         if text.is_empty() {
             return;
         }
-        match self.append(text.as_bytes()) {
+        match self.append(&text) {
             Ok(()) => self.has_failed = false,
             Err(error) => {
                 self.file = None;
@@ -243,6 +246,7 @@ fn open(folder: &Path) -> io::Result<(File, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
@@ -314,7 +318,7 @@ mod tests {
             has_failed: false,
         };
         for number in 0..60 {
-            writer.write(format!("{{\"number\":{number}}}\n"), 1);
+            writer.write(format!("{{\"number\":{number}}}\n").into_bytes(), 1);
         }
         let folder = data.0.join(EVENTS);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
@@ -342,13 +346,13 @@ mod tests {
             clock: Clock::System,
             has_failed: false,
         };
-        writer.write("{}\n".to_owned(), 1);
+        writer.write(b"{}\n".to_vec(), 1);
         assert_eq!(
             fs::read_to_string(folder.join(CURRENT)).unwrap(),
             "{\"cut\":\n{}\n"
         );
         writer.lost.fetch_add(3, Ordering::Relaxed);
-        writer.write(String::new(), 0);
+        writer.write(Vec::new(), 0);
         assert!(
             fs::read_to_string(folder.join(CURRENT))
                 .unwrap()
@@ -357,7 +361,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         fs::write(&folder, "in the way").unwrap();
         writer.file = None;
-        writer.write("{}\n".to_owned(), 1);
+        writer.write(b"{}\n".to_vec(), 1);
         assert_eq!(writer.lost.load(Ordering::Relaxed), 1);
     }
 }
