@@ -189,10 +189,13 @@ pub fn id_token(user: &User, request: &ClaimsRequest) -> Map<String, Value> {
 }
 
 fn collect<'a>(user: &User, names: impl IntoIterator<Item = &'a str>) -> Map<String, Value> {
-    names
-        .into_iter()
-        .filter_map(|name| Some((name.to_owned(), claim(user, name)?)))
-        .collect()
+    let mut claims = Map::new();
+    for name in names {
+        if let Some(value) = claim(user, name) {
+            claims.insert(name.to_owned(), value);
+        }
+    }
+    claims
 }
 
 /// Every claim that can be supplied, as discovery lists them.

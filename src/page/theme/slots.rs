@@ -71,9 +71,12 @@ impl Slots {
 pub fn entries<V: Into<Value>, const N: usize>(
     list: impl IntoIterator<Item = [(&'static str, V); N]>,
 ) -> Value {
-    let entry = |values: [(&'static str, V); N]| {
-        let values = values.into_iter().map(|(name, value)| (name, value.into()));
-        Value::from(values.collect::<BTreeMap<_, Value>>())
-    };
+    let entry =
+        |values: [(&'static str, V); N]| object(values.map(|(name, value)| (name, value.into())).into());
     list.into_iter().map(entry).collect::<Vec<Value>>().into()
+}
+
+/// Names and values. Not generic: making a map takes a sort, which would be there once for every kind of list.
+fn object(values: Vec<(&'static str, Value)>) -> Value {
+    Value::from(BTreeMap::from_iter(values))
 }
