@@ -153,14 +153,19 @@ fn copy_of(path: &Path, version: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies through a third file, so that an interrupted copy never stands where a whole one did.
+/// Copies through a third file, so that an interrupted copy never stands where a whole one did, and one that failed
+/// takes no room.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut partial = to.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    fs::copy(from, &partial)?;
-    File::open(&partial)?.sync_all()?;
-    fs::rename(&partial, to)?;
+    let copied = fs::copy(from, &partial)
+        .and_then(|_| File::open(&partial)?.sync_all())
+        .and_then(|()| fs::rename(&partial, to));
+    if copied.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    copied?;
     sync_folder_of(to)
 }
 

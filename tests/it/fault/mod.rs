@@ -11,6 +11,7 @@ mod kiosk;
 mod play;
 mod room;
 mod shim;
+mod upgrade;
 
 use std::io::Write as _;
 
