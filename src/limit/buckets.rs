@@ -11,7 +11,8 @@
 //! owner, coming back, takes over at least what was left behind: nobody empties a bucket by filling others, at
 //! whatever price. The error is on the safe side and small: a stranger may inherit what somebody else did,
 //! and only while more has been tried than all the places together can hold. Then the table as a whole is
-//! the limit.
+//! the limit. Whoever is only looked at ([`Buckets::check`]) inherits nothing: no flood keeps out those who have
+//! done nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -124,7 +125,12 @@ impl Buckets {
             return Ok(());
         }
         let key = key();
-        self.at(key, now, |[_, held]| self.admit(key, *held, now).map(|_| ()))
+        self.at(key, now, |[tag, held]| {
+            if *tag == key.tag {
+                self.admit(key, *held, now)?;
+            }
+            Ok(())
+        })
     }
 
     /// Does something now, if it may be done.
@@ -363,6 +369,23 @@ mod tests {
             .count();
         assert_eq!(left, 8, "two of ten were used up by the one before");
         assert!(buckets.take(same_set(8), START).is_ok());
+    }
+
+    #[test]
+    fn a_flood_keeps_nobody_out_who_is_only_looked_at_and_nobody_in_who_is_full() {
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let own = u64::MAX;
+        let fill = |number: u64| (0..10).for_each(|_| buckets.add(key(number), START));
+        fill(own);
+        (0..200_000).for_each(fill);
+        let admitted = |number: &u64| buckets.check(|| key(*number), START).is_ok();
+        assert_eq!((1_000_000..1_000_100).filter(admitted).count(), 100);
+        let guesses = (0..100).filter(|_| {
+            let is_looked_at = admitted(&own);
+            buckets.add(key(own), START);
+            is_looked_at
+        });
+        assert!(guesses.count() <= 1);
     }
 
     #[test]
