@@ -13,6 +13,9 @@ use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS};
 
+/// The most sessions of one user: more browsers than anybody has.
+pub const MOST_OF_ONE_USER: usize = 50;
+
 /// A session cookie as a browser presents it.
 #[derive(Clone, Debug)]
 pub struct PresentedSession {
@@ -137,11 +140,13 @@ pub(super) fn start(
     let (fresh_id, fresh_digest, renewed_digest) = fresh;
     let (id, digest, created_at) = match previous {
         Some(previous) if previous.session.user == user => (previous.id, renewed_digest, now),
-        Some(previous) => {
-            end(tx, previous.id, &previous.session, now)?;
+        previous => {
+            if let Some(previous) = previous {
+                end(tx, previous.id, &previous.session, now)?;
+            }
+            make_room(tx, user, now)?;
             (fresh_id, fresh_digest, now)
         }
-        None => (fresh_id, fresh_digest, now),
     };
     let session = Session {
         digest,
@@ -156,6 +161,29 @@ pub(super) fn start(
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
     Ok((id, session))
+}
+
+/// Makes room for one more session of this user: beyond the bound those end that were left unused the longest.
+///
+/// Without a bound, whoever knows one password could pile up sessions until looking at them, or ending them all in one
+/// transaction, keeps everybody waiting.
+fn make_room(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
+    if ids.len() < MOST_OF_ONE_USER {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    for ((_, id), ()) in ids {
+        if let Some(session) = SESSIONS.get(&*tx, &id)? {
+            kept.push((session.last_used_at, id, session));
+        }
+    }
+    kept.sort_by_key(|(last_used_at, id, _)| (*last_used_at, *id));
+    let surplus = (kept.len() + 1).saturating_sub(MOST_OF_ONE_USER);
+    for (_, id, session) in kept.into_iter().take(surplus) {
+        end(tx, id, &session, now)?;
+    }
+    Ok(())
 }
 
 /// Ends a session and the refresh families bound to it.
