@@ -1,6 +1,6 @@
 //! What endpoints read from a request: its body, its credentials, and where it came from.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ use zeroize::Zeroizing;
 
 use crate::oauth::parameters::form_decode;
 pub use crate::oauth::parameters::{ParameterError, Parameters};
+
+/// Stands for the address of a request of which nobody can say where it came from. All of them share its limits.
+pub const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -181,7 +184,8 @@ pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
 ///
 /// Each proxy adds on the right the address it was called from. So the list is read from the right, for as
 /// long as the one who added the entry is trusted. When both headers are there and tell different stories,
-/// one of them comes from the client: then neither is believed.
+/// one of them comes from the client: then neither is believed, and the address is [`UNKNOWN`]. That of the proxy would
+/// not do: it may be one that is never limited.
 pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.ip().to_canonical();
     let walk = |hops: &[Option<IpAddr>]| {
@@ -199,7 +203,7 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) 
         (Some(hops), None) | (None, Some(hops)) => walk(&hops),
         (Some(one), Some(other)) => {
             let (one, other) = (walk(&one), walk(&other));
-            if one == other { one } else { peer }
+            if one == other { one } else { UNKNOWN }
         }
     }
 }
@@ -505,7 +509,12 @@ mod tests {
     #[test]
     fn two_headers_that_disagree_are_not_believed() {
         let forged = [(FORWARDED, "for=203.0.113.66"), (X_FORWARDED_FOR, "198.51.100.7")];
-        assert_eq!(from("10.0.0.1", &forged), "10.0.0.1");
+        assert_eq!(from("10.0.0.1", &forged), UNKNOWN.to_string());
+        assert_eq!(
+            from("203.0.113.66", &forged),
+            "203.0.113.66",
+            "who is no proxy has no say"
+        );
         let agreed = [(FORWARDED, "for=198.51.100.7"), (X_FORWARDED_FOR, "198.51.100.7")];
         assert_eq!(from("10.0.0.1", &agreed), "198.51.100.7");
     }

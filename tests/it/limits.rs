@@ -407,6 +407,31 @@ async fn exempt_networks_and_a_service_without_limits_are_not_limited() {
     }
 }
 
+/// Where a sender contradicts its proxy nobody can say where it is: the proxy's own address would be exempt.
+#[tokio::test]
+async fn contradicting_the_proxy_exempts_nobody() {
+    let server = Server::start_with_limits(|limits| {
+        limits.exempt = vec!["127.0.0.0/8".parse().unwrap()];
+        limits.anonymous_per_address = 1;
+    })
+    .await;
+    let tv = server.client_with("tv", makes_anonymous).await;
+    let mut answers = Vec::new();
+    for number in 0..3 {
+        let call = tv.post("/oauth2/token").with("grant_type", GRANT);
+        let forged = format!("for={}", address(number));
+        answers.push(from(call, HERE).header("forwarded", &forged).await.status);
+    }
+    assert_eq!(answers, [200, 429, 429]);
+    assert_eq!(
+        anonymous(&tv, HERE).await,
+        200,
+        "the honest sender there is not held to it"
+    );
+    assert_eq!(anonymous(&tv, "127.0.0.1").await, 200);
+    assert_eq!(anonymous(&tv, "127.0.0.1").await, 200);
+}
+
 /// Slow bodies of one address leave room for those of others.
 #[tokio::test]
 async fn one_address_cannot_take_all_the_room_for_bodies() {
