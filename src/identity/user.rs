@@ -82,6 +82,18 @@ impl User {
     /// The origin markers that are no provider's id.
     pub const OWN_SOURCES: [&'static str; 4] = [Self::LOCAL, Self::ANONYMOUS, Self::IMPORT, "CLIENT"];
 
+    /// Gives the user an e-mail address, or none. One that is new is not verified.
+    pub fn set_email(&mut self, email: Option<String>) {
+        self.email_verified &= self.email == email;
+        self.email = email;
+    }
+
+    /// Gives the user a phone number, or none. One that is new is not verified.
+    pub fn set_phone_number(&mut self, phone_number: Option<String>) {
+        self.phone_number_verified &= self.phone_number == phone_number;
+        self.phone_number = phone_number;
+    }
+
     /// A user that the operator adds: enabled, without a password.
     pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
         Self {

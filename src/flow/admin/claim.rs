@@ -84,7 +84,7 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
             Ok(())
         }
         "phone_number" => {
-            user.phone_number = (!value.is_empty()).then(|| value.to_owned());
+            user.set_phone_number((!value.is_empty()).then(|| value.to_owned()));
             Ok(())
         }
         "phone_number_verified" => {
@@ -167,7 +167,7 @@ fn set_email(user: &mut User, value: &str) -> Result<(), String> {
     if !value.is_empty() && !looks_like_email(value) {
         return Err(format!("claim email = {value:?} is no e-mail address"));
     }
-    user.email = (!value.is_empty()).then(|| value.to_owned());
+    user.set_email((!value.is_empty()).then(|| value.to_owned()));
     Ok(())
 }
 
@@ -335,6 +335,20 @@ mod tests {
         assert!(user.email_verified && user.phone_number_verified);
         assert!(set(&mut user, "email_verified", "yes").is_err());
         assert!(!user.claims.contains_key("email_verified"));
+    }
+
+    #[test]
+    fn an_address_that_is_new_is_not_verified() {
+        let mut user = alice();
+        user.set_phone_number(Some("+32 2 555 01 23".to_owned()));
+        (user.email_verified, user.phone_number_verified) = (true, true);
+        let email = user.email.clone().unwrap();
+        set(&mut user, "email", &email).unwrap();
+        set(&mut user, "phone_number", "+32 2 555 01 23").unwrap();
+        assert!(user.email_verified && user.phone_number_verified);
+        set(&mut user, "email", "other@example.com").unwrap();
+        set(&mut user, "phone_number", "+32 2 555 01 24").unwrap();
+        assert!(!user.email_verified && !user.phone_number_verified);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl UserLine {
             if !looks_like_email(email) {
                 faults.push(format!("{email:?} is no e-mail address"));
             }
-            user.email = Some(email.clone());
+            user.set_email(Some(email.clone()));
         }
         match (&said.account_id, &said.email, before) {
             (Some(id), _, _) => {
@@ -192,7 +192,9 @@ impl UserLine {
         set(&mut user.user_type, &said.user_type);
         set(&mut user.organization, &said.organization);
         user.venue_id = said.venue_id.clone().or(user.venue_id);
-        user.phone_number = said.phone_number.clone().or(user.phone_number);
+        if said.phone_number.is_some() {
+            user.set_phone_number(said.phone_number.clone());
+        }
         for (name, value) in &said.claims {
             if matches!(
                 name.as_str(),

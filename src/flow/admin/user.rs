@@ -236,7 +236,10 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
         }
         (!text.is_empty()).then(|| text.to_owned())
     }
-    for (name, value) in &fields.claims {
+    // What is said of an address is said of the one that the user has then.
+    let is_address = |(name, _): &&(String, String)| matches!(name.as_str(), "email" | "phone_number");
+    let (addresses, others): (Vec<_>, Vec<_>) = fields.claims.iter().partition(is_address);
+    for (name, value) in addresses.into_iter().chain(others) {
         if let Err(fault) = claim::set(user, name, value) {
             faults.push(fault);
         }
@@ -247,7 +250,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
         faults.push(fault);
     }
     if let Some(number) = &fields.phone_number {
-        user.phone_number = optional(faults, "phone number", number);
+        user.set_phone_number(optional(faults, "phone number", number));
     }
     if let Some(venue) = &fields.venue_id {
         user.venue_id = optional(faults, "venue id", venue);
