@@ -318,12 +318,12 @@ pub(super) fn plan(
             continue;
         }
         client.updated_at = now;
-        let then = before.as_ref().map(|before| export(before, false, now));
+        let then = before.as_ref().map(|before| export(before, false));
         plan.note(
             KIND,
             &entry.client_id,
             then.as_ref(),
-            Some(&export(&client, false, now)),
+            Some(&export(&client, false)),
         );
         if before.is_none() && entry.uuid.is_none() {
             plan.forget_made("client_uuid");
@@ -353,7 +353,7 @@ pub(super) fn put(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
 }
 
 /// A client as a file has it.
-pub(super) fn export(client: &Client, with_hashes: bool, now: Timestamp) -> Map<String, Value> {
+pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
     let list = |values: &[String]| {
         if values.is_empty() {
             Value::Null
@@ -373,11 +373,9 @@ pub(super) fn export(client: &Client, with_hashes: bool, now: Timestamp) -> Map<
     } else {
         json!(PkceRequirement::default())
     };
-    let in_force = client
-        .secrets
-        .iter()
-        .filter(|secret| secret.expires_at.is_none_or(|end| now < end));
-    let digests: Vec<_> = in_force.map(|secret| json!(secret.digest)).collect();
+    // A file has no room for when a secret ends: one that is about to would be good for ever where it is read.
+    let lasting = client.secrets.iter().filter(|secret| secret.expires_at.is_none());
+    let digests: Vec<_> = lasting.map(|secret| json!(secret.digest)).collect();
     without_nulls([
         ("client_id", json!(client.client_id)),
         ("client_uuid", json!(client.client_uuid)),

@@ -371,7 +371,6 @@ pub fn export(
     with_hashes: bool,
     take: &mut dyn FnMut(Exported) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
-    let now = core.clock.now();
     let mut flow = ControlFlow::Continue(());
     // Who has said no is not asked again, whatever comes after.
     core.store.read(|snapshot| {
@@ -383,7 +382,7 @@ pub fn export(
             return Ok(());
         }
         CLIENTS.visit(snapshot, .., |_, client| {
-            flow = take(Exported::Client(clients::export(&client, with_hashes, now)));
+            flow = take(Exported::Client(clients::export(&client, with_hashes)));
             Ok(flow)
         })?;
         if flow.is_break() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::flow::admin::client::{self, AddClient, ClientFields};
+use crate::flow::admin::client::{self, AddClient, ClientFields, RotateSecret};
 use crate::flow::admin::import::UserLine;
 use crate::flow::admin::tests::{admin, core, refusal};
 use crate::flow::admin::user::{self, AddUser, NewPassword, UserFields};
@@ -200,6 +200,37 @@ async fn two_users_may_swap_their_names() {
             .is_err()
     );
     assert_eq!(user::show(admin(&core), "b@example.com").unwrap().account_id, "b");
+}
+
+#[tokio::test]
+async fn a_secret_that_is_about_to_end_is_in_no_export() {
+    let core = core();
+    let web = AddClient {
+        client_id: "web".to_owned(),
+        public: false,
+        secret: None,
+        api_key: false,
+        fields: ClientFields {
+            redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+            ..ClientFields::default()
+        },
+    };
+    client::add(admin(&core), web).await.unwrap();
+    let rotate = RotateSecret {
+        client_id: "web".to_owned(),
+        secret: None,
+        keep_old_seconds: Some(60),
+    };
+    client::rotate_secret(admin(&core), rotate).await.unwrap();
+    let kept = core.catalog().client("web").unwrap().secrets.clone();
+    let [Exported::Client(entry)] = &exported(&core, true)[..] else {
+        panic!("one client")
+    };
+    let lasting = kept.iter().find(|secret| secret.expires_at.is_none()).unwrap();
+    assert_eq!(
+        (kept.len(), &entry["secret_sha256"]),
+        (2, &serde_json::json!([lasting.digest]))
+    );
 }
 
 #[tokio::test]
