@@ -1,6 +1,7 @@
 //! The account page: what a signed-in person may see and end, and what nobody else may.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use idsvc::identity::User;
 use idsvc::oauth::client::ConsentRequirement;
@@ -312,6 +313,27 @@ async fn one_browser_is_signed_out() {
     assert!(is_signed_in(&here, &acme).await && is_signed_in(&kept, &acme).await);
 }
 
+/// A password that somebody else knows does not fill the store, or keep its owner from ending what it began.
+#[tokio::test]
+async fn beyond_fifty_browsers_those_left_unused_the_longest_are_signed_out() {
+    let (server, acme, alice) = scene().await;
+    let first = alice.browser();
+    at_account(&first).await;
+    let theirs = acme.tokens(&first).await;
+    server.advance(MINUTE);
+    let second = alice.browser();
+    at_account(&second).await;
+    for _ in 2..50 {
+        at_account(&alice.browser()).await;
+    }
+    assert!(is_signed_in(&first, &acme).await, "fifty have room");
+    server.advance(MINUTE);
+    let page = at_account(&alice.browser()).await;
+    assert_eq!(sessions(&page).len(), 50);
+    assert!(!is_signed_in(&first, &acme).await && !acme.is_welcome(&theirs).await);
+    assert!(is_signed_in(&second, &acme).await);
+}
+
 /// All others at once, and this browser stays.
 #[tokio::test]
 async fn all_other_browsers_are_signed_out() {
@@ -456,6 +478,27 @@ async fn an_application_is_disconnected() {
         .submit(&form(&done, "applications").with("client", "careful"))
         .await;
     assert_eq!(again.status, 200, "twice does no harm");
+}
+
+/// An access token may be good for longer than the family behind it.
+#[tokio::test]
+async fn an_application_that_can_refresh_no_more_is_disconnected_too() {
+    let server = Server::start_with(|policy| {
+        policy.lifetimes.refresh_absolute = Some(Duration::from_secs(60 * MINUTE));
+        policy.lifetimes.access_token = Duration::from_secs(24 * 60 * MINUTE);
+    })
+    .await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let tokens = acme.tokens(&alice.browser()).await;
+    server.advance(55 * MINUTE);
+    let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
+    let here = alice.browser();
+    let page = at_account(&here).await;
+    server.advance(6 * MINUTE);
+    assert!(acme.is_welcome(&tokens).await);
+    here.submit(&form(&page, "applications").with("client", "acme"))
+        .await;
+    assert!(!acme.is_welcome(&tokens).await);
 }
 
 /// A consent without any token is a connection too: the next sign-in would not ask.

@@ -24,7 +24,9 @@ pub async fn disconnect(
         let mut is_any = CONSENTS.remove(tx, &(user, asked.clone()))?;
         for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
             let family = FAMILIES.get(&*tx, &id)?;
-            if family.is_some_and(|family| family.authorization.client_id == asked && family.is_live(now)) {
+            if family
+                .is_some_and(|family| family.authorization.client_id == asked && family.revoked_at.is_none())
+            {
                 sessions::end_family(tx, id, now)?;
                 is_any = true;
             }
