@@ -16,6 +16,10 @@ use super::folder::{Folder, SavedAccount};
 use super::transport::Transport;
 use crate::net::tls::TlsError;
 
+/// How often something is begun that fails because the authority does not know its own nonces; for each of them it has
+/// been asked three times by then.
+pub const ASKED_AT_MOST: usize = 3;
+
 /// How long the authority may take to check the challenges, and again to issue.
 const PATIENCE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
@@ -206,7 +210,18 @@ pub async fn complete(mut order: Order, plan: &Plan, challenges: &Challenges) ->
     }
     let (request, key) = request(plan)?;
     order.finalize_csr(&request).await.map_err(failed)?;
-    let chain = order.poll_certificate(&PATIENCE).await.map_err(failed)?;
+    let mut chain = order.poll_certificate(&PATIENCE).await;
+    for _ in 1..ASKED_AT_MOST {
+        match &chain {
+            Err(error) if is_bad_nonce(error) => chain = order.poll_certificate(&PATIENCE).await,
+            _ => break,
+        }
+    }
+    // It is issued or about to be: another order would be another certificate.
+    let chain = chain.map_err(|error| Failure {
+        is_nonce: false,
+        ..failed(error)
+    })?;
     Ok(Issued { chain, key })
 }
 

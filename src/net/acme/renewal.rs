@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::folder::Folder;
+use super::order::ASKED_AT_MOST;
 use super::timetable::{Held, Progress, Reason, Step};
 use super::transport::Transport;
 use super::{Plan, identifier, order};
@@ -199,12 +200,10 @@ impl Renewal {
         }
     }
 
-    /// Orders a certificate and puts it in place. Begins afresh while the authority does not know its own nonces; for
-    /// each of them it has been asked three times by then.
+    /// Orders a certificate and puts it in place. Begins afresh while the authority does not know its own nonces.
     async fn order(&self, replaced: Option<&Pair>) -> Result<(), Failure> {
-        const BEGINNINGS: usize = 3;
         let mut outcome = self.order_once(replaced).await;
-        for _ in 1..BEGINNINGS {
+        for _ in 1..ASKED_AT_MOST {
             match outcome {
                 Err(failure) if failure.is_nonce => outcome = self.order_once(replaced).await,
                 _ => break,

@@ -82,15 +82,28 @@ async fn an_authority_that_has_forgotten_its_nonces_is_asked_again_and_not_for_e
     let (authority, site, _folder, due) = due().await;
     authority.set_window(due + 60 * DAY, due + 61 * DAY);
     authority.set_validity(due, 90 * DAY);
-    authority.set_mood(Mood::Forgetful(5));
+    authority.set_mood(Mood::Forgetful("/", 5));
     site.issue(due).await;
     let orders = authority.asked("/new-order");
     let replacing = orders
         .iter()
         .filter(|order| order.payload["replaces"].is_string());
     assert_eq!((orders.len(), replacing.count()), (7, 6));
-    let (failure, _) = survives(Mood::Forgetful(u32::MAX)).await;
+    let (failure, _) = survives(Mood::Forgetful("/", u32::MAX)).await;
     assert!(failure.message.contains("badNonce"), "{failure}");
+}
+
+#[tokio::test]
+async fn what_has_been_issued_is_not_ordered_again_when_nonces_are_forgotten() {
+    let (authority, site, _folder, due) = due().await;
+    authority.set_validity(due, 90 * DAY);
+    authority.set_mood(Mood::Forgetful("/certificate", 5));
+    site.issue(due).await;
+    assert_eq!(authority.asked("/new-order").len(), 2);
+    authority.set_mood(Mood::Forgetful("/certificate", u32::MAX));
+    let (failure, _) = site.fail(due + 70 * DAY).await;
+    assert!(failure.message.contains("badNonce"), "{failure}");
+    assert_eq!(authority.asked("/new-order").len(), 3);
 }
 
 #[tokio::test]

@@ -49,8 +49,8 @@ pub(crate) enum Mood {
     Saying(u16, (&'static str, &'static str), String),
     /// No answer comes.
     Silent,
-    /// So many requests to come are refused for their nonce.
-    Forgetful(u32),
+    /// So many requests to come under that path are refused for their nonce.
+    Forgetful(&'static str, u32),
     /// The certificate is for another name.
     Misnaming,
     /// The certificate is for another key.
@@ -351,8 +351,8 @@ impl Desk {
                     .insert("retry-after", wait.parse().unwrap());
                 response
             }
-            Mood::Forgetful(left) if head.method == "POST" && left > 0 => {
-                self.books.lock().unwrap().mood = Mood::Forgetful(left - 1);
+            Mood::Forgetful(of, left) if head.method == "POST" && path.starts_with(of) && left > 0 => {
+                self.books.lock().unwrap().mood = Mood::Forgetful(of, left - 1);
                 problem(400, "badNonce")
             }
             Mood::RefusingReplacement(kind) if is_replacing => problem(403, kind),
