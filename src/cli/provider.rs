@@ -283,7 +283,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Test(which) => Command::ProviderTest(which.id),
         Verb::Remove(remove) => {
             let question = format!(
-                "Remove provider {} and end the refreshing of what began there?",
+                "Remove provider {} and end every session and grant that began there?",
                 remove.id
             );
             output.confirm(&question, remove.yes)?;

@@ -39,7 +39,8 @@ pub enum Arrival {
     Created,
 }
 
-/// Decides who it is; writes nothing. None for somebody who stays outside.
+/// Decides who it is; writes nothing. None for somebody who stays outside, and where the provider has gone since it was
+/// asked, even if another issuer has its name now.
 pub fn find(
     snapshot: &dyn Snapshot,
     newcomer: &Newcomer<'_>,
@@ -51,6 +52,10 @@ pub fn find(
         profile,
         ..
     } = newcomer;
+    let is_same = |registered: Provider| registered.issuer == provider.issuer;
+    if !PROVIDERS.get(snapshot, &provider.id)?.is_some_and(is_same) {
+        return Ok(None);
+    }
     let key = (provider.issuer.clone(), (*subject).to_owned());
     if let Some(uuid) = USERS_BY_IDENTITY.get(snapshot, &key)? {
         let Some(mut user) = USERS.get(snapshot, &uuid)? else {
@@ -133,5 +138,55 @@ pub fn record(user: Uuid, arrival: Arrival, provider: &str) {
         Arrival::Known | Arrival::Updated => {}
         Arrival::Linked => audit::record(&Event::IdentityLinked { user, provider }),
         Arrival::Created => audit::record(&Event::FederatedUserCreated { user, provider }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Core;
+    use crate::flow::admin::provider::{self, AddProvider, ProviderFields};
+    use crate::flow::admin::{Admin, tests::core};
+
+    async fn register(core: &Core, issuer: &str) -> Provider {
+        let fields = ProviderFields {
+            issuer: Some(issuer.to_owned()),
+            audiences: Some(vec!["app".to_owned()]),
+            exchange: Some(true),
+            create_users: Some(true),
+            ..ProviderFields::default()
+        };
+        let id = "corp".to_owned();
+        provider::add(Admin { core }, AddProvider { id, fields })
+            .await
+            .unwrap();
+        Provider::clone(core.catalog().provider_of(issuer).unwrap())
+    }
+
+    fn is_admitted(core: &Core, provider: &Provider) -> bool {
+        let newcomer = Newcomer {
+            provider,
+            subject: "u-1",
+            profile: &Profile::default(),
+            uuid: core.random.uuid_v4(),
+            organization: "org",
+        };
+        let found = core
+            .store
+            .read(|snapshot| find(snapshot, &newcomer, core.clock.now()));
+        found.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_has_gone_meanwhile_admits_nobody_nor_does_its_name() {
+        let core = core();
+        let first = register(&core, "https://a.example").await;
+        assert!(is_admitted(&core, &first));
+        provider::remove(Admin { core: &core }, first.id.clone())
+            .await
+            .unwrap();
+        assert!(!is_admitted(&core, &first));
+        let namesake = register(&core, "https://b.example").await;
+        assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
     }
 }

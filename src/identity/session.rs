@@ -25,6 +25,14 @@ pub enum Factor {
 }
 
 impl Factor {
+    /// The id of the provider that vouched for the user, where one did.
+    pub fn provider(&self) -> Option<&str> {
+        match self {
+            Self::Federated { provider } => Some(provider),
+            Self::Password | Self::Anonymous => None,
+        }
+    }
+
     /// The `authority` in the token response's `amr`.
     pub fn authority(&self) -> &str {
         match self {

@@ -13,6 +13,7 @@ pub mod session;
 pub mod settings;
 pub mod state;
 pub mod user;
+mod withdraw;
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
 //! Sign-in at an upstream provider, from the application's door and back to it.
 
+mod ending;
 mod hostile;
 mod record;
 mod sign_in;

@@ -17,10 +17,10 @@ use uuid::Uuid;
 pub use self::fields::ClientFields;
 use self::fields::{check, check_client_id};
 pub use self::view::ClientView;
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none, withdraw};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::flow::{rotate_keys, sessions};
+use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
     AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
@@ -30,7 +30,7 @@ use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{API_KEY_USES, CLIENTS, CODES, CONSENTS, FAMILIES, LOGIN_TRANSACTIONS, PROVIDERS};
+use crate::store::tables::{API_KEY_USES, CLIENTS, CONSENTS, LOGIN_TRANSACTIONS, PROVIDERS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -385,29 +385,9 @@ pub(super) fn remove_in(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Res
     withdraw_grants(tx, &client.client_id, now)
 }
 
-/// Ends the refresh families of a client and forgets its codes, consents and sign-ins under way. Looks at every
-/// row of these tables: no index is kept for what happens once in a client's life.
+/// Ends the refresh families of a client and forgets its codes, consents and sign-ins under way.
 fn withdraw_grants(tx: &mut dyn Tx, client_id: &str, now: Timestamp) -> Result<(), StoreError> {
-    let mut families = Vec::new();
-    FAMILIES.visit(&*tx, .., |id, family| {
-        if family.authorization.client_id == client_id && family.revoked_at.is_none() {
-            families.push(id);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for id in families {
-        sessions::end_family(tx, id, now)?;
-    }
-    let mut codes = Vec::new();
-    CODES.visit(&*tx, .., |id, code| {
-        if code.authorization.client_id == client_id {
-            codes.push(id);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for id in codes {
-        CODES.remove(tx, &id)?;
-    }
+    withdraw::end_grants(tx, |authorization| authorization.client_id == client_id, now)?;
     let mut consents = Vec::new();
     CONSENTS.visit(&*tx, .., |key, _| {
         if key.1 == client_id {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::fields::ProviderFields;
 use self::fields::{check, check_id};
 pub use self::view::ProviderView;
-use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none};
+use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none, withdraw};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -19,7 +19,7 @@ use crate::federation::provider::{LinkPolicy, UpstreamAuth};
 use crate::jose::alg::Algorithm;
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
-use crate::store::backend::Snapshot;
+use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
 /// A provider to be registered.
@@ -200,10 +200,17 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
     Ok(view)
 }
 
-/// Removes a provider that no client names. Its users stay, and are found again under the same issuer; refresh
-/// families that began there end.
+/// Takes a provider and all that stands on its word out of the store.
+pub(super) fn remove_in(tx: &mut dyn Tx, id: &str, now: Timestamp) -> Result<(), StoreError> {
+    PROVIDERS.remove(tx, id)?;
+    withdraw::end_vouched(tx, id, now)
+}
+
+/// Removes a provider that no client names. Its users stay, and are found again under the same issuer; sessions and
+/// refresh families that began there end.
 pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
     let core = admin.core;
+    let now = core.clock.now();
     let subject = id.clone();
     core.store
         .write("provider remove", move |tx| -> Decided<()> {
@@ -222,8 +229,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
                 let hint = format!("idsvc client update {client_id} --provider OTHER, or '' for none");
                 return Ok(Err(refusal.with_hint(hint)));
             }
-            PROVIDERS.remove(tx, &id)?;
-            Ok(Ok(()))
+            remove_in(tx, &id, now).map(Ok)
         })
         .await??;
     core.reload_catalog()?;

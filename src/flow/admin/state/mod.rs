@@ -347,9 +347,7 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
             Step::RemoveClient(client) => super::client::remove_in(tx, client, now)?,
             Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
             Step::PutUser(Some(before), _) => users::drop_names(tx, before)?,
-            Step::RemoveProvider(id) => {
-                PROVIDERS.remove(tx, id)?;
-            }
+            Step::RemoveProvider(id) => provider::remove_in(tx, id, now)?,
             Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) => {}
         }
     }

@@ -1,0 +1,75 @@
+//! What stood on a provider's word ends with that word.
+
+use idsvc::flow::admin::provider;
+use idsvc::flow::admin::state::{Apply, State, apply};
+use serde_json::json;
+
+use super::{Question, Scene, open, registered, scene_with};
+use crate::harness::Upstream;
+
+impl Scene {
+    /// Nobody comes in by a provider until the application takes this one's word.
+    async fn take_only(&self, provider: Option<&str>) {
+        let providers = provider.map(ToOwned::to_owned).into_iter().collect();
+        self.server
+            .change_client(&self.acme, |client| client.providers = providers)
+            .await;
+    }
+
+    async fn remove_provider(&self, id: &str, by_pruning: bool) {
+        self.take_only(None).await;
+        if by_pruning {
+            let nothing = State {
+                provider: Some(Vec::new()),
+                ..State::default()
+            };
+            let request = Apply {
+                state: nothing,
+                dry_run: false,
+                prune: true,
+            };
+            let applied = apply(self.server.admin(), request).await.unwrap();
+            assert_eq!(applied.changes[0].id, id);
+        } else {
+            provider::remove(self.server.admin(), id.to_owned())
+                .await
+                .unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_removed_providers_name_brings_nothing_back() {
+    for by_pruning in [false, true] {
+        let scene = scene_with(open, |_| {}).await;
+        let alice = scene.server.user("alice").await;
+        let typed = scene.acme.tokens(&alice.browser()).await;
+        scene.take_only(Some("up")).await;
+        scene
+            .server
+            .change_client(&scene.acme, |client| client.password_sign_in = false)
+            .await;
+        let browser = scene.visitor();
+        let tokens = scene.tokens(&browser, "u-1", &json!({})).await;
+        let code = scene.acme.code(&browser).await;
+        scene.remove_provider("up", by_pruning).await;
+        for token in [tokens.access_token(), tokens.refresh_token()] {
+            let verdict = scene.acme.introspect(token).await.json();
+            assert_eq!(verdict, json!({"active": false}));
+        }
+        assert!(!scene.acme.is_welcome(&tokens).await);
+        let namesake = Upstream::start_other().await;
+        scene.server.provider("up", registered(&namesake)).await;
+        scene.take_only(Some("up")).await;
+        assert_eq!(
+            scene.acme.refresh(tokens.refresh_token()).await.refusal(),
+            "400 invalid_grant: refresh_token has been revoked"
+        );
+        assert_eq!(
+            scene.acme.redeem(&code).await.refusal(),
+            "400 invalid_grant: code is unknown or has expired"
+        );
+        Question::of(&browser.authorize(&scene.acme.request()).await, &namesake);
+        scene.acme.refresh(typed.refresh_token()).await.tokens();
+    }
+}
