@@ -1,5 +1,7 @@
 //! Finding, starting and ending browser sessions; shared by the flows of signing in and out.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::Core;
@@ -245,10 +247,14 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Ends the sessions of a user that began at a provider, and every refresh family that did.
-pub fn end_federated(tx: &mut dyn Tx, user: Uuid, provider: &str, now: Timestamp) -> Result<(), StoreError> {
-    let is_from =
-        |factor: &Factor| matches!(factor, Factor::Federated { provider: from } if from == provider);
+/// Ends the sessions of a user that began at one of these providers, and every refresh family that did.
+pub fn end_federated(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    providers: &BTreeSet<String>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let is_from = |factor: &Factor| factor.provider().is_some_and(|from| providers.contains(from));
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
         if let Some(session) = SESSIONS
             .get(&*tx, &id)?

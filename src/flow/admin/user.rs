@@ -1,13 +1,13 @@
 //! Users: add, show, update, remove, set the password.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_text, claim};
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_text, claim, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;
@@ -441,7 +441,7 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserVi
 }
 
 /// Takes a provider's word for a user away: who comes from there is nobody's until linked or made anew. What stands
-/// on that word ends: sessions and refresh families that began at the provider.
+/// on that word ends: sessions and refresh families that began at the provider, whatever name its issuer had then.
 pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
     let now = admin.core.clock.now();
     let subject = request.provider.clone();
@@ -453,9 +453,14 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut user.identities)
-                .into_iter()
-                .partition(|identity| identity.provider == request.provider);
+            let issuers = provider::issuers(&*tx)?;
+            let issuer = issuers.get(&request.provider);
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut user.identities)
+                    .into_iter()
+                    .partition(|identity| {
+                        identity.provider == request.provider || Some(&identity.issuer) == issuer
+                    });
             if gone.is_empty() {
                 let refusal = format!(
                     "user {} is not linked to provider {}",
@@ -463,13 +468,17 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
                 );
                 return Ok(Err(AdminRefusal::new(refusal)));
             }
+            let mut providers = BTreeSet::new();
             for identity in gone {
+                let namesakes = issuers.iter().filter(|(_, issuer)| **issuer == identity.issuer);
+                providers.extend(namesakes.map(|(id, _)| id.clone()));
+                providers.insert(identity.provider);
                 USERS_BY_IDENTITY.remove(tx, &(identity.issuer, identity.subject))?;
             }
             user.identities = kept;
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
-            sessions::end_federated(tx, user.uuid, &request.provider, now)?;
+            sessions::end_federated(tx, user.uuid, &providers, now)?;
             Ok(Ok(user))
         })
         .await??;

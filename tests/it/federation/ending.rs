@@ -2,9 +2,10 @@
 
 use idsvc::flow::admin::provider;
 use idsvc::flow::admin::state::{Apply, State, apply};
+use idsvc::flow::admin::user::{self, Unlink};
 use serde_json::json;
 
-use super::{Question, Scene, open, registered, scene_with};
+use super::{Question, Scene, open, registered, scene, scene_with, uuid};
 use crate::harness::Upstream;
 
 impl Scene {
@@ -71,5 +72,34 @@ async fn a_removed_providers_name_brings_nothing_back() {
         );
         Question::of(&browser.authorize(&scene.acme.request()).await, &namesake);
         scene.acme.refresh(typed.refresh_token()).await.tokens();
+    }
+}
+
+#[tokio::test]
+async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
+    for name in ["up", "next"] {
+        let scene = scene().await;
+        let first = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+        scene.remove_provider("up", false).await;
+        scene.server.provider("next", registered(&scene.upstream)).await;
+        scene.take_only(Some("next")).await;
+        let browser = scene.visitor();
+        let question = scene.ask(&browser).await;
+        scene.vouch(&question, "u-1", &json!({}));
+        let answer = question.answer_of("next", "code=c");
+        let code = browser.visit(&answer).await.callback().code();
+        let second = scene.acme.redeem(&code).await.tokens();
+        assert_eq!(uuid(&first), uuid(&second), "users are found again");
+        let request = Unlink {
+            who: uuid(&second),
+            provider: name.to_owned(),
+        };
+        let view = user::unlink(scene.server.admin(), request).await.unwrap();
+        assert!(view.identities.is_empty());
+        assert_eq!(
+            scene.acme.refresh(second.refresh_token()).await.refusal(),
+            "400 invalid_grant: refresh_token has been revoked"
+        );
+        Question::of(&browser.authorize(&scene.acme.request()).await, &scene.upstream);
     }
 }
