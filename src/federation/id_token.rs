@@ -90,6 +90,9 @@ pub enum TokenProblem {
     /// The sign-in there is older than was asked for.
     #[error("the sign-in at the provider is older than was asked for")]
     SignInTooOld,
+    /// An age was asked for, and `auth_time` is missing (OpenID Connect Core 2).
+    #[error("auth_time is missing although max_age was sent")]
+    SignInUndated,
 }
 
 #[derive(Deserialize)]
@@ -187,11 +190,11 @@ pub fn check(
                     return Err(TokenProblem::AccessTokenHash);
                 }
             }
-            let age = claims.auth_time.map(|at| now.since(at));
-            if let (Some(age), Some(most)) = (age, max_age)
-                && age > Duration::from_secs(most).saturating_add(LEEWAY)
-            {
-                return Err(TokenProblem::SignInTooOld);
+            if let Some(most) = max_age {
+                let at = claims.auth_time.ok_or(TokenProblem::SignInUndated)?;
+                if now.since(at) > Duration::from_secs(most).saturating_add(LEEWAY) {
+                    return Err(TokenProblem::SignInTooOld);
+                }
             }
         }
     }

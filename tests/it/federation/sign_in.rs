@@ -218,6 +218,13 @@ async fn a_demanded_sign_in_is_demanded_there_too() {
         "an old sign-in there is none here"
     );
     let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({"iat": now}));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(
+        screen.text().contains("did not work"),
+        "nor is one of an age that nobody tells"
+    );
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
     scene.vouch(&question, "u-1", &json!({"iat": now, "auth_time": now - 5}));
     let code = browser.visit(&question.answer("code=c")).await.callback().code();
     let tokens = scene.acme.redeem(&code).await.tokens();
