@@ -32,8 +32,9 @@ pub struct Holder<'a> {
 ///
 /// `holder` is the user who signs in with the e-mail address that the provider names, if there is one. An address links
 /// two accounts only when it is verified on both sides and the same letter for letter; only the case of ASCII letters
-/// does not count, because wider folding maps different mailboxes onto one. Whoever would be linked to a disabled user
-/// stays outside: a second account is no way around that.
+/// does not count, because wider folding maps different mailboxes onto one. A user whom the issuer knows by another
+/// `sub` already is somebody else, who had the address before (OpenID Connect Core 5.7). Whoever would be linked to a
+/// disabled user stays outside: a second account is no way around that.
 pub fn admit(
     provider: &Provider,
     identity: LinkedIdentity,
@@ -55,10 +56,13 @@ pub fn admit(
         if !user.enabled {
             return Admission::Refused;
         }
-        let mut user = user.clone();
-        user.identities.push(identity);
-        user.updated_at = now;
-        return Admission::Link(Box::new(user));
+        let is_known = |known: &LinkedIdentity| known.issuer == identity.issuer;
+        if !user.identities.iter().any(is_known) {
+            let mut user = user.clone();
+            user.identities.push(identity);
+            user.updated_at = now;
+            return Admission::Link(Box::new(user));
+        }
     }
     if !provider.create_users {
         return Admission::Refused;

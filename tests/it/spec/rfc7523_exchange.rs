@@ -464,6 +464,29 @@ async fn accounts_are_linked_by_addresses_verified_on_both_sides_only() {
 }
 
 #[tokio::test]
+async fn an_address_that_passes_on_takes_no_account_along() {
+    let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let alice = scene.server.user("alice").await;
+    let holder =
+        |sub: &str, email: &str| scene.token(&json!({"sub": sub, "email": email, "email_verified": true}));
+    let linked = scene.exchange(&holder("1", "alice@example.com")).await.tokens();
+    assert_eq!(uuid(&linked), alice.sub());
+    let heir = scene.exchange(&holder("2", "alice@example.com")).await.tokens();
+    assert_ne!(uuid(&heir), alice.sub());
+    assert_eq!(heir.0["account_id"], "up:2");
+    let brought = scene.exchange(&holder("3", "carol@up.example")).await.tokens();
+    let heir = scene.exchange(&holder("4", "carol@up.example")).await.tokens();
+    assert_ne!(uuid(&brought), uuid(&heir));
+    let request = Unlink {
+        who: alice.sub(),
+        provider: "up".to_owned(),
+    };
+    unlink(scene.server.admin(), request).await.unwrap();
+    let anew = scene.exchange(&holder("5", "alice@example.com")).await.tokens();
+    assert_eq!(uuid(&anew), alice.sub(), "the operator has said that it may be");
+}
+
+#[tokio::test]
 async fn a_disabled_user_comes_in_by_no_other_door() {
     let scene = scene_with(|fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
     let alice = scene
