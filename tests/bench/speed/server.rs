@@ -135,11 +135,17 @@ impl Server {
 
     /// Memory in use, in MiB.
     pub(crate) fn memory(&self) -> f64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most that it ever had resident, in MiB.
+    pub(crate) fn most_memory(&self) -> f64 {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, name: &str) -> f64 {
         let status = self.proc_file("status");
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
     }
 }
