@@ -10,15 +10,21 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idsvc::clock::Clock;
-use idsvc::oauth::client::{Client, GrantType, StoredApiKey};
+use idsvc::identity::password::PasswordParams;
+use idsvc::jose::keyring::SigningKey;
+use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
 use idsvc::store::StoreError;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 
+use crate::harness::server::Setup;
+use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{Browser, Person, RelyingParty, START, Screen, Server};
+use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server};
 
 const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
 const HERE: &str = "192.0.2.1";
@@ -297,6 +303,56 @@ async fn a_client_that_fails_is_held_back_where_it_failed() {
     from(acme.refresh(tokens.refresh_token()), HERE).await.tokens();
 }
 
+/// An assertion is counted like a secret, whether the client's own key signed it or another.
+#[tokio::test]
+async fn a_client_whose_assertions_are_wrong_is_held_back_where_it_failed() {
+    let server = Server::start_with_limits(|_| {}).await;
+    let new_key = || SigningKey::generate_es256(&Random::system()).unwrap();
+    let (key, stranger) = (new_key(), new_key());
+    let jwk = key.public().to_jwk();
+    server
+        .client_with("robot", |client| {
+            client.keys = vec![jwk];
+            client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+            client.secrets.clear();
+            client.grant_types.insert(GrantType::ClientCredentials);
+        })
+        .await;
+    let ask = |key: &SigningKey, lasts: i64, place: &str| {
+        let exp = server.clock.now().seconds().checked_add_signed(lasts).unwrap();
+        let claims = json!({
+            "iss": "robot", "sub": "robot", "aud": ISSUER, "exp": exp, "jti": Random::system().uuid_v4(),
+        });
+        let header = json!({"alg": key.alg().as_str(), "typ": "JWT"});
+        let call = server
+            .post("/oauth2/token")
+            .with(
+                "client_assertion_type",
+                "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            )
+            .with("client_assertion", &signed(key, &header, &claims))
+            .with("grant_type", "client_credentials")
+            .with("scope", "notes.read");
+        from(call, place)
+    };
+    for number in 0..20 {
+        let wrong = match number % 2 {
+            0 => ask(&stranger, 300, HERE),
+            _ => ask(&key, -300, HERE),
+        };
+        assert_eq!(wrong.await.error(), "invalid_client", "{number}");
+    }
+    let reply = ask(&key, 300, HERE).await;
+    assert_eq!(
+        reply.refusal(),
+        "429 temporarily_unavailable: too many requests; wait as Retry-After says"
+    );
+    assert_eq!(reply.header("retry-after"), Some("10"));
+    ask(&key, 300, ELSEWHERE).await.tokens();
+    server.advance(10);
+    ask(&key, 300, HERE).await.tokens();
+}
+
 #[tokio::test]
 async fn an_address_that_guesses_clients_is_held_back() {
     let (server, acme, _alice) = scene().await;
@@ -475,6 +531,58 @@ async fn one_address_cannot_take_the_whole_queue_of_passwords() {
     acme.code(&alice.browser().at(ELSEWHERE)).await;
     drop(waiting);
     acme.code(&alice.browser().at(HERE)).await;
+}
+
+/// More people sign in at once than passwords can be checked, from many addresses of which none takes more than its
+/// share: some are told to wait a moment, everybody else is answered, and whoever was told so gets in afterwards.
+#[tokio::test]
+async fn a_full_queue_of_passwords_is_a_page_that_says_so() {
+    const AT_ONCE: usize = 150;
+    const EACH: usize = 10;
+    const PLACES: usize = 1 + 64;
+    let setup = Setup {
+        trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
+        // Much dearer than everything else that a sign-in does: the queue fills faster than it is worked off.
+        cost: PasswordParams::new(16 * 1024, 1, 1).unwrap(),
+        ..Setup::default()
+    };
+    let server = setup.start().await;
+    let acme = server.client("acme").await;
+    let alice = server.user("alice").await;
+    let mut forms = Vec::new();
+    for number in 0..AT_ONCE {
+        let browser = alice.browser().at(&address(number / EACH));
+        forms.push(browser.authorize(&acme.request()).await);
+    }
+    let mut under_way = JoinSet::new();
+    for (number, page) in forms.into_iter().enumerate() {
+        under_way.spawn(async move { page.type_in(&format!("user {number}"), "wrong").await });
+    }
+    let (mut looked_at, mut refused) = (0, Vec::new());
+    while let Some(page) = under_way.join_next().await {
+        let page = page.unwrap();
+        if page.status == 200 {
+            looked_at += 1;
+            continue;
+        }
+        assert_eq!((page.status, page.header("retry-after")), (503, Some("2")));
+        assert!(page.is_not_stored() && page.cookies().is_empty());
+        assert!(
+            page.text().contains("Many people are signing in right now."),
+            "{}",
+            page.text()
+        );
+        refused.push(page);
+    }
+    assert!(looked_at >= PLACES, "{looked_at} of {PLACES} places were used");
+    let page = refused.pop().unwrap_or_else(|| panic!("the queue never filled"));
+    let person = page.login_form();
+    assert!(person.value("username").unwrap().starts_with("user "));
+    page.type_in("alice@example.com", &alice.password)
+        .await
+        .callback()
+        .code();
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
 }
 
 /// A disk that cannot keep up turns requests away; they do not pile up.
