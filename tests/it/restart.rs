@@ -1,20 +1,26 @@
 //! Stopping and starting again under load: whoever was let in gets a whole answer, and with sockets that outlive the
 //! process everybody is let in.
 
+mod http_2;
+
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::harness::process::{Reply, Service, request, said};
+use crate::harness::process::{Reply, Running, Service, request, said};
+use crate::harness::tls::{self, HTTP_1, Target};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 const PATIENCE: Duration = Duration::from_mins(1);
+/// For so long after it was told to stop the service still takes a request on any connection; and a moment less, in
+/// which a request is on its way.
+const LAST_REQUEST: Duration = Duration::from_millis(900);
 
 /// What an application does with its connection after an answer, and how long it waits until its next request.
 const WAYS: [(bool, Duration); 6] = [
@@ -26,35 +32,45 @@ const WAYS: [(bool, Duration); 6] = [
     (false, Duration::from_millis(10)),
 ];
 
-/// Applications that refresh their tokens without end, and what became of their requests.
+/// Applications that ask without end, and what became of their requests.
 struct Load {
     port: u16,
+    /// Over TLS, and some of them in HTTP/2.
+    tls: Option<Target>,
     authorization: String,
-    /// Nobody has to be let in any more.
-    told_to_stop: AtomicBool,
+    /// When nobody had to be let in any more.
+    told_to_stop: Mutex<Option<Instant>>,
     over: AtomicBool,
     answers: AtomicUsize,
+    /// Those of the answers that came in HTTP/2.
+    of_http_2: AtomicUsize,
     turned_away: AtomicUsize,
     lost: Mutex<Vec<String>>,
 }
 
+trait Stream: Read + Write + Send {}
+
+impl<IO: Read + Write + Send> Stream for IO {}
+
 /// A connection, and whether it was there before the service was told to stop.
 struct Kept {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
     was_let_in: bool,
 }
 
 impl Load {
-    fn on(service: &Service) -> Self {
+    fn on(service: &Service, tls: Option<Target>) -> Self {
         let grants = ["--grant", "anonymous", "--grant", "refresh_token", "--json"];
         let tv = service.json(&[&["client", "add", "tv"][..], &grants].concat());
         let pair = format!("tv:{}", tv["client_secret"].as_str().unwrap());
         Self {
             port: service.port,
+            tls,
             authorization: format!("Basic {}", STANDARD.encode(pair)),
-            told_to_stop: AtomicBool::new(false),
+            told_to_stop: Mutex::default(),
             over: AtomicBool::new(false),
             answers: AtomicUsize::new(0),
+            of_http_2: AtomicUsize::new(0),
             turned_away: AtomicUsize::new(0),
             lost: Mutex::default(),
         }
@@ -65,6 +81,11 @@ impl Load {
         thread::scope(|scope| {
             for (keeps, pause) in WAYS {
                 scope.spawn(move || self.refresh(keeps, pause));
+            }
+            if let Some(target) = &self.tls {
+                for (at_once, pause) in http_2::WAYS {
+                    scope.spawn(move || http_2::ask(self, target, at_once, pause));
+                }
             }
             meanwhile();
             self.over.store(true, Ordering::SeqCst);
@@ -79,6 +100,7 @@ impl Load {
             let Some(mut connection) = kept.take().or_else(|| self.connect()) else {
                 return;
             };
+            let is_late = self.told_since().is_some_and(|time| time >= LAST_REQUEST);
             match self.ask(&mut connection.stream, &form) {
                 Ok(reply) if reply.status == 200 => {
                     self.answers.fetch_add(1, Ordering::SeqCst);
@@ -90,16 +112,9 @@ impl Load {
                         ..connection
                     });
                 }
-                // It waited in a queue that was closed: nobody has read its request.
-                Err(_) if !connection.was_let_in => {
-                    self.turned_away.fetch_add(1, Ordering::SeqCst);
-                    return;
-                }
-                other => {
-                    let kind = format!("keeps={keeps} pause={pause:?}");
-                    self.lost.lock().unwrap().push(format!("{kind}: {other:?}"));
-                    return;
-                }
+                // It waited in a queue that was closed, or came after the end: nobody has read its request.
+                Err(_) if !connection.was_let_in || is_late => return self.turn_away(),
+                other => return self.lose(&format!("keeps={keeps} pause={pause:?}: {other:?}")),
             }
             thread::sleep(pause);
         }
@@ -108,24 +123,51 @@ impl Load {
     /// A new connection, unless the service has been told to stop.
     fn connect(&self) -> Option<Kept> {
         let connected = TcpStream::connect(("127.0.0.1", self.port));
-        let was_let_in = !self.told_to_stop.load(Ordering::SeqCst);
-        match connected {
+        let was_let_in = self.told_since().is_none();
+        let opened = connected.and_then(|stream| -> io::Result<Box<dyn Stream>> {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(match &self.tls {
+                Some(target) => Box::new(target.secure(stream)?),
+                None => Box::new(stream),
+            })
+        });
+        match opened {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 let stream = BufReader::new(stream);
                 Some(Kept { stream, was_let_in })
             }
             Err(error) => {
-                if was_let_in {
-                    self.lost.lock().unwrap().push(format!("no connection: {error}"));
-                }
-                self.turned_away.fetch_add(1, Ordering::SeqCst);
+                self.not_connected(&error);
                 None
             }
         }
     }
 
-    fn ask(&self, connection: &mut BufReader<TcpStream>, form: &str) -> io::Result<Reply> {
+    /// A connection broke before there was a request on it: nobody's fault when the service has been told to stop.
+    fn not_connected(&self, error: &io::Error) {
+        if self.told_since().is_none() {
+            self.lose(&format!("no connection: {error}"));
+        }
+        self.turn_away();
+    }
+
+    fn turn_away(&self) {
+        self.turned_away.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn lose(&self, what: &str) {
+        self.lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(what.to_owned());
+    }
+
+    fn told_since(&self) -> Option<Duration> {
+        let told = *self.told_to_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        told.map(|moment| moment.elapsed())
+    }
+
+    fn ask(&self, connection: &mut BufReader<Box<dyn Stream>>, form: &str) -> io::Result<Reply> {
         let request = format!(
             "POST /oauth2/token HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {}\r\n\
              Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
@@ -152,11 +194,16 @@ impl Load {
         Ok(reply)
     }
 
-    /// Waits for that many answers more.
+    /// Waits for that many answers more, some of them in HTTP/2 if there are any.
     fn wait_for(&self, answers: usize) {
-        let (before, begun) = (self.answers.load(Ordering::SeqCst), Instant::now());
-        while self.answers.load(Ordering::SeqCst) < before + answers {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", self.lost.lock().unwrap());
+        let counts = || [&self.answers, &self.of_http_2].map(|count| count.load(Ordering::SeqCst));
+        let ([all, of_http_2], begun) = (counts(), Instant::now());
+        let wanted = [
+            all + answers,
+            of_http_2 + self.tls.as_ref().map_or(0, |_| answers / 5),
+        ];
+        while counts()[0] < wanted[0] || counts()[1] < wanted[1] {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", self.lost());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -170,20 +217,18 @@ fn socket_of(service: &Service) -> TcpListener {
     TcpListener::bind(("127.0.0.1", service.port)).unwrap()
 }
 
-#[test]
-fn who_was_let_in_gets_a_whole_answer_when_the_service_stops() {
-    let service = Service::new();
-    let load = Load::on(&service);
+/// Stops the service under load, three times.
+fn nobody_is_cut_off<'a>(service: &Service, load: &Load, serve: impl Fn() -> Running<'a>) {
     for _ in 0..3 {
-        let mut running = service.serve();
-        load.told_to_stop.store(false, Ordering::SeqCst);
+        let mut running = serve();
+        *load.told_to_stop.lock().unwrap() = None;
         load.over.store(false, Ordering::SeqCst);
         load.turned_away.store(0, Ordering::SeqCst);
         let mut took = Duration::ZERO;
         load.beside(|| {
             load.wait_for(100);
-            load.told_to_stop.store(true, Ordering::SeqCst);
             let begun = Instant::now();
+            *load.told_to_stop.lock().unwrap() = Some(begun);
             running.terminate();
             took = begun.elapsed();
         });
@@ -194,9 +239,29 @@ fn who_was_let_in_gets_a_whole_answer_when_the_service_stops() {
 }
 
 #[test]
+fn who_was_let_in_gets_a_whole_answer_when_the_service_stops() {
+    let service = Service::new();
+    let load = Load::on(&service, None);
+    nobody_is_cut_off(&service, &load, || service.serve());
+}
+
+/// Over TLS, in HTTP/1 and HTTP/2.
+#[test]
+fn who_was_let_in_over_tls_gets_a_whole_answer_when_the_service_stops() {
+    let service = tls::service(1000);
+    let certificate = tls::issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let load = Load::on(&service, Some(target.clone()));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    nobody_is_cut_off(&service, &load, || {
+        runtime.block_on(tls::serve(&service, &target))
+    });
+}
+
+#[test]
 fn two_restarts_on_a_socket_that_outlives_them_fail_no_request() {
     let service = Service::new();
-    let load = Load::on(&service);
+    let load = Load::on(&service, None);
     let socket = socket_of(&service);
     let mut running = service.serve_inheriting(&[("idsvc.socket", &socket)]);
     load.beside(|| {

@@ -2,11 +2,13 @@
 
 pub(crate) mod authority;
 pub(crate) mod browser;
+pub(crate) mod frames;
 pub(crate) mod html;
 pub(crate) mod process;
 pub(crate) mod relying_party;
 pub(crate) mod reply;
 pub(crate) mod server;
+pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod upstream;
 pub(crate) mod wire;

@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
-use super::frames::{
+use super::target::{HTTP_1, HTTP_2, Target, Waits, bystander, issue, memory, serve, service, still_answers};
+use crate::fault::report;
+use crate::harness::frames::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE,
     PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, get, header_block,
 };
-use super::target::{HTTP_1, HTTP_2, Target, Waits, bystander, issue, memory, serve, service, still_answers};
-use crate::fault::report;
 
 const ATTACKERS: usize = 4;
 /// Less than any time limit of a connection on which there was a request: it is the flood that ends it.

@@ -2,7 +2,6 @@
 //! connections of the attackers end.
 
 mod certificate;
-mod frames;
 mod http_2;
 mod slow;
 mod target;
