@@ -12,6 +12,7 @@ mod account;
 mod acme;
 mod backup;
 mod cli;
+mod connection;
 mod fault;
 mod federation;
 mod harness;

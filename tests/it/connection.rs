@@ -1,0 +1,191 @@
+//! What whoever speaks to the service has to keep to: a header and a body in time, and a header of a bounded size. The
+//! real executable, over TLS, in both versions of HTTP.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::Empty;
+use http_body_util::combinators::BoxBody;
+use hyper::body::{Body, Frame};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+
+use crate::harness::frames::{PREFACE, SETTINGS, frame};
+use crate::harness::tls::{HTTP_1, HTTP_2, Target, ask, issue, serve, service};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The body of a request, of which nothing ever comes.
+struct Never;
+
+impl Body for Never {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+/// A client of HTTP/2.
+struct Http2(SendRequest<BoxBody<Bytes, Infallible>>);
+
+impl Http2 {
+    async fn to(target: &Target) -> Self {
+        let stream = target.speaking(HTTP_2).connect().await.unwrap();
+        let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    /// The status of the answer to a request for the keys, with these headers and more in the query.
+    async fn get(&mut self, query: &str, headers: &[(String, String)]) -> StatusCode {
+        let mut request = Request::get(format!("https://localhost/oauth2/jwks{query}"));
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(BoxBody::new(Empty::new())).unwrap();
+        self.0.send_request(request).await.unwrap().status()
+    }
+
+    /// The status of the answer to a form that never comes.
+    async fn post_never(&mut self) -> StatusCode {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("https://localhost/oauth2/token")
+            .header("content-type", FORM)
+            .body(BoxBody::new(Never))
+            .unwrap();
+        self.0.send_request(request).await.unwrap().status()
+    }
+}
+
+/// Asks once if `is_kept`, sends these bytes, and reads what comes until the service ends the connection.
+async fn unfinished(target: Target, is_kept: bool, sent: Vec<u8>) -> String {
+    let mut stream = target.connect().await.unwrap();
+    if is_kept {
+        ask(&mut stream).await.unwrap();
+    }
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut answer = Vec::new();
+    let sending = async {
+        writer.write_all(&sent).await?;
+        writer.flush().await
+    };
+    // The connection may end before all is said, and without a goodbye.
+    let _ = tokio::join!(sending, reader.read_to_end(&mut answer));
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Ten seconds, as they are seen from outside on a machine that has other things to do.
+fn is_ten_seconds(time: Duration) -> bool {
+    Duration::from_secs(8) < time && time < Duration::from_secs(30)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_header_or_a_body_is_waited_for_ten_seconds() {
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let head = "GET /oauth2/jwks HTTP/1.1\r\nHost: local";
+    let body = format!(
+        "POST /oauth2/token HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\nContent-Length: 30\r\n\r\ngrant_type="
+    );
+    let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    let mut peers = JoinSet::new();
+    let cases = [
+        ("nothing at all", HTTP_1, false, Vec::new(), ""),
+        ("half a header", HTTP_1, false, head.into(), ""),
+        ("half of a second header", HTTP_1, true, head.into(), ""),
+        ("half a body", HTTP_1, false, body.into(), "HTTP/1.1 408 "),
+    ];
+    for (what, protocol, is_kept, sent, answer) in cases {
+        let target = target.speaking(protocol);
+        peers.spawn(async move {
+            let begun = Instant::now();
+            let got = unfinished(target, is_kept, sent).await;
+            assert!(
+                got.starts_with(answer) && got.is_empty() == answer.is_empty(),
+                "{what}: {got}"
+            );
+            (what, begun.elapsed())
+        });
+    }
+    let of_http_2 = target.clone();
+    peers.spawn(async move {
+        let mut client = Http2::to(&of_http_2).await;
+        let begun = Instant::now();
+        assert_eq!(client.post_never().await, StatusCode::REQUEST_TIMEOUT);
+        let time = begun.elapsed();
+        assert_eq!(
+            client.get("", &[]).await,
+            StatusCode::OK,
+            "its connection goes on"
+        );
+        ("no body on HTTP/2", time)
+    });
+    let silent = target.speaking(HTTP_2);
+    peers.spawn(async move {
+        let begun = Instant::now();
+        unfinished(silent, false, greeting).await;
+        ("no request on HTTP/2", begun.elapsed())
+    });
+    for (what, time) in peers.join_all().await {
+        assert!(is_ten_seconds(time), "{what}: {time:?}");
+    }
+    ask(&mut target.connect().await.unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_header_of_more_than_16_kib_is_refused_in_both_versions_of_http() {
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let one = |length: usize| vec![("x-long".to_owned(), "~".repeat(length))];
+    let many = |count: usize| {
+        (0..count)
+            .map(|n| (format!("x-{n}"), "~".to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let query = |length: usize| format!("?{}", "x".repeat(length));
+    let mut client = Http2::to(&target).await;
+    for (query, headers, is_refused) in [
+        (String::new(), one(17 << 10), true),
+        (String::new(), one(15 << 10), false),
+        (String::new(), many(500), true),
+        (query(17 << 10), Vec::new(), true),
+        (query(15 << 10), Vec::new(), false),
+        (query(10 << 10), one(10 << 10), true),
+        (String::new(), Vec::new(), false),
+    ] {
+        let expected = if is_refused {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+        } else {
+            StatusCode::OK
+        };
+        let what = format!("a query of {}, {} headers", query.len(), headers.len());
+        assert_eq!(client.get(&query, &headers).await, expected, "{what} on HTTP/2");
+        let mut head =
+            format!("GET /oauth2/jwks{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        for (name, value) in &headers {
+            head.extend([name, ": ", value, "\r\n"]);
+        }
+        head.push_str("\r\n");
+        let answer = unfinished(target.clone(), false, head.into()).await;
+        let status = format!("HTTP/1.1 {} ", expected.as_str());
+        assert!(answer.starts_with(&status), "{what}: {answer}");
+    }
+}
