@@ -25,7 +25,11 @@ impl Kiosk {
     pub(super) fn register_as(service: &Service, name: &str, flags: &str) -> Self {
         let words = format!("client add {name} {flags} --json");
         let client = service.json(&words.split_whitespace().collect::<Vec<_>>());
-        let secret = client["client_secret"].as_str().unwrap();
+        Self::of(name, client["client_secret"].as_str().unwrap())
+    }
+
+    /// The client of that name with a secret that it was given.
+    pub(super) fn of(name: &str, secret: &str) -> Self {
         Self {
             basic: format!("Basic {}", STANDARD.encode(format!("{name}:{secret}"))),
         }

@@ -36,8 +36,6 @@ pub(super) struct Party {
     dead: Vec<(String, String)>,
     /// Access tokens that were revoked by themselves.
     withdrawn: Vec<String>,
-    pub(super) answers: usize,
-    pub(super) ended: usize,
 }
 
 impl Party {
@@ -48,8 +46,6 @@ impl Party {
             alive: Vec::new(),
             dead: Vec::new(),
             withdrawn: Vec::new(),
-            answers: 0,
-            ended: 0,
         }
     }
 
@@ -57,6 +53,7 @@ impl Party {
         if stage.below(3) == 0 {
             let body = granted(stage.anonymous()?, "the anonymous grant");
             self.alive.push(Family::from(&body, None));
+            stage.did("anonymous grants");
             return Some(());
         }
         let code = stage.authorize(&self.session)?;
@@ -76,12 +73,12 @@ impl Party {
         }
         let body = granted(stage.redeem(&code)?, "an answered code");
         self.alive.push(Family::from(&body, Some(code)));
+        stage.did("codes redeemed");
         Some(())
     }
 
     fn bury(&mut self, family: Family) {
         self.dead.push((family.refresh, family.access));
-        self.ended += 1;
     }
 
     /// Takes a family out of the model, and does to it what ends it.
@@ -91,12 +88,17 @@ impl Party {
             0 if family.code.is_some() => {
                 let code = family.code.take().unwrap();
                 refused(&stage.redeem(&code)?, "a spent code");
+                stage.did("spent codes refused");
             }
             1 if family.replaced.is_some() && family.rival.is_none() => {
                 let replaced = family.replaced.take().unwrap();
                 refused(&stage.refresh(&replaced)?, "a replaced token");
+                stage.did("replays refused");
             }
-            _ => stage.revoke(&family.refresh)?,
+            _ => {
+                stage.revoke(&family.refresh)?;
+                stage.did("families revoked");
+            }
         }
         self.bury(family);
         Some(())
@@ -116,6 +118,7 @@ impl Party {
         let mut family = self.alive.swap_remove(at);
         family.refresh(stage)?;
         refused(&stage.refresh(&rival)?, "the earlier of two successors");
+        stage.did("replays refused");
         self.bury(family);
         Some(())
     }
@@ -138,6 +141,7 @@ impl Family {
     fn refresh(&mut self, stage: &Stage<'_>) -> Option<()> {
         let body = granted(stage.refresh(&self.refresh)?, "an answered token");
         self.move_on(&body);
+        stage.did("refreshes");
         Some(())
     }
 
@@ -154,6 +158,7 @@ impl Family {
         let second = granted(stage.refresh(&self.refresh)?, "a token whose answer was lost");
         self.rival = Some(text(&first["refresh_token"]));
         self.move_on(&second);
+        stage.did("retries");
         Some(())
     }
 }
@@ -171,6 +176,7 @@ impl Actor for Party {
                 stage.revoke(&family.access)?;
                 family.is_in_doubt = false;
                 self.withdrawn.push(family.access.clone());
+                stage.did("access tokens revoked");
             }
             6..=7 if alive > 0 => {
                 let at = stage.below(alive);
@@ -190,7 +196,6 @@ impl Actor for Party {
             }
             _ => self.begin(stage)?,
         }
-        self.answers += 1;
         Some(())
     }
 
@@ -207,6 +212,7 @@ impl Actor for Party {
             } else {
                 family.refresh(stage)?;
             }
+            stage.found("live families");
         }
         for (refresh, access) in &self.dead {
             refused(&stage.refresh(refresh)?, "a revoked family");
@@ -214,9 +220,11 @@ impl Actor for Party {
                 !stage.is_active(access)?,
                 "an access token of a revoked family is active"
             );
+            stage.found("ended families");
         }
         for access in &self.withdrawn {
             assert!(!stage.is_active(access)?, "a revoked access token is active");
+            stage.found("revoked access tokens");
         }
         if stage.is_heads() {
             self.redeem(stage)?;

@@ -4,8 +4,11 @@
 //! model, unless the service promises that it can be repeated.
 
 mod grants;
+mod haste;
+mod locks;
 mod people;
 pub(super) mod stage;
+mod tally;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,8 +16,11 @@ use std::thread;
 use idsvc::random::Random;
 
 use self::grants::Party;
+use self::haste::Hasty;
+use self::locks::Locksmith;
 use self::people::{Administrator, Person, Robot};
 use self::stage::{Cast, Stage};
+use self::tally::{DEEDS, PROOFS, Tally};
 use crate::harness::process::{Running, Service};
 
 const PARTIES: usize = 3;
@@ -32,48 +38,47 @@ trait Actor: Send {
 pub(super) struct Play<'a> {
     service: &'a Service,
     cast: Cast,
-    parties: Vec<Party>,
-    others: Vec<Box<dyn Actor>>,
-}
-
-/// What has come of a play so far.
-pub(super) struct Outcome {
-    /// What parties were answered.
-    pub(super) answers: usize,
-    /// Refresh families that ended for a reason, and must not come back.
-    pub(super) ended: usize,
+    actors: Vec<Box<dyn Actor>>,
+    deeds: Tally,
+    proofs: Tally,
 }
 
 impl<'a> Play<'a> {
     pub(super) fn prepare(service: &'a Service) -> Self {
         let name = |number: usize| format!("user-{number}@example.com");
-        let people: Vec<String> = (0..=PARTIES).map(name).collect();
+        let people: Vec<String> = (0..PARTIES + 2).map(name).collect();
         let cast = Cast::register(service, &people);
+        let vault = Locksmith::register(service);
         let process = service.serve();
         let stage = Stage::new(service, &process, &cast);
-        let parties = people[..PARTIES].iter();
-        let parties = parties.map(|name| Party::new(stage.sign_in(name).unwrap()));
-        let parties = parties.collect();
-        let others: Vec<Box<dyn Actor>> = vec![
+        let mut actors: Vec<Box<dyn Actor>> = vec![
             Box::new(Person::new(&people[PARTIES])),
             Box::new(Robot::default()),
             Box::new(Administrator::default()),
+            Box::new(Hasty::default()),
+            Box::new(Locksmith::new(&people[PARTIES + 1], vault, &stage)),
         ];
+        for name in &people[..PARTIES] {
+            actors.push(Box::new(Party::new(stage.sign_in(name).unwrap())));
+        }
         Self {
             service,
             cast,
-            parties,
-            others,
+            actors,
+            deeds: Tally::of(DEEDS),
+            proofs: Tally::of(PROOFS),
         }
     }
 
     /// Everybody checks; nothing else happens to the process.
     pub(super) fn check(&mut self, process: &Running<'_>) {
-        let (service, cast) = (self.service, &self.cast);
+        let (service, cast, proofs) = (self.service, &self.cast, &self.proofs);
         thread::scope(|scope| {
-            for actor in actors(&mut self.parties, &mut self.others) {
+            for actor in &mut self.actors {
                 scope.spawn(move || {
-                    let checked = actor.check(&Stage::new(service, process, cast));
+                    let mut stage = Stage::new(service, process, cast);
+                    stage.proofs = Some(proofs);
+                    let checked = actor.check(&stage);
                     assert!(checked.is_some(), "a running service does not answer");
                 });
             }
@@ -82,14 +87,15 @@ impl<'a> Play<'a> {
 
     /// Everybody acts while something happens to the process; `disk_fails` when answers may be put off for it.
     pub(super) fn act_during(&mut self, process: &Running<'_>, disk_fails: bool, happening: impl FnOnce()) {
-        let (service, cast) = (self.service, &self.cast);
+        let (service, cast, deeds) = (self.service, &self.cast, &self.deeds);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            for actor in actors(&mut self.parties, &mut self.others) {
+            for actor in &mut self.actors {
                 let over = &over;
                 scope.spawn(move || {
                     let mut stage = Stage::new(service, process, cast);
                     stage.disk_fails = disk_fails;
+                    stage.deeds = Some(deeds);
                     while !over.load(Ordering::Relaxed) {
                         if actor.act(&stage).is_none() {
                             thread::yield_now();
@@ -102,20 +108,21 @@ impl<'a> Play<'a> {
         });
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
-        Outcome {
-            answers: self.parties.iter().map(|party| party.answers).sum(),
-            ended: self.parties.iter().map(|party| party.ended).sum(),
-        }
+    /// What was not done and answered, or not found afterwards, as often as that.
+    pub(super) fn lacks(&self, floor: usize) -> Vec<(&'static str, usize)> {
+        let mut lacks = self.deeds.below(floor);
+        lacks.extend(self.proofs.below(floor));
+        lacks
     }
-}
 
-fn actors<'a>(
-    parties: &'a mut [Party],
-    others: &'a mut [Box<dyn Actor>],
-) -> impl Iterator<Item = &'a mut (dyn Actor + 'static)> {
-    let parties = parties.iter_mut().map(|party| party as &mut dyn Actor);
-    parties.chain(others.iter_mut().map(AsMut::as_mut))
+    /// What was done, and how often anything was found to hold, in words.
+    pub(super) fn outcome(&self) -> String {
+        format!(
+            "{}; {} times what was checked held",
+            self.deeds.shown(),
+            self.proofs.sum()
+        )
+    }
 }
 
 impl<'a> Stage<'a> {
@@ -126,6 +133,8 @@ impl<'a> Stage<'a> {
             cast,
             random: Random::system(),
             disk_fails: false,
+            deeds: None,
+            proofs: None,
         }
     }
 }

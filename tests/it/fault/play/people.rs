@@ -35,9 +35,11 @@ impl Actor for Person {
             let going = std::mem::take(&mut self.live);
             stage.command(&format!("session revoke --user {} --json", self.name))?;
             self.ended.extend(going);
+            stage.did("sign-outs by command");
             return Some(());
         }
         self.live.push(stage.sign_in(&self.name)?);
+        stage.did("sign-ins");
         Some(())
     }
 
@@ -45,10 +47,12 @@ impl Actor for Person {
         for session in &self.live {
             let led_to = stage.authorize(session)?;
             assert!(led_to.is_ok(), "an answered session does not work: {led_to:?}");
+            stage.found("live sessions");
         }
         for session in &self.ended {
             let led_to = stage.authorize(session)?;
             assert!(led_to.is_err(), "an ended session came back to life");
+            stage.found("ended sessions");
         }
         let surplus = self.ended.len().saturating_sub(MOST_REMEMBERED);
         self.ended.drain(..surplus);
@@ -80,13 +84,16 @@ impl Actor for Robot {
         if let Some((assertion, _)) = self.used.last()
             && stage.below(4) == 0
         {
-            return Self::again(stage, assertion);
+            Self::again(stage, assertion)?;
+            stage.did("used assertions refused");
+            return Some(());
         }
         let assertion = stage.assertion();
         let made = Instant::now();
         let body = granted(stage.present(&assertion)?, "a fresh assertion");
         self.used.push((assertion, made));
         self.tokens.push(text(&body["access_token"]));
+        stage.did("assertions");
         Some(())
     }
 
@@ -96,6 +103,7 @@ impl Actor for Robot {
         self.used.retain(|(_, made)| !is_older(ASSERTION_IS_VALID, *made));
         for (assertion, _) in &self.used {
             Self::again(stage, assertion)?;
+            stage.found("used assertions");
         }
         while self.tokens.len() > 4 {
             self.tokens.remove(stage.below(self.tokens.len()));
@@ -105,6 +113,7 @@ impl Actor for Robot {
                 stage.is_active(token)?,
                 "a token does not outlive its key's service"
             );
+            stage.found("live machine tokens");
         }
         Some(())
     }
@@ -120,8 +129,18 @@ pub(super) struct Administrator {
 }
 
 impl Administrator {
-    fn shown(stage: &Stage<'_>, client: &str) -> bool {
-        stage.command(&format!("client show {client} --json")).is_some()
+    /// Whether a client is there. One that is not is missed in so many words.
+    fn is_there(stage: &Stage<'_>, client: &str) -> bool {
+        match stage.run(&format!("client show {client} --json")) {
+            Ok(shown) => {
+                assert_eq!(shown["client_id"], client);
+                true
+            }
+            Err(said) => {
+                assert!(said.contains(&format!("there is no client {client}\n")), "{said}");
+                false
+            }
+        }
     }
 }
 
@@ -132,17 +151,20 @@ impl Actor for Administrator {
             0 => {
                 let key = stage.command("key rotate --now --json")?;
                 self.keys.insert(text(&key["kid"]));
+                stage.did("keys rotated");
             }
             1..=2 if self.added.len() > 1 => {
                 let name = self.added.swap_remove(stage.below(self.added.len()));
                 stage.command(&format!("client remove {name} --yes --json"))?;
                 self.removed.push(name);
+                stage.did("clients removed");
             }
             _ => {
                 let name = format!("client-{}", self.count);
                 let words = format!("client add {name} --redirect-uri https://app.example/cb --json");
                 stage.command(&words)?;
                 self.added.push(name);
+                stage.did("clients added");
             }
         }
         Some(())
@@ -150,10 +172,12 @@ impl Actor for Administrator {
 
     fn check(&mut self, stage: &Stage<'_>) -> Option<()> {
         for name in &self.added {
-            assert!(Self::shown(stage, name), "{name} was added and is not there");
+            assert!(Self::is_there(stage, name), "{name} was added and is not there");
+            stage.found("clients there");
         }
         for name in &self.removed {
-            assert!(!Self::shown(stage, name), "{name} was removed and is there");
+            assert!(!Self::is_there(stage, name), "{name} was removed and is there");
+            stage.found("clients gone");
         }
         self.removed.clear();
         while self.added.len() > MOST_CLIENTS {
@@ -163,6 +187,7 @@ impl Actor for Administrator {
         let published = stage.key_names()?;
         for key in &self.keys {
             assert!(published.contains(key), "key {key} is not published any more");
+            stage.found("published keys");
         }
         Some(())
     }

@@ -8,8 +8,9 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
+use super::tally::Tally;
 use crate::fault::kiosk::{ANONYMOUS, Kiosk};
-use crate::harness::process::{Reply, Running, Service};
+use crate::harness::process::{Reply, Running, Service, said};
 use crate::harness::token::signed;
 
 pub(in crate::fault) const PASSWORD: &str = "correct horse battery staple";
@@ -59,6 +60,10 @@ pub(in crate::fault) struct Stage<'a> {
     pub(in crate::fault) random: Random,
     /// Whether 503 is no answer: the disk fails on purpose.
     pub(in crate::fault) disk_fails: bool,
+    /// Where is counted what was done; nowhere during a check.
+    pub(in crate::fault) deeds: Option<&'a Tally>,
+    /// Where is counted what a check found to hold; nowhere under load.
+    pub(in crate::fault) proofs: Option<&'a Tally>,
 }
 
 impl Stage<'_> {
@@ -70,11 +75,26 @@ impl Stage<'_> {
         self.below(2) == 0
     }
 
+    /// Counts what was done and answered.
+    pub(in crate::fault) fn did(&self, deed: &str) {
+        if let Some(tally) = self.deeds {
+            tally.count(deed);
+        }
+    }
+
+    /// Counts what was found as it had been answered.
+    pub(in crate::fault) fn found(&self, proof: &str) {
+        if let Some(tally) = self.proofs {
+            tally.count(proof);
+        }
+    }
+
     fn is_put_off(&self, reply: &Reply) -> bool {
         self.disk_fails && reply.status == 503 && reply.header("retry-after").is_some()
     }
 
-    fn told(&self, reply: Option<Reply>) -> Option<Told> {
+    /// What an answer says, if it is one.
+    pub(in crate::fault) fn told(&self, reply: Option<Reply>) -> Option<Told> {
         let reply = reply.filter(|reply| !self.is_put_off(reply))?;
         let body = if reply.body.is_empty() {
             Value::Null
@@ -185,11 +205,21 @@ impl Stage<'_> {
         Some(keys.map(|key| text(&key["kid"])).collect())
     }
 
-    /// What a command said that succeeded beside the service.
-    pub(in crate::fault) fn command(&self, words: &str) -> Option<Value> {
+    /// What a command said that succeeded beside the service, or why it did not.
+    pub(in crate::fault) fn run(&self, words: &str) -> Result<Value, String> {
         let output = self.service.run(&words.split(' ').collect::<Vec<_>>());
-        let done = output.status.success();
-        done.then(|| serde_json::from_slice(&output.stdout).unwrap())
+        if output.status.success() {
+            return Ok(serde_json::from_slice(&output.stdout).unwrap());
+        }
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{words}: {said}");
+        assert!(!said.contains("is damaged"), "{words}: {said}");
+        Err(said)
+    }
+
+    /// The same; nothing when it may not have happened.
+    pub(in crate::fault) fn command(&self, words: &str) -> Option<Value> {
+        self.run(words).ok()
     }
 }
 
