@@ -1,6 +1,6 @@
 //! What stood on a provider's word ends with that word.
 
-use idsvc::flow::admin::provider;
+use idsvc::flow::admin::provider::{self, ProviderFields, UpdateProvider};
 use idsvc::flow::admin::state::{Apply, State, apply};
 use idsvc::flow::admin::user::{self, Unlink};
 use serde_json::json;
@@ -102,4 +102,28 @@ async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
         );
         Question::of(&browser.authorize(&scene.acme.request()).await, &scene.upstream);
     }
+}
+
+#[tokio::test]
+async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_the_first() {
+    let scene = scene().await;
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    let update = async |fields| {
+        let id = "up".to_owned();
+        let request = UpdateProvider { id, fields };
+        provider::update(scene.server.admin(), request).await.unwrap();
+    };
+    let name = Some("Another name".to_owned());
+    update(ProviderFields {
+        name,
+        ..ProviderFields::default()
+    })
+    .await;
+    assert!(scene.acme.is_welcome(&tokens).await);
+    update(registered(&Upstream::start_other().await)).await;
+    assert!(!scene.acme.is_welcome(&tokens).await);
+    assert_eq!(
+        scene.acme.refresh(tokens.refresh_token()).await.refusal(),
+        "400 invalid_grant: refresh_token has been revoked"
+    );
 }

@@ -188,8 +188,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
             if let Err(refusal) = check_issuer(&*tx, &changed)? {
                 return Ok(Err(refusal));
             }
-            PROVIDERS.put(tx, &changed.id, &changed)?;
-            Ok(Ok(()))
+            put_in(tx, &changed, now).map(Ok)
         })
         .await??;
     core.reload_catalog()?;
@@ -198,6 +197,15 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
         subject: &id,
     });
     Ok(view)
+}
+
+/// Writes a provider down. What stands on the word of another issuer that had its name ends.
+pub(super) fn put_in(tx: &mut dyn Tx, provider: &Provider, now: Timestamp) -> Result<(), StoreError> {
+    let before = PROVIDERS.get(&*tx, &provider.id)?;
+    if before.is_some_and(|before| before.issuer != provider.issuer) {
+        withdraw::end_vouched(tx, &provider.id, now)?;
+    }
+    PROVIDERS.put(tx, &provider.id, provider)
 }
 
 /// Takes a provider and all that stands on its word out of the store.

@@ -353,7 +353,7 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
     }
     for step in steps {
         match step {
-            Step::PutProvider(provider) => PROVIDERS.put(tx, &provider.id, provider)?,
+            Step::PutProvider(provider) => provider::put_in(tx, provider, now)?,
             Step::PutClient(client) => clients::put(tx, client)?,
             Step::PutUser(_, user) => users::put(tx, user)?,
             Step::RemoveProvider(_) | Step::RemoveClient(_) | Step::RemoveUser(_) => {}
