@@ -58,6 +58,17 @@ struct Kept {
     was_let_in: bool,
 }
 
+/// Whether the peer has closed the connection without a word.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+    )
+}
+
 impl Load {
     fn on(service: &Service, tls: Option<Target>) -> Self {
         let grants = ["--grant", "anonymous", "--grant", "refresh_token", "--json"];
@@ -112,8 +123,10 @@ impl Load {
                         ..connection
                     });
                 }
-                // It waited in a queue that was closed, or came after the end: nobody has read its request.
-                Err(_) if !connection.was_let_in || is_late => return self.turn_away(),
+                // It waited in a queue that was closed: nobody has read its request.
+                Err(_) if !connection.was_let_in => return self.turn_away(),
+                // It came after the end. Half an answer, or none in time, is another thing.
+                Err(error) if is_late && is_closed(&error) => return self.turn_away(),
                 other => return self.lose(&format!("keeps={keeps} pause={pause:?}: {other:?}")),
             }
             thread::sleep(pause);
@@ -177,8 +190,12 @@ impl Load {
         connection.get_mut().write_all(request.as_bytes())?;
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            if connection.read_line(&mut head)? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
+            let is_begun = !head.is_empty();
+            match connection.read_line(&mut head) {
+                Ok(1..) => {}
+                _ if is_begun => return Err(ErrorKind::InvalidData.into()),
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(error) => return Err(error),
             }
         }
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
@@ -189,7 +206,9 @@ impl Load {
         };
         let length = reply.header("content-length").and_then(|text| text.parse().ok());
         let mut body = vec![0; length.ok_or(ErrorKind::InvalidData)?];
-        connection.read_exact(&mut body)?;
+        connection
+            .read_exact(&mut body)
+            .map_err(|_| ErrorKind::InvalidData)?;
         reply.body = String::from_utf8(body).map_err(io::Error::other)?;
         Ok(reply)
     }
