@@ -331,6 +331,22 @@ impl<K: Key, R: Record> Table<K, R> {
         })
     }
 
+    /// The keys of the rows that are meant. Looks at every row: for what happens so seldom that no index is kept.
+    pub fn keys_where(
+        &self,
+        snapshot: &dyn Snapshot,
+        is_meant: impl Fn(&K, &R) -> bool,
+    ) -> Result<Vec<K>, StoreError> {
+        let mut keys = Vec::new();
+        self.visit(snapshot, .., |key, record| {
+            if is_meant(&key, &record) {
+                keys.push(key);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(keys)
+    }
+
     /// How many rows there are. Takes time in proportion.
     pub fn count(&self, snapshot: &dyn Snapshot) -> Result<u64, StoreError> {
         let mut rows = 0;

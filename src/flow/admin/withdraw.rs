@@ -1,9 +1,8 @@
 //! What was granted ends with what it stood on.
 
-use std::ops::ControlFlow;
-
 use crate::clock::Timestamp;
 use crate::flow::sessions;
+use crate::identity::Factor;
 use crate::oauth::code::Authorization;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
@@ -16,24 +15,13 @@ pub(super) fn end_grants(
     is_meant: impl Fn(&Authorization) -> bool,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let mut families = Vec::new();
-    FAMILIES.visit(&*tx, .., |id, family| {
-        if family.revoked_at.is_none() && is_meant(&family.authorization) {
-            families.push(id);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for id in families {
+    let families = FAMILIES.keys_where(&*tx, |_, family| {
+        family.revoked_at.is_none() && is_meant(&family.authorization)
+    });
+    for id in families? {
         sessions::end_family(tx, id, now)?;
     }
-    let mut codes = Vec::new();
-    CODES.visit(&*tx, .., |id, code| {
-        if is_meant(&code.authorization) {
-            codes.push(id);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for id in codes {
+    for id in CODES.keys_where(&*tx, |_, code| is_meant(&code.authorization))? {
         CODES.remove(tx, &id)?;
     }
     Ok(())
@@ -42,19 +30,11 @@ pub(super) fn end_grants(
 /// Ends everything that stands on the word of a provider: sessions, refresh families and codes. Its name may become
 /// that of another one, whose word was never given for any of it.
 pub(super) fn end_vouched(tx: &mut dyn Tx, provider: &str, now: Timestamp) -> Result<(), StoreError> {
-    let mut vouched = Vec::new();
-    SESSIONS.visit(&*tx, .., |id, session| {
-        if session.factor.provider() == Some(provider) {
-            vouched.push((id, session));
+    let is_vouched = |factor: &Factor| factor.provider() == Some(provider);
+    for id in SESSIONS.keys_where(&*tx, |_, session| is_vouched(&session.factor))? {
+        if let Some(session) = SESSIONS.get(&*tx, &id)? {
+            sessions::end(tx, id, &session, now)?;
         }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for (id, session) in vouched {
-        sessions::end(tx, id, &session, now)?;
     }
-    end_grants(
-        tx,
-        |authorization| authorization.factor.provider() == Some(provider),
-        now,
-    )
+    end_grants(tx, |authorization| is_vouched(&authorization.factor), now)
 }

@@ -8,7 +8,6 @@ pub mod view;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -388,24 +387,11 @@ pub(super) fn remove_in(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Res
 /// Ends the refresh families of a client and forgets its codes, consents and sign-ins under way.
 fn withdraw_grants(tx: &mut dyn Tx, client_id: &str, now: Timestamp) -> Result<(), StoreError> {
     withdraw::end_grants(tx, |authorization| authorization.client_id == client_id, now)?;
-    let mut consents = Vec::new();
-    CONSENTS.visit(&*tx, .., |key, _| {
-        if key.1 == client_id {
-            consents.push(key);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for key in consents {
+    for key in CONSENTS.keys_where(&*tx, |(_, client), _| client == client_id)? {
         CONSENTS.remove(tx, &key)?;
     }
-    let mut transactions = Vec::new();
-    LOGIN_TRANSACTIONS.visit(&*tx, .., |id, transaction| {
-        if transaction.request.client_id == client_id {
-            transactions.push(id);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for id in transactions {
+    let under_way = LOGIN_TRANSACTIONS.keys_where(&*tx, |_, sign_in| sign_in.request.client_id == client_id);
+    for id in under_way? {
         LOGIN_TRANSACTIONS.remove(tx, &id)?;
     }
     Ok(())
