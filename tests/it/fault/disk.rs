@@ -136,6 +136,8 @@ fn a_disk_that_comes_and_goes_loses_nothing_that_was_answered() {
     assert!(faults.failed() > 0, "nothing was made to fail");
     let lacks = play.lacks(1);
     assert!(lacks.is_empty(), "never in {rounds} rounds: {lacks:?}");
+    let grants = play.grants();
+    assert!(grants > rounds, "only {grants} grants in {rounds} rounds");
     report(
         "failing disk",
         &format!(

@@ -47,6 +47,8 @@ fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut(
         lacks.is_empty(),
         "not {floor} times in {killed} cycles: {lacks:?}"
     );
+    let grants = play.grants();
+    assert!(grants > 2 * killed, "only {grants} grants in {killed} cycles");
     format!(
         "{killed} times under load and {unborn} while starting, nothing lost and nothing back ({})",
         play.outcome()

@@ -108,6 +108,12 @@ impl<'a> Play<'a> {
         });
     }
 
+    /// How many grants were answered.
+    pub(super) fn grants(&self) -> usize {
+        self.deeds
+            .of_these(&["anonymous grants", "codes redeemed", "refreshes", "retries"])
+    }
+
     /// What was not done and answered, or not found afterwards, as often as that.
     pub(super) fn lacks(&self, floor: usize) -> Vec<(&'static str, usize)> {
         let mut lacks = self.deeds.below(floor);

@@ -76,6 +76,14 @@ impl Tally {
         self.names.iter().copied().zip(counts)
     }
 
+    /// How often these were counted in all.
+    pub(super) fn of_these(&self, names: &[&str]) -> usize {
+        self.all()
+            .filter(|(name, _)| names.contains(name))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
     /// What was counted less often than that.
     pub(super) fn below(&self, floor: usize) -> Vec<(&'static str, usize)> {
         self.all().filter(|(_, count)| *count < floor).collect()
