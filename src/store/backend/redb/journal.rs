@@ -17,6 +17,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ring::digest;
 
@@ -134,6 +135,8 @@ pub struct Journal {
     mark: Option<Mark>,
     number: u64,
     changes: usize,
+    /// How long appending has taken.
+    spent: Duration,
     at: u64,
     /// How much of the file may be written to.
     length: u64,
@@ -165,6 +168,7 @@ impl Journal {
             mark: None,
             number: 0,
             changes: 0,
+            spent: Duration::ZERO,
             at: 0,
             length: 0,
             wanted: 0,
@@ -210,10 +214,17 @@ impl Journal {
         self.changes
     }
 
-    /// As if so many changes were in it.
+    /// How long one record has taken on average, from its write to the end of its sync.
+    pub fn mean_append(&self) -> Duration {
+        self.spent / u32::try_from(self.number.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// As if so many changes were in it, by one record that took so long.
     #[cfg(test)]
-    pub(super) fn pretend(&mut self, changes: usize) {
+    pub(super) fn pretend(&mut self, changes: usize, spent: Duration) {
         self.changes = changes;
+        self.number = 1;
+        self.spent = spent;
     }
 
     /// Whether records were appended that the database does not hold durably yet.
@@ -230,8 +241,10 @@ impl Journal {
         write_record(mark, self.number, &record.bytes, &mut self.buffer);
         // What comes of it is known only when the next one begins: nothing is appended after a failure.
         self.mark = None;
+        let begun = Instant::now();
         file.write_all_at(&self.buffer, self.at)?;
         file.sync_data()?;
+        self.spent += begun.elapsed();
         self.mark = Some(mark);
         self.number += 1;
         self.changes += record.changes;
@@ -274,6 +287,7 @@ impl Journal {
         self.mark = Some(mark);
         self.number = 0;
         self.changes = 0;
+        self.spent = Duration::ZERO;
         self.at = 0;
         let wanted = std::mem::take(&mut self.wanted).min(LONGEST);
         if wanted > self.length
@@ -299,6 +313,7 @@ impl Journal {
         self.suspend();
         self.number = 0;
         self.changes = 0;
+        self.spent = Duration::ZERO;
         self.file = None;
     }
 
