@@ -211,6 +211,8 @@ impl Desk {
     fn work(mut self) {
         self.forget_proof();
         while let Some(order) = self.next_order() {
+            // Where others of this process share the processor, what they are about to submit comes along.
+            thread::yield_now();
             let mut batch = Vec::new();
             let mut next = Some(order);
             let mut compaction = None;
