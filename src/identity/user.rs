@@ -10,48 +10,92 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::identity::password::PasswordHash;
 
-/// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds.
+/// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds. Every refresh reads one,
+/// so the names in the row are short.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The user's identifier in the platform: `sub` and `uuid` in every token.
+    #[serde(rename = "id", alias = "uuid")]
     pub uuid: Uuid,
     /// The account identifier, unique, compared without regard to ASCII case.
+    #[serde(rename = "acct", alias = "account_id")]
     pub account_id: String,
     /// The e-mail address; none for a user without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "mail",
+        alias = "email",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub email: Option<String>,
     /// Whether the address was shown to belong to the user.
-    #[serde(default, skip_serializing_if = "Not::not")]
+    #[serde(
+        default,
+        rename = "mail_ok",
+        alias = "email_verified",
+        skip_serializing_if = "Not::not"
+    )]
     pub email_verified: bool,
     /// The telephone number, E.164 by recommendation of OpenID Connect Core 5.1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "tel",
+        alias = "phone_number",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phone_number: Option<String>,
     /// Whether the number was shown to belong to the user.
-    #[serde(default, skip_serializing_if = "Not::not")]
+    #[serde(
+        default,
+        rename = "tel_ok",
+        alias = "phone_number_verified",
+        skip_serializing_if = "Not::not"
+    )]
     pub phone_number_verified: bool,
     /// `user`, `anonymous`, `client`, or what the operator chose.
+    #[serde(rename = "type", alias = "user_type")]
     pub user_type: String,
     /// The venue the user belongs to, `venueId` in tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "venue",
+        alias = "venue_id",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub venue_id: Option<String>,
     /// The organization the user belongs to.
+    #[serde(rename = "org", alias = "organization")]
     pub organization: String,
     /// Where the record came from: `LOCAL`, `ANONYMOUS`, `IMPORT`, or a provider's id.
+    #[serde(rename = "src", alias = "source")]
     pub source: String,
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
     /// The stored password; none for a user who cannot sign in with one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "pw",
+        alias = "password",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub password: Option<PasswordHash>,
     /// Who the user is at upstream providers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        rename = "ids",
+        alias = "identities",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub identities: Vec<LinkedIdentity>,
     /// Whether the user may be given tokens.
+    #[serde(rename = "on", alias = "enabled")]
     pub enabled: bool,
     /// When the record was made.
+    #[serde(rename = "from", alias = "created_at")]
     pub created_at: Timestamp,
     /// When the record last changed: the `updated_at` claim.
+    #[serde(rename = "at", alias = "updated_at")]
     pub updated_at: Timestamp,
 }
 
