@@ -159,10 +159,10 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 48 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries.
+    /// 40 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries.
     fn default() -> Self {
         Self {
-            cache_bytes: 48 << 20,
+            cache_bytes: 40 << 20,
             queue_len: 4096,
             batch_max: 512,
             retry_pause: Duration::from_secs(1),
