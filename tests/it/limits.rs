@@ -488,6 +488,36 @@ async fn contradicting_the_proxy_exempts_nobody() {
     assert_eq!(anonymous(&tv, "127.0.0.1").await, 200);
 }
 
+/// Neither quotes that stay open nor bytes that are no text hide the address that the proxy adds.
+#[tokio::test]
+async fn nobody_hides_what_the_proxy_adds() {
+    let server = Server::start_with_limits(|limits| {
+        limits.exempt = ["127.0.0.0/8", "10.99.0.0/16"].map(|network| network.parse().unwrap()).into();
+        limits.anonymous_per_address = 1;
+    })
+    .await;
+    let tv = server.client_with("tv", makes_anonymous).await;
+    let mut places = (0..).map(address);
+    for (name, forged) in [
+        ("forwarded", r#"for=10.99.0.1;ext="\"""#),
+        ("forwarded", "for=10.99.0.1;ext=\u{e9}"),
+        ("x-forwarded-for", "10.99.0.1, \u{e9}"),
+    ] {
+        let place = places.next().unwrap();
+        let added = if name == "forwarded" { format!("for={place}") } else { place.clone() };
+        let call = || tv.post("/oauth2/token").with("grant_type", GRANT);
+        let first = call().header(name, &format!("{forged}, {added}")).await;
+        assert_eq!((first.status, anonymous(&tv, &place).await), (200, 429), "{forged}");
+    }
+    let mut answers = Vec::new();
+    for open in [r#"for=10.99.0.1;ext=""#, r#"for=10.99.0.1;ext="\""#, r#"for=127.0.0.1;x=""#] {
+        let line = format!("{open}, for={}", places.next().unwrap());
+        let call = tv.post("/oauth2/token").with("grant_type", GRANT);
+        answers.push(call.header("forwarded", &line).await.status);
+    }
+    assert_eq!(answers, [200, 429, 429], "all of them are one, and not exempt");
+}
+
 /// Slow bodies of one address leave room for those of others.
 #[tokio::test]
 async fn one_address_cannot_take_all_the_room_for_bodies() {
