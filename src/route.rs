@@ -129,9 +129,9 @@ routes! {
     /// Logout asked for by a client (OpenID Connect RP-Initiated Logout 1.0 section 2).
     EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None;
     /// The page that asks who the user is.
-    Login "/login", READ_OR_SUBMIT, "login", None;
+    Login "/login", FOLLOW_OR_SUBMIT, "login", None;
     /// The page that asks whether a client may act for the user.
-    Consent "/consent", READ_OR_SUBMIT, "consent", None;
+    Consent "/consent", FOLLOW_OR_SUBMIT, "consent", None;
     /// The page that asks whether the user wants to sign out.
     LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None;
     /// The page after signing out.
@@ -150,7 +150,7 @@ routes! {
     /// The development page.
     Home "/", READ, "home", None;
     /// Where the development page's example client receives its code.
-    DevCallback "/dev/callback", READ, "dev_callback", None;
+    DevCallback "/dev/callback", FOLLOW, "dev_callback", None;
 }
 
 impl Route {

@@ -471,6 +471,8 @@ async fn other_methods_and_paths_are_nobodys() {
         assert_eq!(
             (reply.status, reply.header("allow")),
             (405, Some(allowed)),
+        ("HEAD", "/login", "GET, POST"),
+        ("HEAD", "/consent", "GET, POST"),
             "{method} {path}"
         );
     }
