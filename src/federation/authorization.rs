@@ -86,9 +86,7 @@ impl Callback {
     /// Reads the parameters of the answer. Nothing for what is no answer: no `state`, neither code nor error, or one of
     /// them twice.
     pub fn parse(parameters: &Parameters) -> Option<Self> {
-        if parameters.first_repeated().is_some() {
-            return None;
-        }
+        parameters.each_once().ok()?;
         let outcome = match (parameters.get("error"), parameters.get("code")) {
             (Some("access_denied"), None) => Outcome::Denied,
             (Some("temporarily_unavailable" | "server_error"), None) => Outcome::Unavailable,

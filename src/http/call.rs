@@ -73,14 +73,14 @@ impl Call {
 
     /// The parameters in the address.
     pub fn query(&self) -> Result<Parameters, Refusal> {
-        Parameters::parse(self.parts.uri.query().unwrap_or_default().as_bytes())
-            .map_err(|error| unreadable(&error))
+        let query = self.parts.uri.query().unwrap_or_default();
+        Ok(Parameters::parse(query.as_bytes())?)
     }
 
     /// The parameters in the body, which has to be a form.
     pub fn form(&self) -> Result<Parameters, Refusal> {
         match request::media_type(self.headers()) {
-            Some(MediaType::Form) => Parameters::parse(&self.body).map_err(|error| unreadable(&error)),
+            Some(MediaType::Form) => Ok(Parameters::parse(&self.body)?),
             None if self.body.is_empty() => Ok(Parameters::default()),
             _ => Err(Refusal::invalid_request(
                 "Content-Type must be application/x-www-form-urlencoded",
@@ -95,18 +95,17 @@ impl Call {
 
     /// The parameters in the body, which has to be a form or a JSON object of strings, none of them twice.
     pub fn form_or_json(&self) -> Result<Parameters, Refusal> {
-        let parsed = match request::media_type(self.headers()) {
-            Some(MediaType::Form) => Parameters::parse(&self.body),
-            Some(MediaType::Json) => Parameters::parse_json(&self.body),
+        let parameters = match request::media_type(self.headers()) {
+            Some(MediaType::Form) => Parameters::parse(&self.body)?,
+            Some(MediaType::Json) => Parameters::parse_json(&self.body)?,
             _ => {
                 return Err(Refusal::invalid_request(
                     "Content-Type must be application/x-www-form-urlencoded or application/json",
                 ));
             }
         };
-        parsed
-            .and_then(Parameters::each_once)
-            .map_err(|error| unreadable(&error))
+        parameters.each_once()?;
+        Ok(parameters)
     }
 
     /// The parameters, wherever the method puts them.
@@ -118,12 +117,23 @@ impl Call {
         }
     }
 
-    /// The parameters of a request that a person made; a page says what is wrong with them.
+    /// The parameters of a request that a person made, none of them twice; a page says what is wrong with them.
     pub fn page_parameters(&self) -> Result<Parameters, Box<Answer>> {
-        self.parameters().map_err(|refusal| {
-            self.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
-                .into()
-        })
+        let parameters = self.link_parameters()?;
+        match parameters.each_once() {
+            Ok(()) => Ok(parameters),
+            Err(error) => Err(self.refusing_page(&error.into())),
+        }
+    }
+
+    /// As [`Call::page_parameters`] where whoever made the link is told of what is there twice.
+    pub fn link_parameters(&self) -> Result<Parameters, Box<Answer>> {
+        self.parameters().map_err(|refusal| self.refusing_page(&refusal))
+    }
+
+    fn refusing_page(&self, refusal: &Refusal) -> Box<Answer> {
+        let page = self.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        Box::new(page)
     }
 
     /// The address the request came from, past trusted proxies.
@@ -250,8 +260,4 @@ impl Call {
             response::empty(StatusCode::NOT_FOUND)
         }
     }
-}
-
-fn unreadable(error: &request::ParameterError) -> Refusal {
-    Refusal::naming(crate::oauth::ErrorCode::InvalidRequest, &error.to_string())
 }

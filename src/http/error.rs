@@ -44,8 +44,8 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
     answer
 }
 
-/// Writes down why a request was refused, under the name by which its sender may ask about it. Neither
-/// word is the sender's own.
+/// Writes down why a request was refused, under the name by which its sender may ask about it. Nothing of it is the
+/// sender's own but the name of a parameter, if that is one plain word.
 pub fn note(call: &Call, error: &str, description: &str) {
     tracing::info!(request_id = %call.request_id, error, description, "refused");
 }

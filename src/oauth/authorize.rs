@@ -248,12 +248,7 @@ impl AuthorizationRequest {
 }
 
 fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
-    if let Some(name) = parameters.first_repeated() {
-        return Err(Refusal::naming(
-            ErrorCode::InvalidRequest,
-            &format!("parameter {name} was sent more than once"),
-        ));
-    }
+    parameters.each_once()?;
     if parameters.get("request").is_some() {
         return Err(Refusal::new(
             ErrorCode::RequestNotSupported,

@@ -12,6 +12,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use super::error::{ErrorCode, Refusal};
+
 /// More parameters than any request has.
 const MAX_PARAMETERS: usize = 64;
 /// The longest name that is repeated to the sender.
@@ -27,7 +29,7 @@ pub enum ParameterError {
     #[error("a parameter is not valid UTF-8")]
     NotUtf8,
     /// A name stands there twice (RFC 6749 section 3.1).
-    #[error("{} is sent more than once", shown(.0))]
+    #[error("{} was sent more than once", shown(.0))]
     Duplicate(String),
     /// The body is no JSON object.
     #[error("the body is not a JSON object")]
@@ -37,7 +39,14 @@ pub enum ParameterError {
     NotAString(String),
 }
 
-/// A sender's own word, if it can be repeated in an error description (RFC 6749 section 5.2).
+impl From<ParameterError> for Refusal {
+    fn from(error: ParameterError) -> Self {
+        Self::naming(ErrorCode::InvalidRequest, &error.to_string())
+    }
+}
+
+/// A sender's own word, if it can be repeated in an error description (RFC 6749 section 5.2): one that is no sentence.
+/// The sender may be somebody who wrote a link for others to follow.
 fn shown(name: &str) -> &str {
     let is_word = name
         .bytes()
@@ -103,10 +112,10 @@ impl Parameters {
         }
     }
 
-    /// These parameters, if no name came twice.
-    pub fn each_once(self) -> Result<Self, ParameterError> {
+    /// Refuses them if a name came twice.
+    pub fn each_once(&self) -> Result<(), ParameterError> {
         match self.first_repeated() {
-            None => Ok(self),
+            None => Ok(()),
             Some(name) => Err(ParameterError::Duplicate(name.to_owned())),
         }
     }
@@ -295,8 +304,10 @@ mod tests {
         let parameters = Parameters::parse(b"password=hunter2").unwrap();
         assert_eq!(format!("{parameters:?}"), r#"{"password"}"#);
         let duplicate = |name: &str| ParameterError::Duplicate(name.to_owned()).to_string();
-        assert_eq!(duplicate("scope"), "scope is sent more than once");
-        assert_eq!(duplicate("a\"\\\n"), "a parameter is sent more than once");
+        assert_eq!(duplicate("scope"), "scope was sent more than once");
+        for odd in ["a\"\\\n", "Your account is locked", "caf\u{e9}", &"a".repeat(41)] {
+            assert_eq!(duplicate(odd), "a parameter was sent more than once", "{odd}");
+        }
     }
 
     proptest! {

@@ -142,6 +142,51 @@ async fn looking_ahead_begins_no_sign_in() {
     assert_eq!(count(), 1);
 }
 
+/// Sends a form several times, each time with another of these fields in it twice.
+async fn refused_twice(browser: &Browser, form: Form, names: &[&str]) {
+    for name in names {
+        let mut form = form.clone();
+        let value = form.value(name).unwrap().to_owned();
+        form.fields.push(((*name).to_owned(), value));
+        let page = browser.submit(&form).await;
+        assert_eq!(page.error_page(), format!("400 {name} was sent more than once"));
+    }
+}
+
+/// Which of two values counts is nobody's guess, on no page.
+#[tokio::test]
+async fn a_field_sent_twice_is_refused_on_every_page() {
+    let (server, acme, alice) = scene().await;
+    let careful = server
+        .client_with("careful", |client| client.consent = ConsentRequirement::Require)
+        .await;
+    let browser = alice.browser();
+    let login = browser.authorize(&acme.request()).await;
+    let form = login
+        .login_form()
+        .with("username", &alice.user.account_id)
+        .with("password", &alice.password);
+    let names = ["username", "password", "transaction", "csrf"];
+    refused_twice(&browser, form, &names).await;
+    let link = format!("{}&transaction=x", login.path);
+    assert_eq!(
+        browser.visit(&link).await.error_page(),
+        "400 transaction was sent more than once"
+    );
+    login.sign_in().await.callback().code();
+    let consent = browser.authorize(&careful.request()).await;
+    let names = ["decision", "transaction", "csrf"];
+    refused_twice(&browser, consent.decision_form("allow"), &names).await;
+    consent.allow().await.callback().code();
+    let account = browser.visit("/account").await;
+    let names = ["decision", "current-password", "new-password", "csrf"];
+    refused_twice(&browser, new_password(&account, &alice.password, NEW), &names).await;
+    let names = ["decision", "csrf"];
+    let logout = browser.visit("/logout/confirm").await;
+    refused_twice(&browser, logout.decision_form("logout"), &names).await;
+    assert!(is_signed_in(&browser, &acme).await);
+}
+
 /// The present password is checked, the new one becomes it, and everything granted before ends; this
 /// browser goes on in a session of a new id.
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::route::Route;
 
 /// Answers an authorization request, or shows the user why it cannot be answered.
 pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.page_parameters() {
+    let parameters = match call.link_parameters() {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };

@@ -54,12 +54,7 @@ pub(super) async fn limited(
 }
 
 fn credentials(call: &Call, parameters: &Parameters) -> Reply<Credentials> {
-    if let Some(name) = parameters.first_repeated() {
-        return Err(Refusal::naming(
-            ErrorCode::InvalidRequest,
-            &format!("parameter {name} was sent more than once"),
-        ));
-    }
+    parameters.each_once()?;
     let basic = request::basic_credentials(call.headers())
         .map_err(|_| Refusal::invalid_client("the Authorization header is malformed"))?;
     Credentials::parse(basic.as_ref(), parameters)

@@ -29,6 +29,10 @@ pub fn address(call: &Call, page: &Route) -> String {
 /// Asks whether the user wants to sign out, or takes the answer. Where nobody is signed in there is nothing
 /// to ask.
 pub async fn confirm(call: &Call) -> Answer {
+    let form = match call.page_parameters() {
+        Ok(form) => form,
+        Err(page) => return *page,
+    };
     let browser = call.browser();
     let core = &call.app.core;
     let live = match find(core, &browser, call.now) {
@@ -39,9 +43,8 @@ pub async fn confirm(call: &Call) -> Answer {
     let cookie = call.cookie(Cookie::Session).unwrap_or_default();
     let confirmed = call.method() == Method::POST
         && call.is_from_own_page()
-        && call.form().is_ok_and(|form| {
-            form.get("decision") == Some("logout") && csrf::is_valid(form.get("csrf"), cookie, FORM)
-        });
+        && form.get("decision") == Some("logout")
+        && csrf::is_valid(form.get("csrf"), cookie, FORM);
     if !confirmed {
         let page = LogoutConfirm {
             action: address(call, &Route::LogoutConfirm),

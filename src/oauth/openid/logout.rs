@@ -31,9 +31,7 @@ pub fn parse(
     hint: Option<&IdTokenHint>,
     client: Option<&Client>,
 ) -> Result<LogoutRequest, Refusal> {
-    if parameters.first_repeated().is_some() {
-        return Err(Refusal::invalid_request("a parameter was sent more than once"));
-    }
+    parameters.each_once()?;
     let wanted = parameters.get("post_logout_redirect_uri");
     let Some(hint) = hint else {
         return match (parameters.get("id_token_hint"), wanted) {

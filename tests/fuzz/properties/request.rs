@@ -175,7 +175,7 @@ fn check_parameters(parameters: &Parameters, pairs: Vec<(String, String)>) {
         assert_eq!(parameters.is_repeated(name), repeated.contains(name));
     }
     assert_eq!(parameters.first_repeated(), repeated.first().map(String::as_str));
-    assert_eq!(parameters.clone().each_once().is_ok(), repeated.is_empty());
+    assert_eq!(parameters.each_once().is_ok(), repeated.is_empty());
     read_token_request(parameters);
 }
 
@@ -185,7 +185,7 @@ fn check_refusal(refusal: &Refusal) {
 
 /// Reads the parameters as a token request of every grant, and as credentials.
 fn read_token_request(parameters: &Parameters) {
-    if let Err(error) = parameters.clone().each_once() {
+    if let Err(error) = parameters.each_once() {
         assert!(is_description(&error.to_string()), "{error}");
     }
     let asked = token::grant_type(parameters, "idsvc");

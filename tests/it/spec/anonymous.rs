@@ -111,7 +111,7 @@ async fn a_form_and_json_are_taken_alike() {
     let twice = format!(r#"{{"grant_type":"{GRANT}","scope":"openid","scope":"notes.read"}}"#);
     assert_eq!(
         post(twice).await.refusal(),
-        "400 invalid_request: scope is sent more than once"
+        "400 invalid_request: scope was sent more than once"
     );
     let listed = json!({"grant_type": GRANT, "scope": ["openid"]}).to_string();
     assert_eq!(

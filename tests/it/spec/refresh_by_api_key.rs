@@ -84,7 +84,7 @@ async fn a_json_body_refreshes_too() {
         .await;
     assert_eq!(
         reply.refusal(),
-        "400 invalid_request: refresh_token is sent more than once"
+        "400 invalid_request: refresh_token was sent more than once"
     );
 }
 

@@ -115,12 +115,19 @@ async fn a_parameter_sent_twice_is_told_to_the_client() {
         let callback = browser.authorize(&request).await.callback();
         assert_eq!(
             callback.refusal(),
-            format!("invalid_request: parameter {name} was sent more than once")
+            format!("invalid_request: {name} was sent more than once")
         );
         assert_eq!(callback.get("state"), Some("state of acme"));
         let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
         assert_eq!(browser.visit(posted.location()).await.callback(), callback);
     }
+    let sentence = "Your account is locked. Call 0800 1234";
+    let request = acme.request().and(sentence, "one").and(sentence, "two");
+    assert_eq!(
+        browser.authorize(&request).await.callback().refusal(),
+        "invalid_request: a parameter was sent more than once",
+        "whoever made the link does not speak through the service"
+    );
 }
 
 /// Sections 3.1 and 4.1.2.1: when it is not clear who asks, or where the answer goes, nobody is redirected.
@@ -464,6 +471,8 @@ async fn other_methods_and_paths_are_nobodys() {
         ("GET", "/oauth2/revoke", "POST"),
         ("OPTIONS", "/oauth2/token", "POST"),
         ("HEAD", "/oauth2/authorize", "GET, POST"),
+        ("HEAD", "/login", "GET, POST"),
+        ("HEAD", "/consent", "GET, POST"),
         ("POST", "/oauth2/jwks", "GET, HEAD"),
         ("POST", "/.well-known/openid-configuration", "GET, HEAD"),
     ] {
@@ -471,8 +480,6 @@ async fn other_methods_and_paths_are_nobodys() {
         assert_eq!(
             (reply.status, reply.header("allow")),
             (405, Some(allowed)),
-        ("HEAD", "/login", "GET, POST"),
-        ("HEAD", "/consent", "GET, POST"),
             "{method} {path}"
         );
     }

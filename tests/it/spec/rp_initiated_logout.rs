@@ -186,7 +186,7 @@ async fn nobody_is_sent_to_an_unregistered_address() {
             ("state", "2"),
         ]))
         .await;
-    assert_eq!(twice.error_page(), "400 a parameter was sent more than once");
+    assert_eq!(twice.error_page(), "400 state was sent more than once");
     assert!(is_signed_in(&browser, &acme).await && is_signed_in(&browser, &other).await);
     server.change_client(&acme, |client| client.enabled = false).await;
     let disabled = browser
