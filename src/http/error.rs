@@ -1,12 +1,12 @@
 //! From refusals and failures to the wire: the one place that knows status codes for them.
 
 use ::http::StatusCode;
-use ::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use ::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::call::Call;
+use super::headers;
 use super::response::{self, Answer};
-use super::{headers, request};
 use crate::app::App;
 use crate::flow::Failure;
 use crate::limit::buckets::Wait;
@@ -22,7 +22,8 @@ struct Body<'a> {
 }
 
 /// A refusal as the token endpoint and its neighbours send it: 400, or 401 for a client that did not prove who
-/// it is, with a challenge when it tried the Basic scheme (RFC 6749 section 5.2).
+/// it is, with a challenge when it tried to by the `Authorization` header (RFC 6749 section 5.2), whatever stood there:
+/// Basic is the one scheme that counts here.
 pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
     note(call, refusal.code.as_str(), &refusal.description);
     let status = status_of(refusal.code);
@@ -34,8 +35,7 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         ask_to_retry(&mut answer);
     }
-    let tried_basic = matches!(request::authorization(call.headers()), Ok(Some((scheme, _))) if scheme.eq_ignore_ascii_case("Basic"));
-    if status == StatusCode::UNAUTHORIZED && tried_basic {
+    if status == StatusCode::UNAUTHORIZED && call.headers().contains_key(AUTHORIZATION) {
         answer.headers_mut().insert(
             WWW_AUTHENTICATE,
             HeaderValue::from_static("Basic realm=\"idsvc\", charset=\"UTF-8\""),

@@ -19,7 +19,7 @@ use crate::harness::wire::Call;
 use crate::harness::{ISSUER, Person, RelyingParty, Reply, START, Server, Upstream};
 
 /// What comes of each fault. `C` stands for `WWW-Authenticate: Basic realm="idsvc", charset="UTF-8"`, which is
-/// there when the Basic scheme was tried and failed, and never else. Every answer is JSON that nobody may store.
+/// there when the `Authorization` header was tried and failed, and never else. Every answer is JSON that nobody may store.
 ///
 /// Where a cell makes no sense for a grant it says why:
 /// (1) the grant takes no scope, and what it does not know it ignores (RFC 6749 section 3.2);
@@ -33,7 +33,7 @@ no fault               | 200                         | 200                      
 unknown client         | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
 wrong secret           | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
 no authentication      | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
-wrong method           | 401 invalid_client          | 401 invalid_client          | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
+wrong method           | 401 invalid_client          | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client          | 401 invalid_client
 two methods            | 400 invalid_request         | 400 invalid_request         | 200 (5)                     | 400 invalid_request         | 400 invalid_request         | 400 invalid_request         | 400 invalid_request
 disabled client        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client          | 401 invalid_client C        | 401 invalid_client C        | 401 invalid_client C
 disabled user          | 400 invalid_grant           | 400 invalid_grant           | 400 invalid_grant           | (2)                         | (2)                         | 400 invalid_grant           | (3)

@@ -268,6 +268,40 @@ async fn a_grant_has_to_be_named_known_and_allowed() {
     );
 }
 
+/// Section 5.2: whoever tries the `Authorization` header in vain is told what counts there.
+#[tokio::test]
+async fn a_header_that_proves_nothing_is_answered_with_a_challenge() {
+    let (server, _acme, _alice) = scene().await;
+    let ask = |path: &'static str, headers: &[&str]| {
+        let call = server.post(path).with("grant_type", "refresh_token");
+        headers
+            .iter()
+            .fold(call, |call, header| call.header("authorization", header))
+    };
+    for headers in [
+        &["Bearer x"][..],
+        &["Basic YTpi", "Basic YTpi"],
+        &["Basic !"],
+        &["Basic caf\u{e9}"],
+        &["Digest username=\"a\""],
+    ] {
+        for path in [
+            "/oauth2/token",
+            "/oauth2/introspect",
+            "/oauth2/revoke",
+            "/v4/tokens",
+        ] {
+            let reply = ask(path, headers).with("refresh_token", "x").await;
+            assert_eq!(
+                (reply.status, reply.header("www-authenticate")),
+                (401, Some("Basic realm=\"idsvc\", charset=\"UTF-8\"")),
+                "{headers:?} {path}"
+            );
+        }
+        assert_eq!(ask("/oauth2/token", &[]).await.header("www-authenticate"), None);
+    }
+}
+
 /// Section 3.2: no parameter more than once, unknown ones ignored.
 #[tokio::test]
 async fn a_parameter_sent_twice_is_refused() {
