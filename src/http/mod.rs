@@ -17,14 +17,14 @@ pub mod screen;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use ::http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, HeaderValue, ORIGIN};
 use ::http::{Method, Request, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::Body;
 
 use self::call::Call;
 use self::headers::AllowedOrigin;
-use self::request::{BodyError, MOST_UNREAD, keep_unread, read_body};
+use self::request::{BodyError, MOST_UNREAD, discard_unread, keep_unread, names_its_host, read_body};
 use self::response::{Answer, empty};
 use crate::app::App;
 use crate::net::Peer;
@@ -43,9 +43,12 @@ where
     let begun = Instant::now();
     let (parts, mut body) = request.into_parts();
     let version = parts.version;
+    let is_addressed = names_its_host(version, &parts.headers);
+    let mut is_read = body.is_end_stream();
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let mut call = Call::new(app, parts, peer);
     let mut answer = match &route {
+        _ if !is_addressed => empty(StatusCode::BAD_REQUEST),
         None => call.not_found(),
         Some(route) if is_preflight(&call) && route.cors() != Cors::None => preflight(&call, route),
         Some(route) if !route.methods().contains(call.method()) => {
@@ -55,8 +58,9 @@ where
         Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
             None => error::busy(),
             Some(_room) => match read_body(&mut body, MAX_BODY, BODY_TIME).await {
-                Ok(body) => {
-                    call.body = body;
+                Ok(whole) => {
+                    is_read = true;
+                    call.body = whole;
                     dispatch(&call, route).await
                 }
                 Err(BodyError::TooLarge) => error::too_large(),
@@ -65,11 +69,8 @@ where
             },
         },
     };
-    if version == Version::HTTP_2
-        && !body.is_end_stream()
-        && let Some(room) = call.app.room_for(MOST_UNREAD, call.client_address())
-    {
-        keep_unread(body, room);
+    if !is_read {
+        leave(body, version, &call, &mut answer);
     }
     if let Some(route) = &route {
         share(&call, route, &mut answer);
@@ -88,6 +89,23 @@ where
         "answered"
     );
     answer
+}
+
+/// Takes leave of a body that was not read to its end. On HTTP/1 there is no further request behind it, and the answer
+/// says so (RFC 9112 section 9.6).
+fn leave(
+    body: impl Body<Data = Bytes> + Send + Unpin + 'static,
+    version: Version,
+    call: &Call,
+    answer: &mut Answer,
+) {
+    if version < Version::HTTP_2 {
+        let headers = answer.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        discard_unread(body);
+    } else if let Some(room) = call.app.room_for(MOST_UNREAD, call.client_address()) {
+        keep_unread(body, room);
+    }
 }
 
 /// The memory that a body may come to need: what it announces, or the most that is read.

@@ -1,14 +1,15 @@
 //! What endpoints read from a request: its body, its credentials, and where it came from.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, FORWARDED, HeaderMap, HeaderName};
+use http::Version;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, FORWARDED, HOST, HeaderMap, HeaderName};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use ipnet::IpNet;
@@ -87,6 +88,42 @@ pub fn keep_unread(body: impl Body + Send + 'static, room: impl Send + 'static) 
         tokio::time::sleep(UNREAD_KEPT).await;
         drop((body, room));
     });
+}
+
+/// Takes what nobody reads of a body and throws it away, for as long as [`keep_unread`] keeps one.
+///
+/// An HTTP/1 connection that is closed on a peer that still sends is reset, and the answer lost with it (RFC 9112 section
+/// 9.6).
+pub fn discard_unread(mut body: impl Body<Data = Bytes> + Send + Unpin + 'static) {
+    tokio::spawn(async move { read_body(&mut body, 0, UNREAD_KEPT).await });
+}
+
+/// Whether a request says which host it is for as it has to (RFC 9112 section 3.2): in one line, which HTTP/1.0 may leave
+/// out. HTTP/2 says it otherwise. Which host that is makes no difference.
+pub fn names_its_host(version: Version, headers: &HeaderMap) -> bool {
+    if version >= Version::HTTP_2 {
+        return true;
+    }
+    let mut found = headers.get_all(HOST).iter();
+    match (found.next(), found.next()) {
+        (None, _) => version < Version::HTTP_11,
+        (Some(host), None) => host.to_str().is_ok_and(is_host),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// `uri-host [":" port]` (RFC 9110 section 7.2).
+fn is_host(text: &str) -> bool {
+    let (is_host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (literal, port) = rest.split_once(']').unwrap_or_default();
+        (Ipv6Addr::from_str(literal).is_ok(), port)
+    } else {
+        let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+        let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+        (name.bytes().all(is_fit), port)
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
 /// What a body says it is.
@@ -462,6 +499,48 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_host_is_named_once_and_is_one() {
+        let named = |version, hosts: &[&str]| {
+            let lines: Vec<_> = hosts.iter().map(|host| (HOST, *host)).collect();
+            names_its_host(version, &headers(&lines))
+        };
+        for host in [
+            "id.example.com",
+            "id.example.com:8443",
+            "id_1.example.com:",
+            "192.0.2.1:80",
+            "[2001:db8::1]",
+            "[::ffff:192.0.2.1]:443",
+            "",
+        ] {
+            assert!(named(Version::HTTP_11, &[host]), "{host}");
+            assert!(!named(Version::HTTP_11, &[host, host]), "{host}");
+            assert!(!named(Version::HTTP_10, &[host, host]), "{host}");
+        }
+        for host in [
+            "a b",
+            "a, b.example",
+            "a/b",
+            "user@a",
+            "a:b",
+            "a:80:80",
+            "a?b",
+            "[2001:db8::1",
+            "[a]",
+            "[::1]80",
+            "::1",
+            "caf\u{e9}",
+            "\"a\"",
+        ] {
+            assert!(!named(Version::HTTP_11, &[host]), "{host}");
+            assert!(!named(Version::HTTP_10, &[host]), "{host}");
+        }
+        assert!(!named(Version::HTTP_11, &[]));
+        assert!(named(Version::HTTP_10, &[]));
+        assert!(named(Version::HTTP_2, &[]));
+    }
+
     fn from(peer: &str, lines: &[(HeaderName, &str)]) -> String {
         let trusted = ["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
         client_address(
@@ -498,7 +577,10 @@ mod tests {
             "10.0.0.3"
         );
         assert_eq!(
-            from("10.0.0.1", &[(X_FORWARDED_FOR, "garbage, 198.51.100.7, 10.0.0.2")]),
+            from(
+                "10.0.0.1",
+                &[(X_FORWARDED_FOR, "garbage, 198.51.100.7, 10.0.0.2")]
+            ),
             "198.51.100.7"
         );
     }
@@ -508,7 +590,8 @@ mod tests {
         let line =
             "for=203.0.113.66;host=\"a,b\", For=\"[2001:470::1]:4711\";proto=https, for=\"[2001:db8::5]\"";
         assert_eq!(from("10.0.0.1", &[(FORWARDED, line)]), "2001:470::1");
-        let line = r#"for=203.0.113.66;ext="\\", for=203.0.113.67;ext="\", for=203.0.113.68", for=198.51.100.7"#;
+        let line =
+            r#"for=203.0.113.66;ext="\\", for=203.0.113.67;ext="\", for=203.0.113.68", for=198.51.100.7"#;
         assert_eq!(from("10.0.0.1", &[(FORWARDED, line)]), "198.51.100.7");
     }
 
@@ -547,7 +630,11 @@ mod tests {
             "\u{e9}",
         ] {
             let line = format!("{forged}, for=198.51.100.7");
-            assert_eq!(from("10.0.0.1", &[(FORWARDED, &line)]), "198.51.100.7", "{forged}");
+            assert_eq!(
+                from("10.0.0.1", &[(FORWARDED, &line)]),
+                "198.51.100.7",
+                "{forged}"
+            );
         }
         for (forged, added) in [
             (r#"for=10.99.0.1;ext=""#, "for=198.51.100.7"),
@@ -573,11 +660,20 @@ mod tests {
             "198.51.100.7"
         );
         let mut spoilt = HeaderMap::new();
-        spoilt.append(FORWARDED, HeaderValue::from_bytes(b"\xff, for=198.51.100.7").unwrap());
-        spoilt.append(X_FORWARDED_FOR, HeaderValue::from_bytes(b"\xff, 198.51.100.7").unwrap());
+        spoilt.append(
+            FORWARDED,
+            HeaderValue::from_bytes(b"\xff, for=198.51.100.7").unwrap(),
+        );
+        spoilt.append(
+            X_FORWARDED_FOR,
+            HeaderValue::from_bytes(b"\xff, 198.51.100.7").unwrap(),
+        );
         let trusted = ["10.0.0.0/8".parse().unwrap()];
         let peer = "10.0.0.1:1".parse().unwrap();
-        assert_eq!(client_address(peer, &spoilt, &trusted).to_string(), "198.51.100.7");
+        assert_eq!(
+            client_address(peer, &spoilt, &trusted).to_string(),
+            "198.51.100.7"
+        );
     }
 
     #[test]

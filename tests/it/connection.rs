@@ -1,5 +1,5 @@
 //! What whoever speaks to the service has to keep to: a header and a body in time, and a header of a bounded size. The
-//! real executable, over TLS, in both versions of HTTP.
+//! real executable, over TLS, in both versions of HTTP; what concerns HTTP/1 alone, without TLS.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
+use crate::harness::Server;
 use crate::harness::frames::{PREFACE, SETTINGS, frame};
 use crate::harness::tls::{HTTP_1, HTTP_2, Target, ask, issue, serve, service};
 
@@ -187,5 +188,93 @@ async fn a_header_of_more_than_16_kib_is_refused_in_both_versions_of_http() {
         let answer = unfinished(target.clone(), false, head.into()).await;
         let status = format!("HTTP/1.1 {} ", expected.as_str());
         assert!(answer.starts_with(&status), "{what}: {answer}");
+    }
+}
+
+/// Sends these pieces, with a moment between them, and reads what comes until the service ends the connection: whole
+/// answers, not cut off by a reset.
+async fn said_to(server: &Server, pieces: &[&str]) -> String {
+    let (mut reader, mut writer) = server.connect().await.into_split();
+    let mut answers = String::new();
+    let sending = async {
+        for piece in pieces {
+            // The service may have closed by now; what it said is what counts.
+            let _ = writer.write_all(piece.as_bytes()).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let reading = tokio::time::timeout(Duration::from_mins(1), reader.read_to_string(&mut answers));
+    let ((), read) = tokio::join!(sending, reading);
+    read.unwrap().unwrap();
+    answers
+}
+
+/// RFC 9112 section 9.6: whoever sends the next request on a connection that ends loses it.
+#[tokio::test]
+async fn a_body_that_nobody_reads_ends_the_connection_and_the_answer_says_so() {
+    let server = Server::start().await;
+    let (small, large) = ("0123456789", "x".repeat(60_000));
+    let head = |request: &str, length: usize| {
+        format!("{request} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\nContent-Length: {length}\r\n\r\n")
+    };
+    let chunked = "POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let is_last = |answers: &str, status: &str| {
+        answers.starts_with(status)
+            && answers.matches("HTTP/1.1 ").count() == 1
+            && answers.contains("\r\nconnection: close\r\n")
+    };
+    let next = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (request, status) in [
+        ("POST /nothing", "HTTP/1.1 404 "),
+        ("PUT /oauth2/token", "HTTP/1.1 405 "),
+        ("GET /oauth2/jwks", "HTTP/1.1 200 "),
+    ] {
+        for body in [small, &large] {
+            let answers = said_to(&server, &[&head(request, body.len()), body]).await;
+            assert!(is_last(&answers, status), "{request}, {}: {answers}", body.len());
+            let answers = said_to(&server, &[&(head(request, body.len()) + body), next]).await;
+            assert!(is_last(&answers, status), "{request}, {}: {answers}", body.len());
+        }
+    }
+    let answers = said_to(&server, &[chunked, "5\r\nhello\r\n", "0\r\n\r\n"]).await;
+    assert!(is_last(&answers, "HTTP/1.1 404 "), "{answers}");
+    let here = "127.0.0.1".parse().unwrap();
+    let room: Vec<_> = (0..128)
+        .map(|_| server.app.room_for(64 * 1024, here).unwrap())
+        .collect();
+    let answers = said_to(&server, &[&head("POST /oauth2/token", large.len()), &large]).await;
+    assert!(is_last(&answers, "HTTP/1.1 503 "), "{answers}");
+    drop(room);
+    for read in [
+        head("POST /oauth2/token", small.len()) + small,
+        chunked.replace("nothing", "oauth2/token") + "5\r\nhello\r\n0\r\n\r\n",
+        "POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_owned(),
+    ] {
+        let answers = said_to(&server, &[&read, next]).await;
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{answers}");
+        assert_eq!(answers.matches("connection: close").count(), 1, "{answers}");
+    }
+}
+
+/// RFC 9112 section 3.2.
+#[tokio::test]
+async fn a_request_that_does_not_name_one_host_is_refused() {
+    let server = Server::start().await;
+    for (version, hosts, status) in [
+        ("1.1", "", 400),
+        ("1.1", "Host: a\r\nHost: a\r\n", 400),
+        ("1.1", "Host: a b\r\n", 400),
+        ("1.1", "Host: a/b\r\n", 400),
+        ("1.1", "Host: a:8443\r\n", 200),
+        ("1.0", "Host: a\r\nHost: b\r\n", 400),
+        ("1.0", "Host: a\r\n", 200),
+        ("1.0", "", 200),
+    ] {
+        let request = format!("GET /healthz HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
+        let answer = said_to(&server, &[&request]).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/{version} {status} ")),
+            "{request}{answer}"
+        );
     }
 }
