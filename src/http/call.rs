@@ -33,7 +33,7 @@ pub struct Call {
     pub now: Timestamp,
     /// The body.
     pub body: Bytes,
-    peer: Peer,
+    from: IpAddr,
     parts: Parts,
     look: OnceLock<Look>,
 }
@@ -50,12 +50,13 @@ impl Call {
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
         let request_id = app.next_request_id();
         let now = app.core.clock.now();
+        let from = request::client_address(peer.addr, &parts.headers, &app.trusted_proxies);
         Self {
             app,
             request_id,
             now,
             body: Bytes::new(),
-            peer,
+            from,
             parts,
             look: OnceLock::new(),
         }
@@ -138,7 +139,7 @@ impl Call {
 
     /// The address the request came from, past trusted proxies.
     pub fn client_address(&self) -> IpAddr {
-        request::client_address(self.peer.addr, self.headers(), &self.app.trusted_proxies)
+        self.from
     }
 
     /// A cookie's value.

@@ -119,6 +119,9 @@ fn announced(body: &impl Body) -> usize {
 
 /// The pages whose work needs much room get it on the heap: every request would otherwise carry it along.
 async fn dispatch(call: &Call, route: &Route) -> Answer {
+    let Some(_place) = call.app.limits.place_for_request(call.client_address()) else {
+        return error::busy();
+    };
     match route {
         Route::Authorize => endpoint::authorize::respond(call).await,
         Route::Token => endpoint::token::respond(call).await,

@@ -56,6 +56,10 @@ const BODIES_KIB: usize = 8 * 1024;
 /// Passwords of one address that may be checked or wait; the queue has 64 places for all.
 const PASSWORDS: usize = 16;
 
+/// Requests of one address that may be under way. Each has one write waiting for the disk at most; the queue has 4,096
+/// places for all, more than even an IPv6 /48 can take this way.
+const REQUESTS: usize = 400;
+
 /// What the operator decides about limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitPolicy {
@@ -95,6 +99,7 @@ pub struct Limiter {
     anonymous_clients: Buckets,
     bodies: Arc<Shares>,
     passwords: Arc<Shares>,
+    requests: Arc<Shares>,
 }
 
 /// An attempt that has been charged. Unless it is given back it counts, also when it is cut off.
@@ -131,6 +136,7 @@ impl Limiter {
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
             bodies: shares(BODIES_KIB),
             passwords: shares(PASSWORDS),
+            requests: shares(REQUESTS),
             policy,
         }
     }
@@ -208,6 +214,11 @@ impl Limiter {
     /// A place before the threads that check passwords, for as long as what comes back is kept.
     pub fn place_for_password(&self, from: IpAddr) -> Option<Share> {
         Shares::take(&self.passwords, from, 1)
+    }
+
+    /// A place among the requests under way, for as long as what comes back is kept.
+    pub fn place_for_request(&self, from: IpAddr) -> Option<Share> {
+        Shares::take(&self.requests, from, 1)
     }
 
     fn is_exempt(&self, from: IpAddr) -> bool {
@@ -424,5 +435,10 @@ mod tests {
             .collect();
         assert_eq!(room.len(), 128);
         assert!(limiter.room_for_body(64, ip("192.0.2.2")).is_some());
+        let requests: Vec<_> = (0..1_000)
+            .filter_map(|_| limiter.place_for_request(ip("192.0.2.1")))
+            .collect();
+        assert_eq!(requests.len(), 400);
+        assert!(limiter.place_for_request(ip("192.0.2.2")).is_some());
     }
 }

@@ -2,6 +2,7 @@
 //! places in a queue.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +22,8 @@ pub struct Shares {
 #[derive(Debug)]
 pub struct Share {
     of: Arc<Shares>,
-    from: Vec<Network>,
+    /// Nobody, where it is not counted.
+    from: Option<IpAddr>,
     amount: usize,
 }
 
@@ -38,13 +40,12 @@ impl Shares {
 
     /// So much for this address, unless that makes it more than its share.
     pub fn take(this: &Arc<Self>, address: IpAddr, amount: usize) -> Option<Share> {
-        let mut share = Share {
-            of: Arc::clone(this),
-            from: Vec::new(),
-            amount,
+        let share = |from| {
+            let of = Arc::clone(this);
+            Some(Share { of, from, amount })
         };
         if this.uncounted.iter().any(|network| network.contains(&address)) {
-            return Some(share);
+            return share(None);
         }
         let mut held = this.held.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = networks(address).all(|network| {
@@ -58,23 +59,24 @@ impl Shares {
         for network in networks(address) {
             let now_held = held.entry(network).or_default();
             *now_held = now_held.saturating_add(amount);
-            share.from.push(network);
         }
-        Some(share)
+        share(Some(address))
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.from.is_empty() {
+        let Some(from) = self.from else {
             return;
-        }
+        };
         let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
-        for network in &self.from {
-            if let Some(now_held) = held.get_mut(network) {
-                *now_held = now_held.saturating_sub(self.amount);
-                if *now_held == 0 {
-                    held.remove(network);
+        for network in networks(from) {
+            if let Entry::Occupied(mut now_held) = held.entry(network) {
+                let left = now_held.get().saturating_sub(self.amount);
+                if left == 0 {
+                    now_held.remove();
+                } else {
+                    now_held.insert(left);
                 }
             }
         }

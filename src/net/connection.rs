@@ -4,19 +4,20 @@ use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 
 use super::acme::challenge::ACME_TLS_1;
 use super::activity::{Activity, Phase, Watched};
@@ -202,13 +203,12 @@ fn ended(peer: Peer, end: hyper::Result<()>) {
     }
 }
 
+/// The work on one answer.
+pub type Work = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
+
 /// Answers requests. Every service has this one type, so that there is one HTTP server in the executable and not one
 /// for each.
-pub type Answering = Arc<
-    dyn Fn(Request<Incoming>, Peer) -> Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>
-        + Send
-        + Sync,
->;
+pub type Answering = Arc<dyn Fn(Request<Incoming>, Peer) -> Work + Send + Sync>;
 
 /// A service called so that neither a panic nor a request without end gets past the one request.
 ///
@@ -246,25 +246,26 @@ impl Guarded {
             peer,
             fallback,
         } = self;
-        service_fn(move |request| {
+        service_fn(move |request: Request<Incoming>| {
             let serving = activity.serving();
             let (service, fallback, draining) = (Arc::clone(&service), fallback.clone(), draining.clone());
             async move {
                 let _serving = serving;
                 let version = request.version();
-                let answer = caught(async move { service(request, peer).await });
-                let mut response = match tokio::time::timeout(limit, answer).await {
-                    Ok(Ok(response)) => response,
+                let has_body = !request.body().is_end_stream();
+                let answer = Pending::of(|| service(request, peer));
+                let (mut response, is_body_left) = match tokio::time::timeout(limit, answer).await {
+                    Ok(Ok(response)) => (response, false),
                     Ok(Err(Panicked)) => {
                         tracing::error!(peer = %peer.addr, "a request ended in a panic");
-                        fallback.answer(StatusCode::INTERNAL_SERVER_ERROR, peer)
+                        (fallback.answer(StatusCode::INTERNAL_SERVER_ERROR, peer), has_body)
                     }
                     Err(_) => {
                         tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
-                        fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer)
+                        (fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer), has_body)
                     }
                 };
-                if draining.has_begun() && version < Version::HTTP_2 {
+                if (is_body_left || draining.has_begun()) && version < Version::HTTP_2 {
                     let headers = response.headers_mut();
                     headers.insert(CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -276,15 +277,41 @@ impl Guarded {
 
 struct Panicked;
 
-async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
-    // What the future was working on is dropped with it, so nobody sees it half done.
-    std::future::poll_fn(
-        |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Ok(Poll::Pending) => Poll::Pending,
+/// That work, until it is done or has panicked.
+///
+/// A peer that hangs up, or waits for too long, does not end it: what it has begun, such as a write that waits for the disk,
+/// goes on in any case, and what bounds how much of that one peer may have under way has to last as long.
+struct Pending(Option<Work>);
+
+impl Pending {
+    fn of(begin: impl FnOnce() -> Work) -> Self {
+        Self(catch_unwind(AssertUnwindSafe(begin)).ok())
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Response<Full<Bytes>>, Panicked>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = self.0.as_mut() else {
+            return Poll::Ready(Err(Panicked));
+        };
+        // What the future was working on is dropped with it, so nobody sees it half done.
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        if !matches!(polled, Ok(Poll::Pending)) {
+            self.0 = None;
+        }
+        match polled {
+            Ok(polled) => polled.map(Ok),
             Err(_) => Poll::Ready(Err(Panicked)),
-        },
-    )
-    .await
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(work);
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,16 +15,19 @@ use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
-use idsvc::store::StoreError;
+use idsvc::store::backend::Tx;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
+use idsvc::store::{Options, StoreError};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::harness::server::Setup;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server};
+use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server, write_form};
 
 const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
 const HERE: &str = "192.0.2.1";
@@ -492,7 +495,9 @@ async fn contradicting_the_proxy_exempts_nobody() {
 #[tokio::test]
 async fn nobody_hides_what_the_proxy_adds() {
     let server = Server::start_with_limits(|limits| {
-        limits.exempt = ["127.0.0.0/8", "10.99.0.0/16"].map(|network| network.parse().unwrap()).into();
+        limits.exempt = ["127.0.0.0/8", "10.99.0.0/16"]
+            .map(|network| network.parse().unwrap())
+            .into();
         limits.anonymous_per_address = 1;
     })
     .await;
@@ -504,13 +509,25 @@ async fn nobody_hides_what_the_proxy_adds() {
         ("x-forwarded-for", "10.99.0.1, \u{e9}"),
     ] {
         let place = places.next().unwrap();
-        let added = if name == "forwarded" { format!("for={place}") } else { place.clone() };
+        let added = if name == "forwarded" {
+            format!("for={place}")
+        } else {
+            place.clone()
+        };
         let call = || tv.post("/oauth2/token").with("grant_type", GRANT);
         let first = call().header(name, &format!("{forged}, {added}")).await;
-        assert_eq!((first.status, anonymous(&tv, &place).await), (200, 429), "{forged}");
+        assert_eq!(
+            (first.status, anonymous(&tv, &place).await),
+            (200, 429),
+            "{forged}"
+        );
     }
     let mut answers = Vec::new();
-    for open in [r#"for=10.99.0.1;ext=""#, r#"for=10.99.0.1;ext="\""#, r#"for=127.0.0.1;x=""#] {
+    for open in [
+        r#"for=10.99.0.1;ext=""#,
+        r#"for=10.99.0.1;ext="\""#,
+        r#"for=127.0.0.1;x=""#,
+    ] {
         let line = format!("{open}, for={}", places.next().unwrap());
         let call = tv.post("/oauth2/token").with("grant_type", GRANT);
         answers.push(call.header("forwarded", &line).await.status);
@@ -613,6 +630,96 @@ async fn a_full_queue_of_passwords_is_a_page_that_says_so() {
         .callback()
         .code();
     acme.code(&alice.browser().at(ELSEWHERE)).await;
+}
+
+/// A refresh from this address of the machine, to which no answer has been read.
+async fn refresh_from(place: &str, server: &Server, refresh_token: &str) -> TcpStream {
+    let body = write_form(&[
+        ("grant_type", "refresh_token"),
+        ("client_id", "phone"),
+        ("refresh_token", refresh_token),
+    ]);
+    let request = format!(
+        "POST /oauth2/token HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let service = server.connect().await.peer_addr().unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{place}:0").parse().unwrap()).unwrap();
+    let mut stream = socket.connect(service).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Comes back once this is so.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waiting)
+        .await
+        .unwrap();
+}
+
+/// Requests of one address that wait for the disk leave places for those of others, whether their sender waits for the
+/// answers or has hung up.
+#[tokio::test]
+async fn one_address_cannot_take_the_whole_queue_of_writes() {
+    const SHARE: usize = 400;
+    const WAITING: usize = 20;
+    let server = Server::start().await;
+    let phone = server.public_client("phone").await;
+    let (alice, bob) = (server.user("alice").await, server.user("bob").await);
+    let (tokens, others) = (
+        phone.tokens(&alice.browser()).await,
+        phone.tokens(&bob.browser()).await,
+    );
+    let (release, held) = mpsc::channel::<()>();
+    let (held, begun) = (std::sync::Mutex::new(held), Arc::new(Notify::new()));
+    let (app, says) = (Arc::clone(&server.app), Arc::clone(&begun));
+    let slow = tokio::spawn(async move {
+        let work = move |_: &mut dyn Tx| {
+            says.notify_one();
+            let _ = held.lock().unwrap().recv_timeout(Duration::from_mins(1));
+            Ok(())
+        };
+        app.core.store.write("slow", work).await
+    });
+    begun.notified().await;
+    let limits = &server.app.limits;
+    let places: Vec<_> = (WAITING..SHARE)
+        .map(|_| limits.place_for_request("127.0.0.1".parse().unwrap()).unwrap())
+        .collect();
+    let queued = || usize::try_from(server.app.core.store.stats().queue_depth).unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..WAITING {
+        waiting.push(refresh_from("127.0.0.1", &server, tokens.refresh_token()).await);
+    }
+    until(async || queued() == WAITING).await;
+    let one_more = async || server.get("/oauth2/jwks").await;
+    assert_eq!(
+        (one_more().await.status, one_more().await.header("retry-after")),
+        (503, Some("2"))
+    );
+    drop(waiting);
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(one_more().await.status, 503, "who hangs up takes nothing back");
+    }
+    let mut other = refresh_from("127.0.0.2", &server, others.refresh_token()).await;
+    until(async || queued() == WAITING + 1).await;
+    drop(release);
+    slow.await.unwrap().unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    drop(places);
+    until(async || one_more().await.status == 200).await;
+    let everything = 8 * SHARE;
+    assert!(everything < Options::default().queue_len, "nor can an IPv6 /48");
 }
 
 /// A disk that cannot keep up turns requests away; they do not pile up.
