@@ -20,7 +20,7 @@ pub enum Verb {
     Rotate(Rotate),
     /// Take a key out of service; retire it a second time to withdraw it at once
     #[command(
-        after_help = "A key that signed stays published until everything it signed has expired. Retire it a second time\nto withdraw it at once: tokens it signed stop being accepted. For a key that has leaked:\n  idsvc key rotate --now --alg ALG\n  idsvc key retire KID"
+        after_help = "A key that signed stays published for as long as access tokens, ID tokens and sessions last at most.\nRetire it a second time to withdraw it at once: tokens it signed stop being accepted. For a key that has leaked:\n  idsvc key rotate --now --alg ALG\n  idsvc key retire KID"
     )]
     Retire(Retire),
     /// Bring in a private key that was made elsewhere

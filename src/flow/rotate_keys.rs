@@ -1,5 +1,5 @@
 //! The life of signing keys: made at the first start, announced before they sign, published until the last
-//! token they signed has expired.
+//! token they signed has expired and the sessions that their ID tokens name are over.
 
 use std::time::Duration;
 
@@ -294,7 +294,7 @@ enum Due {
     Hasten,
     /// It began to sign in the future: the clock was wrong then.
     Redate,
-    /// Everything it signed has expired.
+    /// Nothing that it signed is of use any more.
     Remove,
 }
 
@@ -470,7 +470,7 @@ mod tests {
         assert!(keep(&core).await.unwrap());
         assert_eq!(signer(&core), second);
         assert!(core.catalog().keyring().verifier(&first).is_some());
-        core.clock.advance(Duration::from_secs(24 * 60 * 60 - 1));
+        core.clock.advance(Duration::from_secs(7 * 24 * 60 * 60 - 1));
         assert!(!keep(&core).await.unwrap());
         core.clock.advance(Duration::from_secs(1));
         assert!(keep(&core).await.unwrap());

@@ -113,8 +113,12 @@ impl Policy {
         }
     }
 
-    /// How long a key must stay published after it last signed: the longest life of what it signs.
+    /// How long a key must stay published after it last signed: the longest life of what it signs, and of the sessions
+    /// that ID tokens name, for those come back as hints when they have long expired (OpenID Connect Core 3.1.2.1,
+    /// RP-Initiated Logout 1.0 section 2).
     pub fn key_retention(&self) -> Duration {
-        self.lifetimes.access_token.max(self.lifetimes.id_token)
+        let lifetimes = &self.lifetimes;
+        let signed = lifetimes.access_token.max(lifetimes.id_token);
+        signed.max(lifetimes.session.absolute)
     }
 }

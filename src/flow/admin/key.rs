@@ -160,7 +160,7 @@ pub async fn import(admin: Admin<'_>, request: ImportKey) -> Done<KeyView> {
     )?)
 }
 
-/// Takes a key out of service: one that signs stays published until what it signed has expired, one that is only
+/// Takes a key out of service: one that signs stays published while what it signed is of use, one that is only
 /// announced goes at once, and so does one that is retired already: what it signed is refused from then on.
 pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
     let core = admin.core;

@@ -22,7 +22,8 @@ pub enum LogoutRequest {
     Unproven,
 }
 
-/// Decides what a request may do.
+/// Decides what a request may do. A hint that cannot be read, be it forged or signed with a key that is gone, counts
+/// as none: it proves nothing, and the user may want to sign out all the same.
 ///
 /// The browser is sent on only to an address that is registered, byte for byte, for the client that the
 /// hint was issued to (section 3). Everything that does not hold together is refused with a page.
@@ -32,14 +33,8 @@ pub fn parse(
     client: Option<&Client>,
 ) -> Result<LogoutRequest, Refusal> {
     parameters.each_once()?;
-    let wanted = parameters.get("post_logout_redirect_uri");
     let Some(hint) = hint else {
-        return match (parameters.get("id_token_hint"), wanted) {
-            (Some(_), _) => Err(Refusal::invalid_request(
-                "id_token_hint is not an ID token of this service",
-            )),
-            (None, _) => Ok(LogoutRequest::Unproven),
-        };
+        return Ok(LogoutRequest::Unproven);
     };
     if parameters
         .get("client_id")
@@ -49,7 +44,7 @@ pub fn parse(
             "client_id is not the client that id_token_hint was issued to",
         ));
     }
-    let return_to = match wanted {
+    let return_to = match parameters.get("post_logout_redirect_uri") {
         None => None,
         Some(uri) => {
             let registered = client

@@ -20,7 +20,7 @@ pub enum KeyStanding {
         /// Since when.
         since: Timestamp,
     },
-    /// Published until the last token it signed has expired; it signs no more.
+    /// Published while what it signed is of use; it signs no more.
     Retired {
         /// When it leaves the key set and the store.
         remove_at: Timestamp,
