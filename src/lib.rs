@@ -55,7 +55,7 @@
 //!    it exists no error is sent anywhere but to the person at the browser.
 //! 6. **A secret's digest is all that is kept**, and neither type can be printed.
 //! 7. **One gate.** [`flow::gate`] decides for every grant whether this subject may get a token for this
-//!    client now, inside the transaction that issues.
+//!    client now, inside the transaction that issues; introspection and `UserInfo` ask it too.
 //!
 //! # A sign-in
 //!

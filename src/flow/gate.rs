@@ -1,4 +1,5 @@
-//! May this subject get a token for this client now? The one question every grant asks.
+//! May this subject get a token for this client now? The one question that every grant asks, and everybody who wants to
+//! know whether what a grant has brought is still in force.
 
 use crate::identity::{Factor, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
@@ -26,8 +27,8 @@ const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 
 /// Lets the user of an authorization pass, as the user is now.
 ///
-/// Runs inside the transaction that issues, so that a user disabled a moment ago gets nothing. The client
-/// was found enabled when it was authenticated.
+/// A grant asks inside the transaction that issues, so that a user disabled a moment ago gets nothing. The client
+/// was found enabled before.
 pub fn admit(
     snapshot: &dyn Snapshot,
     client: &Client,

@@ -1,6 +1,6 @@
 //! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
 
-use super::{Core, Failure};
+use super::{Core, Failure, gate};
 use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -11,7 +11,7 @@ use crate::oauth::introspection::{Active, Introspection};
 use crate::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
-use crate::store::tables::{FAMILIES, REVOKED_TOKENS, USERS};
+use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
 
 /// An access token that holds at this moment.
 #[derive(Clone, Debug)]
@@ -22,8 +22,9 @@ pub struct LiveAccessToken {
     pub grant: Option<(User, RefreshFamily)>,
 }
 
-/// Checks an access token of this service: signature, times, and that neither it, nor its grant, its
-/// user or its client has been put out of force since.
+/// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
+/// force since. A grant is in force only as long as [`gate::admit`] would let it bring more tokens. A token without one
+/// is a client's own, and stands with the client.
 pub fn live_access_token(
     core: &Core,
     token: &str,
@@ -52,10 +53,8 @@ pub fn live_access_token(
         else {
             return Ok(None);
         };
-        let Some(user) = USERS.get(snapshot, &claims.sub)?.filter(|user| user.enabled) else {
-            return Ok(None);
-        };
-        Ok(Some(LiveAccessToken {
+        let admitted = gate::admit(snapshot, client, &family.authorization)?;
+        Ok(admitted.ok().map(|user| LiveAccessToken {
             claims,
             grant: Some((user, family)),
         }))
@@ -116,12 +115,12 @@ fn refresh_token(
         return Ok(Introspection::INACTIVE);
     };
     let authorization = &family.authorization;
-    let user = USERS
-        .get(snapshot, &authorization.user)?
-        .filter(|user| user.enabled);
-    let good = authorization.client_id == client.client_id
-        && family.accepts(token, core.policy.refresh_retry_window, now);
-    let Some(user) = user.filter(|_| good) else {
+    if authorization.client_id != client.client_id
+        || !family.accepts(token, core.policy.refresh_retry_window, now)
+    {
+        return Ok(Introspection::INACTIVE);
+    }
+    let Ok(user) = gate::admit(snapshot, client, authorization)? else {
         return Ok(Introspection::INACTIVE);
     };
     Ok(Introspection::Active(Box::new(Active {

@@ -7,7 +7,7 @@ use idsvc::flow::admin::user;
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, Scene, open, registered, scene, scene_with};
-use crate::harness::{START, Say, Upstream};
+use crate::harness::{START, Say, Tokens, Upstream};
 
 #[tokio::test]
 async fn an_application_without_passwords_takes_none() {
@@ -295,11 +295,28 @@ async fn a_disabled_provider_refuses_everywhere() {
     scene.vouch(&other, "u-1", &json!({}));
     let code = signed_in.visit(&other.answer("code=c")).await.callback().code();
     let tokens = scene.acme.redeem(&code).await.tokens();
-    let fields = ProviderFields {
-        enabled: Some(false),
-        ..ProviderFields::default()
+    let alice = scene.server.user("alice").await;
+    let typed = scene.acme.tokens(&alice.browser()).await;
+    let is_enabled = async |enabled| {
+        let fields = ProviderFields {
+            enabled: Some(enabled),
+            ..ProviderFields::default()
+        };
+        scene.server.change_provider("up", fields).await;
     };
-    scene.server.change_provider("up", fields).await;
+    let is_in_force = async |tokens: &Tokens| {
+        let mut verdicts = vec![scene.acme.is_welcome(tokens).await];
+        for token in [tokens.access_token(), tokens.refresh_token()] {
+            verdicts.push(scene.acme.introspect(token).await.json()["active"] == json!(true));
+        }
+        verdicts.dedup();
+        assert_eq!(verdicts.len(), 1, "one answer everywhere");
+        verdicts[0]
+    };
+    assert!(is_in_force(&tokens).await);
+    is_enabled(false).await;
+    assert!(!is_in_force(&tokens).await);
+    assert!(is_in_force(&typed).await, "who came by password stays");
     let screen = browser.visit(&start).await;
     assert!(screen.page() == "/login" && screen.text().contains("did not work"));
     let screen = browser.visit(&question.answer("code=c")).await;
@@ -313,6 +330,9 @@ async fn a_disabled_provider_refuses_everywhere() {
         scene.acme.refresh(tokens.refresh_token()).await.refusal(),
         "400 invalid_grant: the provider by which the user signed in is no longer in service"
     );
+    is_enabled(true).await;
+    assert!(is_in_force(&tokens).await);
+    scene.acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
 #[tokio::test]

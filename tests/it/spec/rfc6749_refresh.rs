@@ -314,6 +314,10 @@ async fn withdrawn_consent_ends_refreshing() {
         refused.refusal(),
         "400 invalid_grant: the user has not given consent or has withdrawn it"
     );
+    assert!(!acme.is_welcome(&tokens).await);
+    for token in [tokens.access_token(), tokens.refresh_token()] {
+        assert!(!is_active(&acme, token).await);
+    }
 }
 
 /// OpenID Connect Core 11: without `offline_access` a refresh token ends with the session, with it it does not.
