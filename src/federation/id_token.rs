@@ -66,6 +66,10 @@ pub enum TokenProblem {
     /// `iss` is not the provider's.
     #[error("iss is not the issuer of the provider")]
     Issuer,
+    /// It tells of an event, as a logout token does, and proves no sign-in (RFC 8417 section 4.1, OpenID Connect
+    /// Back-Channel Logout 1.0 section 2.4).
+    #[error("token has the claim events: it is no ID token")]
+    Event,
     /// `aud` is for others.
     #[error("aud is none of the audiences accepted from this provider")]
     Audience,
@@ -160,6 +164,9 @@ pub fn check(
     let claims = jwt::verify::<Claims>(token, ExpectedTyp::AbsentOr("JWT"), &allowed, select)?.into_inner();
     if claims.iss != provider.issuer {
         return Err(TokenProblem::Issuer);
+    }
+    if claims.others.contains_key("events") {
+        return Err(TokenProblem::Event);
     }
     check_audience(&claims, provider, purpose)?;
     let is_fit = |sub: &str| !sub.is_empty() && sub.len() <= LONGEST_SUBJECT && sub.is_ascii();

@@ -166,6 +166,7 @@ async fn the_id_token_is_checked_in_full() {
         json!({"iat": now + 31}),
         json!({"sub": ""}),
         json!({"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}),
+        json!({"events": {"http://schemas.openid.net/event/backchannel-logout": {}}}),
     ] {
         let browser = scene.visitor();
         let question = scene.ask(&browser).await;

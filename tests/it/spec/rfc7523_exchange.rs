@@ -225,6 +225,10 @@ async fn what_the_token_says_is_checked_in_full() {
             json!({"iat": now - 3631}),
             "assertion: token is older than this provider's tokens may be",
         ),
+        (
+            json!({"events": {"http://schemas.openid.net/event/backchannel-logout": {}}, "sid": "s"}),
+            "assertion: token has the claim events: it is no ID token",
+        ),
     ] {
         let expected = format!("400 invalid_grant: {expected}");
         assert_eq!(scene.refusal(changes.clone()).await, expected, "{changes}");
