@@ -1,5 +1,6 @@
 //! The authorization request and what to do about it: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -170,6 +171,9 @@ pub struct AuthorizationRequest {
     pub idp_hint: Option<String>,
     /// Who must be the one signed in (`id_token_hint`, or `sub` in `claims`).
     pub subject: Option<Uuid>,
+    /// Who else may be, where `claims` names several.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub other_subjects: BTreeSet<Uuid>,
     /// The claims asked for one by one.
     pub claims: ClaimsRequest,
     /// The languages the user prefers, best first.
@@ -181,6 +185,8 @@ pub type HintReader<'a> = &'a dyn Fn(&str) -> Option<Uuid>;
 
 const MAX_NONCE_BYTES: usize = 1024;
 const MAX_STATE_BYTES: usize = 4096;
+/// The most users that one request may name: they are kept as long as the sign-in is under way.
+const MOST_SUBJECTS: usize = 50;
 
 impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `reply`.
@@ -202,13 +208,14 @@ impl AuthorizationRequest {
             Some(text) => ClaimsRequest::parse(text)
                 .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
         };
-        if !demands.essential_acr.is_empty() && !demands.essential_acr.iter().any(|acr| acr == ACR_SIGNED_IN)
-        {
+        let is_met = |acr: BTreeSet<String>| acr.contains(ACR_SIGNED_IN);
+        if !demands.essential_acr.is_none_or(is_met) {
             return Err(Refusal::new(
                 ErrorCode::UnmetAuthenticationRequirements,
                 "none of the essential acr values can be met",
             ));
         }
+        let (subject, other_subjects) = subjects(parameters, demands.subjects, read_hint)?;
         Ok(Self {
             client_id: client.client_id.clone(),
             scope: requested_scope(parameters, client)?,
@@ -223,13 +230,19 @@ impl AuthorizationRequest {
             idp_hint: parameters
                 .get("idp_hint")
                 .map(|hint| hint.chars().take(64).collect()),
-            subject: subject(parameters, demands.subject.as_deref(), read_hint)?,
+            subject,
+            other_subjects,
             claims: claims.within(&client.scope),
             ui_locales: parameters
                 .get("ui_locales")
                 .map(|tags| tags.chars().take(256).collect()),
             reply,
         })
+    }
+
+    /// Whether this user may be the one signed in.
+    fn may_be(&self, user: Uuid) -> bool {
+        self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)
     }
 
     /// Whether the user has to prove again who they are, though a session stands: `prompt=login`, or a sign-in
@@ -340,11 +353,12 @@ fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
     }
 }
 
-fn subject(
+/// One user who may be the one signed in, and all others; none when anybody may.
+fn subjects(
     parameters: &Parameters,
-    demanded: Option<&str>,
+    demanded: Option<BTreeSet<String>>,
     read_hint: HintReader<'_>,
-) -> Result<Option<Uuid>, Refusal> {
+) -> Result<(Option<Uuid>, BTreeSet<Uuid>), Refusal> {
     let hinted =
         match parameters.get("id_token_hint") {
             None => None,
@@ -352,13 +366,24 @@ fn subject(
                 Refusal::invalid_request("id_token_hint is not an ID token of this service")
             })?),
         };
+    let Some(demanded) = demanded else {
+        return Ok((hinted, BTreeSet::new()));
+    };
     // a subject that is no UUID is nobody's here
-    let demanded = demanded.map(|text| text.parse::<Uuid>().unwrap_or(Uuid::nil()));
-    match (hinted, demanded) {
-        (Some(one), Some(other)) if one != other => Err(Refusal::invalid_request(
+    let demanded = demanded.into_iter().filter_map(|text| text.parse().ok());
+    let mut demanded: BTreeSet<Uuid> = demanded.collect();
+    if demanded.len() > MOST_SUBJECTS {
+        return Err(Refusal::invalid_request("the sub in claims names too many users"));
+    }
+    match hinted {
+        None => {
+            let first = demanded.pop_first().unwrap_or(Uuid::nil());
+            Ok((Some(first), demanded))
+        }
+        Some(hinted) if demanded.contains(&hinted) => Ok((Some(hinted), BTreeSet::new())),
+        Some(_) => Err(Refusal::invalid_request(
             "id_token_hint and the sub in claims name different users",
         )),
-        (one, other) => Ok(one.or(other)),
     }
 }
 
@@ -478,7 +503,7 @@ pub fn next_step(
     if !settled && request.prompt.select_account {
         return Step::SignIn;
     }
-    if request.subject.is_some_and(|subject| subject != session.user) {
+    if !request.may_be(session.user) {
         if settled {
             return Step::Refuse(Refusal::new(
                 ErrorCode::LoginRequired,

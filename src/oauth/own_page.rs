@@ -75,6 +75,7 @@ pub fn request(issuer: &str, again: Option<&str>) -> AuthorizationRequest {
         login_hint: again.map(ToOwned::to_owned),
         idp_hint: None,
         subject: None,
+        other_subjects: BTreeSet::new(),
         claims: ClaimsRequest::default(),
         ui_locales: None,
     }

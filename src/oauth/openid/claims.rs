@@ -53,10 +53,10 @@ pub struct ClaimsRequest {
 /// What else the `claims` parameter demands of the sign-in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimsDemands {
-    /// The subject that must be the one signed in (`id_token.sub.value`).
-    pub subject: Option<String>,
-    /// The `acr` values of which one must be met, when the claim is essential.
-    pub essential_acr: Vec<String>,
+    /// The subjects of whom one must be signed in; none when anybody may. Where it is empty, nobody will do.
+    pub subjects: Option<BTreeSet<String>>,
+    /// The `acr` values of which one must be met, when the claim is essential; none when any will do.
+    pub essential_acr: Option<BTreeSet<String>>,
     /// Whether `auth_time` is an essential claim.
     pub auth_time: bool,
 }
@@ -99,18 +99,10 @@ impl ClaimsRequest {
                     .and_then(Value::as_bool)
                     == Some(true)
             };
-            demands.subject = wanted("sub")
-                .and_then(|sub| sub.get("value"))
-                .and_then(Value::as_str)
-                .map(ToOwned::to_owned);
+            demands.subjects = wanted("sub").and_then(demanded);
             demands.auth_time = is_essential("auth_time");
-            if let (Some(acr), true) = (wanted("acr"), is_essential("acr")) {
-                let values = acr.get("values").and_then(Value::as_array).into_iter().flatten();
-                demands.essential_acr = values
-                    .chain(acr.get("value"))
-                    .filter_map(Value::as_str)
-                    .map(ToOwned::to_owned)
-                    .collect();
+            if is_essential("acr") {
+                demands.essential_acr = wanted("acr").and_then(demanded);
             }
         }
         Ok((request, demands))
@@ -138,6 +130,22 @@ impl ClaimsRequest {
             .chain(&self.id_token)
             .filter_map(|name| carrying_scope(name));
         values.fold(Scope::empty(), Scope::with)
+    }
+}
+
+/// What the claim has to be one of (OpenID Connect Core 5.5.1): `value`, one of `values`, or both where both are sent.
+/// No claim that is a text equals what is none.
+fn demanded(claim: &Map<String, Value>) -> Option<BTreeSet<String>> {
+    let texts = |values: &[Value]| -> BTreeSet<String> {
+        let texts = values.iter().filter_map(Value::as_str);
+        texts.map(ToOwned::to_owned).collect()
+    };
+    let said = |name| claim.get(name).filter(|demand| !demand.is_null());
+    let value = said("value").map(|value| texts(std::slice::from_ref(value)));
+    let values = said("values").map(|values| texts(values.as_array().map_or(&[], Vec::as_slice)));
+    match (value, values) {
+        (Some(value), Some(values)) => Some(&value & &values),
+        (value, values) => value.or(values),
     }
 }
 
@@ -280,8 +288,37 @@ mod tests {
             r#"{"id_token":{"sub":{"value":"u"},"acr":{"essential":true,"values":["a","b"]},"auth_time":{"essential":true}}}"#,
         )
         .unwrap();
-        assert_eq!(demands.subject.as_deref(), Some("u"));
-        assert_eq!(demands.essential_acr, ["a", "b"]);
+        assert_eq!(demands.subjects, Some(set(&["u"])));
+        assert_eq!(demands.essential_acr, Some(set(&["a", "b"])));
         assert!(demands.auth_time);
+    }
+
+    fn set(texts: &[&str]) -> BTreeSet<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_demand_is_never_passed_over() {
+        for (sub, subjects) in [
+            (r#"{"value":"a"}"#, Some(set(&["a"]))),
+            (r#"{"values":["a","b"]}"#, Some(set(&["a", "b"]))),
+            (r#"{"value":"a","values":["a","b"]}"#, Some(set(&["a"]))),
+            (r#"{"value":"a","values":["b"]}"#, Some(set(&[]))),
+            (r#"{"values":["a",1,null]}"#, Some(set(&["a"]))),
+            (r#"{"value":1}"#, Some(set(&[]))),
+            (r#"{"value":["a"]}"#, Some(set(&[]))),
+            (r#"{"values":"a"}"#, Some(set(&[]))),
+            (r#"{"values":[]}"#, Some(set(&[]))),
+            (r#"{"essential":true,"value":null}"#, None),
+            ("null", None),
+        ] {
+            let text = format!(r#"{{"id_token":{{"sub":{sub},"acr":{sub}}}}}"#);
+            let (_, demands) = ClaimsRequest::parse(&text).unwrap();
+            assert_eq!(demands.subjects, subjects, "{sub}");
+            assert_eq!(demands.essential_acr, None, "{sub}");
+        }
+        let (_, demands) =
+            ClaimsRequest::parse(r#"{"id_token":{"acr":{"essential":true,"value":1}}}"#).unwrap();
+        assert_eq!(demands.essential_acr, Some(set(&[])));
     }
 }

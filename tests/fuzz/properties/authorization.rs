@@ -288,11 +288,14 @@ pub(super) fn claims(data: &[u8]) {
             );
         }
     }
-    let demanded = value.pointer("/id_token/sub/value").and_then(Value::as_str);
-    assert_eq!(demands.subject.as_deref(), demanded);
     let essential = |name: &str| value["id_token"][name].get("essential") == Some(&Value::Bool(true));
     assert_eq!(demands.auth_time, essential("auth_time"));
-    assert!(demands.essential_acr.is_empty() || essential("acr"));
+    check_demand(&value["id_token"]["sub"], demands.subjects.as_ref());
+    if essential("acr") {
+        check_demand(&value["id_token"]["acr"], demands.essential_acr.as_ref());
+    } else {
+        assert_eq!(demands.essential_acr, None);
+    }
     let written = serde_json::to_vec(&request).unwrap();
     assert_eq!(
         serde_json::from_slice::<ClaimsRequest>(&written).unwrap(),
@@ -302,4 +305,19 @@ pub(super) fn claims(data: &[u8]) {
     assert_eq!(request.clone().within(&implied), request);
     assert!(request.clone().within(&Scope::empty()).is_empty());
     assert_eq!(request.is_empty(), implied.is_empty());
+}
+
+/// What a claim was demanded to be is what is demanded: nothing is passed over, and nothing comes in.
+fn check_demand(claim: &Value, demanded: Option<&BTreeSet<String>>) {
+    let said = |name: &str| claim.get(name).filter(|demand| !demand.is_null());
+    let (value, values) = (said("value"), said("values"));
+    assert_eq!(demanded.is_some(), value.is_some() || values.is_some());
+    for text in demanded.into_iter().flatten() {
+        let text = Value::from(text.as_str());
+        assert!(value.is_none_or(|value| *value == text));
+        assert!(values.is_none_or(|values| values.as_array().unwrap().contains(&text)));
+    }
+    if let (Some(Value::String(only)), None) = (value, values) {
+        assert!(demanded.unwrap().contains(only));
+    }
 }

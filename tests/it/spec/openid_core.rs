@@ -1,5 +1,8 @@
 //! OpenID Connect Core 1.0: the authorization request and who has to sign in for it.
 
+use serde_json::{Value, json};
+use uuid::Uuid;
+
 use crate::harness::{AuthorizationRequest, Browser, Jwt, RelyingParty, START, Server, scene, write_form};
 
 /// The ID token that comes of a request.
@@ -289,31 +292,54 @@ async fn an_access_token_is_no_hint_whatever_its_type() {
     assert!(acme.is_welcome(&tokens).await);
 }
 
-/// Section 5.5.1: `sub` with a value in `claims` is the same demand.
+/// Section 5.5.1: `sub` with a value in `claims`, or with several, is the same demand.
 #[tokio::test]
 async fn a_demanded_subject_must_be_the_one_signed_in() {
     let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
     acme.code(&browser).await;
-    let demand = |sub: &str| {
-        acme.request().with(
-            "claims",
-            &format!(r#"{{"id_token":{{"sub":{{"value":"{sub}"}}}}}}"#),
-        )
+    let stranger = "00000000-0000-4000-8000-000000000001";
+    let demand = |sub: Value| {
+        let claims = json!({"id_token": {"sub": sub}});
+        acme.request().with("claims", &claims.to_string())
     };
-    assert!(
-        silent(&browser, &demand(&alice.sub()))
-            .await
-            .starts_with("idsvc_ac_")
-    );
-    for other in ["00000000-0000-4000-8000-000000000001", "nobody", ""] {
-        assert!(
-            silent(&browser, &demand(other))
-                .await
-                .starts_with("login_required: "),
-            "{other}"
-        );
+    for met in [
+        json!({"value": alice.sub()}),
+        json!({"values": [alice.sub()]}),
+        json!({"values": ["nobody", stranger, alice.sub()]}),
+        json!({"essential": true}),
+    ] {
+        let answer = silent(&browser, &demand(met.clone())).await;
+        assert!(answer.starts_with("idsvc_ac_"), "{met}");
     }
+    for unmet in [
+        json!({"value": stranger}),
+        json!({"value": "nobody"}),
+        json!({"value": ""}),
+        json!({"value": 1}),
+        json!({"value": [alice.sub()]}),
+        json!({"values": [stranger, "nobody"]}),
+        json!({"values": []}),
+        json!({"values": alice.sub()}),
+        json!({"value": stranger, "values": [alice.sub()]}),
+    ] {
+        let answer = silent(&browser, &demand(unmet.clone())).await;
+        assert!(answer.starts_with("login_required: "), "{unmet}");
+    }
+    let tokens = acme.tokens(&browser).await;
+    let hinted =
+        |sub: &str| demand(json!({"values": [stranger, sub]})).with("id_token_hint", tokens.id_token());
+    let answer = silent(&browser, &hinted(&alice.sub())).await;
+    assert!(answer.starts_with("idsvc_ac_"));
+    assert_eq!(
+        silent(&browser, &hinted("nobody")).await,
+        "invalid_request: id_token_hint and the sub in claims name different users"
+    );
+    let crowd: Vec<_> = (0..51).map(|n| Uuid::from_u128(n).to_string()).collect();
+    assert_eq!(
+        silent(&browser, &demand(json!({"values": crowd}))).await,
+        "invalid_request: the sub in claims names too many users"
+    );
 }
 
 /// Section 3.1.2.1, `login_hint`: a wish, which the user may overrule.
@@ -386,6 +412,7 @@ async fn an_essential_acr_is_met_or_refused() {
     for unmet in [
         r#"{"essential":true,"values":["5","6"]}"#,
         r#"{"essential":true,"value":"5"}"#,
+        r#"{"essential":true,"value":1}"#,
     ] {
         let callback = browser.authorize(&ask(unmet)).await.callback();
         assert_eq!(callback.error(), "unmet_authentication_requirements");
