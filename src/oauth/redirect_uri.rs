@@ -126,7 +126,11 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
         return Err(Unregistrable::Fragment);
     }
     let parsed = Url::parse(uri).map_err(|_| Unregistrable::NotAbsolute)?;
-    if authority(uri, &parsed).contains('@') {
+    let authority = authority(uri);
+    if parsed.is_special() && authority.is_none_or(str::is_empty) {
+        return Err(Unregistrable::NotAbsolute);
+    }
+    if authority.is_some_and(|authority| authority.contains('@')) {
         return Err(Unregistrable::Unsafe);
     }
     match parsed.scheme() {
@@ -141,17 +145,11 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
     }
 }
 
-/// RFC 3986 section 3.2 with its user name, which [`Url`] forgets when it is empty. Browsers find one behind any
-/// number of slashes in https, and behind two in the schemes of applications.
-fn authority<'a>(uri: &'a str, parsed: &Url) -> &'a str {
-    let after = uri.split_once(':').map_or("", |(_, after)| after);
-    let from = if parsed.is_special() {
-        Some(after.trim_start_matches('/'))
-    } else {
-        after.strip_prefix("//")
-    };
-    let end = from.and_then(|from| from.split(['/', '?']).next());
-    end.unwrap_or_default()
+/// RFC 3986 section 3.2, as it is written: [`Url`] forgets a user name that is empty, and finds a host in `https:host`
+/// and `https:/host` too, which browsers take for a path of the page that they are on.
+fn authority(uri: &str) -> Option<&str> {
+    let (_, after) = uri.split_once(':')?;
+    after.strip_prefix("//")?.split(['/', '?']).next()
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -283,11 +281,28 @@ mod tests {
             check_registrable("javascript:alert(1)", true),
             Err(Unregistrable::Scheme)
         );
-        assert_eq!(check_registrable("/cb", true), Err(Unregistrable::NotAbsolute));
+        for relative in [
+            "/cb",
+            "//app.example/cb",
+            "https:x",
+            "https:app.example/cb",
+            "https:/app.example/cb",
+            "https:/u@a.example/",
+            "https:///app.example/cb",
+            "HTTPS:/app.example/cb",
+            "http:/127.0.0.1/cb",
+            "http:localhost:3000/cb",
+            "https://",
+            "https://?x",
+        ] {
+            for public in [false, true] {
+                let verdict = check_registrable(relative, public);
+                assert_eq!(verdict, Err(Unregistrable::NotAbsolute), "{relative}");
+            }
+        }
         for unsafe_one in [
             "https://u:p@a.example/",
             "https://@a.example/",
-            "https:/u@a.example/",
             "com.example.app://@",
             "com.example.app://u@host/cb",
             "https://*.example/",

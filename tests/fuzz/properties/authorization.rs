@@ -188,6 +188,12 @@ pub(super) fn redirect_uri(data: &[u8]) {
                 })
         );
         assert!(HeaderValue::from_str(registered).is_ok());
+        let elsewhere = Url::parse("https://id.example/oauth2/authorize").unwrap();
+        assert_eq!(
+            elsewhere.join(registered).unwrap(),
+            url,
+            "a browser takes it for another address"
+        );
         let client = client(method, &[registered]);
         assert_eq!(client.return_to(None).unwrap().uri(), registered);
         assert!(client.return_to(Some(registered)).is_ok());

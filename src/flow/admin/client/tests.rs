@@ -107,6 +107,41 @@ async fn an_update_changes_what_it_names() {
 }
 
 #[tokio::test]
+async fn a_client_whose_address_could_not_be_registered_any_more_is_shown_and_mended() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    core.store
+        .write("test", |tx| {
+            let id = "web".to_owned();
+            let mut client = CLIENTS.get(&*tx, &id)?.unwrap();
+            client.redirect_uris = vec!["https:/app.example/cb".to_owned()];
+            CLIENTS.put(tx, &id, &client)
+        })
+        .await
+        .unwrap();
+    core.reload_catalog().unwrap();
+    let shown = show(admin(&core), "web").unwrap();
+    assert_eq!(shown.redirect_uris, ["https:/app.example/cb"]);
+    set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
+    let change = |uri: Option<&str>| UpdateClient {
+        client_id: "web".to_owned(),
+        fields: ClientFields {
+            name: Some("Web".to_owned()),
+            redirect_uris: uri.map(|uri| vec![uri.to_owned()]),
+            ..ClientFields::default()
+        },
+    };
+    let refused = refusal(update(admin(&core), change(None)).await).message;
+    assert!(
+        refused.contains(r#"redirect URI "https:/app.example/cb""#),
+        "{refused}"
+    );
+    update(admin(&core), change(Some("https://app.example/cb")))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_removed_client_is_gone() {
     let core = core();
     add(admin(&core), request("web")).await.unwrap();
