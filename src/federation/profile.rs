@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::provider::Provider;
 use crate::identity::User;
+use crate::identity::claim::is_followable;
 use crate::oauth::openid::claims::BY_SCOPE;
 
 /// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696.
@@ -30,7 +31,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads the claims. What has a wrong type or is too long is left out: a name that cannot be shown keeps nobody
+    /// Reads the claims. What has a wrong type, is too long or nested too deep is left out: a name that cannot be shown keeps nobody
     /// from signing in.
     pub fn read(claims: &Map<String, Value>, provider: &Provider) -> Self {
         let source = |name: &str| {
@@ -128,13 +129,13 @@ fn is_fit(name: &str, value: &Value) -> bool {
     let is_standard = BY_SCOPE.iter().any(|(_, names)| names.contains(&name));
     match value {
         Value::String(text) => name != "address" && is_text(text),
-        Value::Object(_) if name == "address" => is_short(value),
-        _ => !is_standard && is_short(value),
+        Value::Object(_) if name == "address" => is_bounded(value),
+        _ => !is_standard && is_bounded(value),
     }
 }
 
-fn is_short(value: &Value) -> bool {
-    value.to_string().len() <= LONGEST_VALUE
+fn is_bounded(value: &Value) -> bool {
+    is_followable(value) && value.to_string().len() <= LONGEST_VALUE
 }
 
 fn is_text(text: &str) -> bool {

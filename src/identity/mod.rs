@@ -1,5 +1,6 @@
 //! Who people are: users, their passwords, their sessions and what they have consented to.
 
+pub mod claim;
 pub mod consent;
 pub mod device;
 pub mod password;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Not;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::identity::claim::is_followable;
 use crate::identity::password::PasswordHash;
 
 /// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds. Every refresh reads one,
@@ -70,7 +71,11 @@ pub struct User {
     #[serde(rename = "src", alias = "source")]
     pub source: String,
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "followable",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub claims: BTreeMap<String, Value>,
     /// The stored password; none for a user who cannot sign in with one.
     #[serde(
@@ -97,6 +102,13 @@ pub struct User {
     /// When the record last changed: the `updated_at` claim.
     #[serde(rename = "at", alias = "updated_at")]
     pub updated_at: Timestamp,
+}
+
+/// Leaves out what was kept before claims had a bound: no answer with it in could be read.
+fn followable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Value>, D::Error> {
+    let mut claims = BTreeMap::deserialize(deserializer)?;
+    claims.retain(|_, value| is_followable(value));
+    Ok(claims)
 }
 
 /// Who a user is at an upstream provider: whoever that provider calls by this name is this user.
@@ -266,6 +278,20 @@ mod tests {
         user.email = Some("alice@example.com".to_owned());
         assert!(!user.is_anonymous());
         assert_eq!(user.login_names().len(), 2);
+    }
+
+    #[test]
+    fn a_claim_that_nobody_could_read_is_not_read() {
+        let mut user = User::anonymous(Uuid::from_u128(1), "default", Timestamp::from_seconds(0));
+        let nested = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]));
+        user.claims.insert("deepest".to_owned(), nested(64));
+        let readable = user.clone();
+        for depth in [65, 120] {
+            user.claims.insert("address".to_owned(), nested(depth));
+            let stored = serde_json::to_vec(&user).unwrap();
+            let read: User = serde_json::from_slice(&stored).unwrap();
+            assert_eq!(read, readable, "{depth}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Wording;
 use super::user::looks_like_email;
 use crate::identity::User;
+use crate::identity::claim::{DEEPEST, is_followable};
 use crate::oauth::openid::claims::BY_SCOPE;
 
 /// Whether the claim is a text: those of the scope `profile`, but for the time of the last change.
@@ -134,21 +135,6 @@ pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Strin
     }
 }
 
-/// How deep the value of a claim may be nested. An export nests it a little deeper than it was when it came in, and no
-/// reader of JSON follows for ever.
-const DEEPEST: usize = 64;
-
-fn is_nested_within(value: &Value, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else {
-        return !(value.is_array() || value.is_object());
-    };
-    match value {
-        Value::Array(values) => values.iter().all(|value| is_nested_within(value, depth)),
-        Value::Object(members) => members.values().all(|value| is_nested_within(value, depth)),
-        _ => true,
-    }
-}
-
 /// Refuses a claim that the service fills itself, and says how else the user gets one.
 fn refuse_reserved(name: &str, wording: Wording) -> Result<(), String> {
     if !RESERVED.contains(&name) {
@@ -182,7 +168,7 @@ fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
     } else {
         serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
     };
-    if !is_nested_within(&typed, DEEPEST) {
+    if !is_followable(&typed) {
         return Err(format!("claim {name} is nested more than {DEEPEST} deep"));
     }
     user.claims.insert(name.to_owned(), typed);

@@ -6,7 +6,7 @@ use idsvc::flow::admin::provider::ProviderFields;
 use idsvc::flow::admin::provider::examine::{ProviderReport, Standing, examine};
 use idsvc::flow::admin::user;
 use idsvc::jose::jwt;
-use idsvc::store::tables::{FAMILIES, SESSIONS};
+use idsvc::store::tables::{FAMILIES, SESSIONS, USERS};
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, open, registered, scene, scene_with, tied, uuid};
@@ -64,6 +64,32 @@ async fn claims_are_mapped_by_the_record() {
         user.email.is_none() && !user.claims.contains_key("name"),
         "what has a wrong form is left out"
     );
+}
+
+#[tokio::test]
+async fn a_claim_nested_without_measure_is_left_out_and_its_user_is_shown() {
+    let scene = scene_with(tied, |fields| {
+        fields.claims = Some(vec![("badge".to_owned(), "emp_no".to_owned())]);
+    })
+    .await;
+    let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({"a": inner}));
+    let claims = json!({"name": "Ann", "address": nested(110), "emp_no": nested(65)});
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &claims).await;
+    let users = || serde_json::to_value(user::list(scene.server.admin(), 9).unwrap()).unwrap();
+    let shown = users();
+    assert_eq!(shown[0]["claims"], json!({"name": "Ann"}));
+    let id: uuid::Uuid = uuid(&tokens).parse().unwrap();
+    let core = &scene.server.app.core;
+    let deep = nested(120);
+    core.store
+        .write("test", move |tx| {
+            let mut user = USERS.get(&*tx, &id)?.unwrap();
+            user.claims.insert("address".to_owned(), deep.clone());
+            USERS.put(tx, &id, &user)
+        })
+        .await
+        .unwrap();
+    assert_eq!(users(), shown, "it was kept before there was a measure");
 }
 
 #[tokio::test]
