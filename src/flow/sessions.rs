@@ -9,11 +9,14 @@ use super::authorization::Browser;
 use super::start_session::Entrance;
 use crate::clock::Timestamp;
 use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
+use crate::oauth::code::Authorization;
 use crate::oauth::refresh::RefreshFamily;
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS};
+use crate::store::tables::{
+    CODES, FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS,
+};
 
 /// The most sessions of one user: more browsers than anybody has.
 pub const MOST_OF_ONE_USER: usize = 50;
@@ -247,7 +250,8 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Ends the sessions of a user that began at one of these providers, and every refresh family that did.
+/// Ends the sessions of a user that began at one of these providers, and every refresh family that did. Codes that did
+/// are forgotten: a session that the user has renewed by password since would vouch for them.
 pub fn end_federated(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -268,6 +272,16 @@ pub fn end_federated(
         if family.is_some_and(|family| is_from(&family.authorization.factor)) {
             end_family(tx, id, now)?;
         }
+    }
+    forget_codes(tx, |authorization| {
+        authorization.user == user && is_from(&authorization.factor)
+    })
+}
+
+/// Forgets the codes of these authorizations. Looks at every code there is: those of the last minutes.
+pub fn forget_codes(tx: &mut dyn Tx, is_meant: impl Fn(&Authorization) -> bool) -> Result<(), StoreError> {
+    for id in CODES.keys_where(&*tx, |_, code| is_meant(&code.authorization))? {
+        CODES.remove(tx, &id)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::identity::Factor;
 use crate::oauth::code::Authorization;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
-use crate::store::tables::{CODES, FAMILIES, SESSIONS};
+use crate::store::tables::{FAMILIES, SESSIONS};
 
 /// Ends the refresh families of these authorizations and forgets their codes. Looks at every row of these tables: no
 /// index is kept for what happens once in the life of a client or a provider.
@@ -21,10 +21,7 @@ pub(super) fn end_grants(
     for id in families? {
         sessions::end_family(tx, id, now)?;
     }
-    for id in CODES.keys_where(&*tx, |_, code| is_meant(&code.authorization))? {
-        CODES.remove(tx, &id)?;
-    }
-    Ok(())
+    sessions::forget_codes(tx, is_meant)
 }
 
 /// Ends everything that stands on the word of a provider: sessions, refresh families and codes. Its name may become

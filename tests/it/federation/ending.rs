@@ -1,5 +1,6 @@
 //! What stood on a provider's word ends with that word.
 
+use idsvc::federation::provider::LinkPolicy;
 use idsvc::flow::admin::provider::{self, ProviderFields, UpdateProvider};
 use idsvc::flow::admin::state::{Apply, State, apply};
 use idsvc::flow::admin::user::{self, Unlink};
@@ -102,6 +103,36 @@ async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
         );
         Question::of(&browser.authorize(&scene.acme.request()).await, &scene.upstream);
     }
+}
+
+#[tokio::test]
+async fn a_code_does_not_outlive_the_link_that_it_stood_on() {
+    let scene = scene_with(open, |fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let alice = scene.server.user("alice").await;
+    let browser = alice.browser();
+    let hinted = scene.acme.request().with("idp_hint", "up");
+    let question = Question::of(&browser.authorize(&hinted).await, &scene.upstream);
+    let ours = json!({"email": "alice@example.com", "email_verified": true});
+    scene.vouch(&question, "u-1", &ours);
+    let code = browser.visit(&question.answer("code=c")).await.callback().code();
+    let again = scene.acme.request().with("prompt", "login");
+    let typed = browser.authorize(&again).await.sign_in().await.callback().code();
+    let elsewhere = scene.acme.code(&scene.server.user("bob").await.browser()).await;
+    let request = Unlink {
+        who: alice.sub(),
+        provider: "up".to_owned(),
+    };
+    user::unlink(scene.server.admin(), request).await.unwrap();
+    assert_eq!(
+        scene.acme.redeem(&code).await.refusal(),
+        "400 invalid_grant: code is unknown or has expired"
+    );
+    let tokens = scene.acme.redeem(&typed).await.tokens();
+    assert_eq!(
+        (&tokens.0["uuid"], &tokens.0["amr"]),
+        (&json!(alice.sub()), &json!([{"authority": "credential"}]))
+    );
+    scene.acme.redeem(&elsewhere).await.tokens();
 }
 
 #[tokio::test]
