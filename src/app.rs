@@ -260,6 +260,7 @@ impl App {
             revocation_endpoint: self.url(&Route::Revoke),
             refresh_endpoint: self.url(&Route::Refresh),
             end_session_endpoint: self.url(&Route::EndSession),
+            service_documentation: self.core.policy.service_documentation.as_deref(),
             signing_algs: catalog.keyring().algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),
             ui_locales: &ui_locales,

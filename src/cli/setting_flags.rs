@@ -27,6 +27,7 @@ const FLAGS: &[Flag] = &[
     ("region", "REGION", "The region, us or ap"),
     ("service-name", "NAME", "The name in the grant type of anonymous users"),
     ("organization", "NAME", "The organization of new users"),
+    ("service-documentation", "URL", "What developers of applications should read"),
     ("id-token-alias", "BOOL", "Repeat id_token as idtoken"),
     ("theme", "NAME", "The theme of the pages"),
     ("theme-dir", "DIR", "Where the operator's themes are"),

@@ -102,6 +102,13 @@ pub const SETTINGS: &[Setting] = &[
         "The organization of new users.",
     ),
     setting(
+        "service_documentation",
+        Kind::Text,
+        None,
+        r#""https://docs.example.com/sign-in""#,
+        "The address of what developers of applications should read. Discovery shows it.",
+    ),
+    setting(
         "id_token_alias",
         Kind::Flag,
         Some("true"),

@@ -153,6 +153,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
             .text("organization")
             .map(|(text, _)| text)
             .unwrap_or_default(),
+        service_documentation: service_documentation(reader),
         lifetimes,
         refresh_retry_window: reader.duration("refresh.retry_window", Duration::ZERO),
         access_token_alg: reader
@@ -221,6 +222,23 @@ fn theme_dir(reader: &mut Reader<'_>, data_dir: &Path) -> PathBuf {
             .unwrap_or_default(),
         None => data_dir.join("themes"),
     }
+}
+
+/// The address of a page (RFC 8414 section 2).
+fn service_documentation(reader: &mut Reader<'_>) -> Option<String> {
+    let (text, origin) = reader.text("service_documentation")?;
+    let begins_well = ["https://", "http://"]
+        .iter()
+        .any(|start| text.starts_with(start));
+    let is_fit = text.bytes().all(|byte| byte.is_ascii_graphic()) && Url::parse(&text).is_ok();
+    if !begins_well || !is_fit {
+        let example = "as in https://docs.example.com/sign-in";
+        reader.fault(
+            &origin,
+            format!("service_documentation = {text:?}: it is no address of a page, {example}"),
+        );
+    }
+    Some(text)
 }
 
 fn data_dir(reader: &mut Reader<'_>) -> PathBuf {

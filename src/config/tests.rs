@@ -83,6 +83,29 @@ fn the_service_name_can_stand_in_a_urn() {
 }
 
 #[test]
+fn the_documentation_is_at_the_address_of_a_page() {
+    let page = |page: &str| {
+        let config = resolve(&given(&[("service_documentation", page)], &[], WHOLE));
+        config.map(|config| config.policy().service_documentation)
+    };
+    let none = resolve(&given(&[], &[], WHOLE)).unwrap().policy();
+    assert_eq!(none.service_documentation, None);
+    let fit = "https://docs.example.com/sign-in?lang=en#tokens";
+    assert_eq!(page(fit).unwrap().as_deref(), Some(fit));
+    for unfit in [
+        "docs.example.com",
+        "https:docs.example.com",
+        "https://",
+        "ftp://docs.example.com/",
+        "javascript:alert(1)",
+        "https://docs.example.com/a b",
+    ] {
+        let faults = page(unfit).unwrap_err().to_string();
+        assert!(faults.contains("it is no address of a page"), "{faults}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
     let text = format!("{WHOLE}\n[lifetimes]\nacces_token = \"1h\"\n[nonsense]\nx = 1\n");
     let faults = faults(&given(&[], &[], &text));

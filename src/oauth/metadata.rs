@@ -32,6 +32,8 @@ pub struct Metadata<'a> {
     pub refresh_endpoint: String,
     /// The address of the logout endpoint.
     pub end_session_endpoint: String,
+    /// The address of what developers of applications should read, where the operator names one.
+    pub service_documentation: Option<&'a str>,
     /// The algorithms of the keys that sign.
     pub signing_algs: Vec<Algorithm>,
     /// The scope values that some client may have.
@@ -49,7 +51,7 @@ impl Metadata<'_> {
                 .map(AuthMethod::as_str)
                 .collect()
         };
-        json!({
+        let mut document = json!({
             "issuer": self.issuer,
             "authorization_endpoint": self.authorization_endpoint,
             "token_endpoint": self.token_endpoint,
@@ -82,6 +84,10 @@ impl Metadata<'_> {
             "authorization_response_iss_parameter_supported": true,
             "request_parameter_supported": false,
             "request_uri_parameter_supported": false,
-        })
+        });
+        if let (Some(page), Some(members)) = (self.service_documentation, document.as_object_mut()) {
+            members.insert("service_documentation".to_owned(), page.into());
+        }
+        document
     }
 }

@@ -15,6 +15,8 @@ pub struct Policy {
     pub service_name: String,
     /// `organization` of new users.
     pub organization: String,
+    /// The address of what developers of applications should read (RFC 8414 section 2).
+    pub service_documentation: Option<String>,
     /// How long things last.
     pub lifetimes: Lifetimes,
     /// How long a replaced refresh token stays good for the retry of a lost answer, unless its
@@ -102,6 +104,7 @@ impl Policy {
             issuer: issuer.to_owned(),
             service_name: "service".to_owned(),
             organization: "default".to_owned(),
+            service_documentation: None,
             lifetimes: Lifetimes::default(),
             refresh_retry_window: Duration::from_mins(2),
             access_token_alg: Algorithm::Es256,

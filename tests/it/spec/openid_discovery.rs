@@ -89,6 +89,15 @@ async fn the_document_says_what_works_and_nothing_else() {
     );
 }
 
+/// Section 3: where the operator says what developers should read, they are told.
+#[tokio::test]
+async fn the_operators_documentation_is_published() {
+    let page = "https://docs.example.com/sign-in";
+    let server = Server::start_with(|policy| policy.service_documentation = Some(page.to_owned())).await;
+    let document = server.get("/.well-known/openid-configuration").await.json();
+    assert_eq!(document["service_documentation"], page);
+}
+
 /// Section 3: the document follows clients and keys.
 #[tokio::test]
 async fn the_document_changes_with_clients_and_keys() {
