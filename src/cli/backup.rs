@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -152,7 +153,7 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     let (file, may_replace) = if let Some(file) = &backup.file {
         (file.clone(), backup.replace)
     } else {
-        let folder = data_dir::make_folder(&data_dir.join(BACKUPS)).map_err(Stop::refused)?;
+        let folder = data_dir::make_folder_in(&data_dir, BACKUPS).map_err(Stop::refused)?;
         (folder.join(name("idsvc", Clock::System.now())), false)
     };
     if file.is_dir() {
@@ -168,7 +169,8 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     }
     let unfinished = Unfinished::beside(&file, &random);
     let in_place = |error: io::Error| Stop::refused(format!("{} cannot be written: {error}", file.display()));
-    let mut sink = BufWriter::new(unfinished.create().map_err(in_place)?);
+    let own = file.starts_with(&data_dir).then_some(data_dir.as_path());
+    let mut sink = BufWriter::new(unfinished.create(own).map_err(in_place)?);
     let (header, bytes) = session.take_bytes(request, |mut source| {
         copy(&mut source, &mut sink, &sealer, "backup")
     })?;
@@ -297,5 +299,11 @@ pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> R
         "\nStart the service. What happened after {} is forgotten: whoever refreshed since then signs in again.",
         moment(header.created_at)
     ));
+    if fs::metadata(&data_dir).is_ok_and(|made| made.uid() == 0) {
+        output.hint(&format!(
+            "The data belongs to root. A service that runs as another user has to be given it first: chown -R USER: {}",
+            data_dir.display()
+        ));
+    }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::flow::admin::settings;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::backend::redb::journal_of;
-use crate::store::{self, Options, Store, StoreError};
+use crate::store::{self, Options, Store, StoreError, owner};
 
 /// The database's name in the data directory.
 pub const DATABASE: &str = "idsvc.redb";
@@ -235,6 +235,13 @@ pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
     Ok(path.to_owned())
 }
 
+/// Makes a folder in a data directory, and that too, if they are not there.
+pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<PathBuf, DataDirError> {
+    let path = make_folder(data_dir)?.join(name);
+    owner::make_folder(&path, 0o700, data_dir).map_err(io_error(&path))?;
+    Ok(path)
+}
+
 /// The master key of a data directory.
 pub fn master_key(directory: &Path) -> Result<MasterKey, DataDirError> {
     let path = directory.join(MASTER_KEY);
@@ -282,7 +289,9 @@ pub(super) fn place_key(path: &Path, key: &MasterKey, random: &Random) -> io::Re
     let mut text = to_hex(key);
     text.push('\n');
     let unfinished = Unfinished::beside(path, random);
-    unfinished.create()?.write_all(text.as_bytes())?;
+    unfinished
+        .create(Some(owner::folder_of(path)))?
+        .write_all(text.as_bytes())?;
     unfinished.place(path, false)
 }
 

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -20,8 +19,9 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use super::data_dir::make_folder;
+use super::data_dir::make_folder_in;
 use crate::clock::Clock;
+use crate::store::owner;
 
 /// The folder in the data directory.
 pub const EVENTS: &str = "events";
@@ -72,7 +72,7 @@ impl EventLog {
         let (queue, orders) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let writer = Writer {
-            folder: data_dir.join(EVENTS),
+            data_dir: data_dir.to_owned(),
             file: None,
             file_bytes: (max_bytes / FILES).max(1),
             lost: Arc::clone(&lost),
@@ -132,7 +132,7 @@ impl Visit for Members {
 }
 
 struct Writer {
-    folder: PathBuf,
+    data_dir: PathBuf,
     file: Option<(File, u64)>,
     file_bytes: u64,
     lost: Arc<AtomicU64>,
@@ -192,17 +192,15 @@ impl Writer {
             .is_some_and(|(_, size)| *size >= self.file_bytes)
         {
             self.file = None;
+            let folder = self.data_dir.join(EVENTS);
             for number in (1..FILES - 1).rev() {
-                rename(
-                    &self.folder.join(older(number)),
-                    &self.folder.join(older(number + 1)),
-                )?;
+                rename(&folder.join(older(number)), &folder.join(older(number + 1)))?;
             }
-            rename(&self.folder.join(CURRENT), &self.folder.join(older(1)))?;
+            rename(&folder.join(CURRENT), &folder.join(older(1)))?;
         }
         let (mut file, size) = match self.file.take() {
             Some(open) => open,
-            None => open(&self.folder)?,
+            None => open(&self.data_dir)?,
         };
         file.write_all(text)?;
         let written = u64::try_from(text.len()).unwrap_or(u64::MAX);
@@ -224,14 +222,11 @@ pub fn older(number: u64) -> String {
 }
 
 /// The file that is written to. A line that a killed process left unfinished is ended first.
-fn open(folder: &Path) -> io::Result<(File, u64)> {
-    make_folder(folder).map_err(io::Error::other)?;
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(folder.join(CURRENT))?;
+fn open(data_dir: &Path) -> io::Result<(File, u64)> {
+    let folder = make_folder_in(data_dir, EVENTS).map_err(io::Error::other)?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    let mut file = owner::open_or_make(&folder.join(CURRENT), &options, data_dir)?;
     let size = file.seek(SeekFrom::End(0))?;
     if size > 0 {
         let mut last = [0];
@@ -310,7 +305,7 @@ mod tests {
     fn the_files_stay_small_and_the_oldest_goes() {
         let data = scratch();
         let mut writer = Writer {
-            folder: data.0.join(EVENTS),
+            data_dir: data.0.clone(),
             file: None,
             file_bytes: 100,
             lost: Arc::default(),
@@ -336,10 +331,10 @@ mod tests {
     #[test]
     fn a_cut_off_line_is_ended_and_what_could_not_be_written_is_counted() {
         let data = scratch();
-        let folder = make_folder(&data.0.join(EVENTS)).unwrap();
+        let folder = make_folder_in(&data.0, EVENTS).unwrap();
         fs::write(folder.join(CURRENT), "{\"cut\":").unwrap();
         let mut writer = Writer {
-            folder: folder.clone(),
+            data_dir: data.0.clone(),
             file: None,
             file_bytes: 1000,
             lost: Arc::default(),

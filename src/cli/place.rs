@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::random::Random;
+use crate::store::owner;
 
 /// A file under a name that nobody looks for; removed when it is dropped before it was put in its place.
 pub struct Unfinished {
@@ -24,14 +25,18 @@ impl Unfinished {
         }
     }
 
-    /// Makes the file, empty, for its owner only.
-    pub fn create(&self) -> io::Result<File> {
-        OpenOptions::new()
+    /// Makes the file, empty, for its owner only: whom `like` belongs to, when root makes it.
+    pub fn create(&self, like: Option<&Path>) -> io::Result<File> {
+        let made = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&self.path)
+            .open(&self.path)?;
+        if let Some(like) = like {
+            owner::give(&made, like)?;
+        }
+        Ok(made)
     }
 
     /// Where it is.
@@ -56,11 +61,7 @@ impl Unfinished {
                 linked => linked?,
             }
         }
-        let folder = match target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        File::open(folder)?.sync_all()
+        File::open(owner::folder_of(target))?.sync_all()
     }
 }
 

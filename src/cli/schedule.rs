@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backup::name;
-use super::data_dir::{BACKUPS, DATABASE, DataDirError, make_folder};
+use super::data_dir::{BACKUPS, DATABASE, DataDirError, make_folder_in};
 use super::place::Unfinished;
 use crate::app::App;
 use crate::audit::{self, Event};
@@ -63,7 +63,7 @@ pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Ba
 /// Makes a backup if one is due, and says which.
 fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Result<Option<PathBuf>, Missed> {
     let now = core.clock.now();
-    let folder = make_folder(&data_dir.join(BACKUPS))?;
+    let folder = make_folder_in(data_dir, BACKUPS)?;
     let existing = scheduled(&folder)?;
     let is_due = existing
         .iter()
@@ -80,7 +80,7 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
         return Err(Missed::NoRoom { free, needed });
     }
     let file = folder.join(name(STEM, now));
-    write(core, &file)?;
+    write(core, data_dir, &file)?;
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
@@ -88,13 +88,13 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
     Ok(Some(file))
 }
 
-fn write(core: &Core, file: &Path) -> Result<(), Missed> {
+fn write(core: &Core, data_dir: &Path, file: &Path) -> Result<(), Missed> {
     let failed = |source| Missed::Io {
         path: file.to_owned(),
         source,
     };
     let unfinished = Unfinished::beside(file, &core.random);
-    let mut sink = BufWriter::new(unfinished.create().map_err(failed)?);
+    let mut sink = BufWriter::new(unfinished.create(Some(data_dir)).map_err(failed)?);
     backup::copy(core, BackUp::default(), &mut sink)?;
     sink.flush().map_err(failed)?;
     drop(sink);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_backup_from_the_future_does_not_keep_others_from_being_made() {
         let (data, core) = (scratch(), core());
-        let folder = make_folder(&data.0.join(BACKUPS)).unwrap();
+        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
         let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 1000));
         fs::write(&ahead, "x").unwrap();
         let made = round(&core, &data.0, HOUR, 1).unwrap().unwrap();
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn what_the_operator_put_there_stays_and_what_was_cut_off_goes() {
         let (data, core) = (scratch(), core());
-        let folder = make_folder(&data.0.join(BACKUPS)).unwrap();
+        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
         for file in [
             "idsvc-20260102T030405Z.backup",
             "scheduled-notes.backup",

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,12 +10,14 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::call::Call;
+use super::data_dir;
 use super::output::{Output, Stop, yes_no};
 use crate::http::preview::{self, Previewed};
 use crate::net::Limits;
 use crate::net::listener::Listener;
 use crate::page::locale::is_tag;
 use crate::page::theme::{Finding, Severity, built_in, starter};
+use crate::store::owner;
 use crate::theme::{Themes, check_name};
 
 /// The verbs of themes.
@@ -197,23 +198,18 @@ fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop>
     for tag in &new.language {
         files.push((format!("locales/{tag}.toml"), starter::language(tag)));
     }
-    if let Some(data_dir) = place
+    let data_dir = place
         .data_dir
-        .filter(|data_dir| place.folder.starts_with(data_dir))
-    {
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&data_dir);
-        made.map_err(|error| cannot_write(&data_dir, &error))?;
+        .filter(|data_dir| place.folder.starts_with(data_dir));
+    if let Some(data_dir) = &data_dir {
+        data_dir::make_folder(data_dir).map_err(Stop::refused)?;
     }
-    fs::create_dir_all(&place.folder).map_err(|error| cannot_write(&place.folder, &error))?;
-    fs::create_dir(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Stop::refused(format!("{} is there already", path.display())),
-        _ => cannot_write(&path, &error),
-    })?;
+    let data_dir = data_dir.as_deref();
+    if path.exists() {
+        return Err(Stop::refused(format!("{} is there already", path.display())));
+    }
     for (name, text) in &files {
-        write(&path.join(name), text)?;
+        write(&path.join(name), text, data_dir)?;
     }
     if output.json {
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
@@ -227,13 +223,29 @@ fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop>
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Stop> {
-    let cannot = |error: std::io::Error| cannot_write(path, &error);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(cannot)?;
+/// Writes a new file, which belongs to whom the data directory belongs to if it is in there.
+fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), Stop> {
+    let write = || {
+        make_folders(owner::folder_of(path), data_dir)?;
+        let mut file = fs::File::create_new(path)?;
+        if let Some(data_dir) = data_dir {
+            owner::give(&file, data_dir)?;
+        }
+        file.write_all(text.as_bytes())
+    };
+    write().map_err(|error| cannot_write(path, &error))
+}
+
+/// Makes the folders that are not there.
+fn make_folders(path: &Path, data_dir: Option<&Path>) -> std::io::Result<()> {
+    let Some(data_dir) = data_dir else {
+        return fs::create_dir_all(path);
+    };
+    if path.is_dir() {
+        return Ok(());
     }
-    let mut file = fs::File::create_new(path).map_err(cannot)?;
-    file.write_all(text.as_bytes()).map_err(cannot)
+    make_folders(owner::folder_of(path), Some(data_dir))?;
+    owner::make_folder(path, 0o777, data_dir)
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {

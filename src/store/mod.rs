@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod backup;
+pub mod owner;
 pub mod record;
 pub mod records;
 pub mod schema;

@@ -1,7 +1,8 @@
 //! Which shape the whole store has, and how an older one is brought up.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use super::backend::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of
 use super::backend::{Backend, Snapshot, Tx, Verdict};
 use super::record::{Record, Unreadable, read_json};
 use super::table::Table;
-use super::{OpenError, StoreError};
+use super::{OpenError, StoreError, owner};
 
 /// Named values about the store itself: the schema, and whatever is fixed at the first start.
 pub const META: Table<String, Named> = Table::new(0, "meta");
@@ -159,14 +160,28 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut partial = to.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let copied = fs::copy(from, &partial)
-        .and_then(|_| File::open(&partial)?.sync_all())
-        .and_then(|()| fs::rename(&partial, to));
+    let copied = write_copy(from, &partial).and_then(|()| fs::rename(&partial, to));
     if copied.is_err() {
         let _ = fs::remove_file(&partial);
     }
     copied?;
     sync_folder_of(to)
+}
+
+/// Writes a copy for whom the original belongs to; what a copy that was broken off has left is removed first.
+fn write_copy(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::remove_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut copy = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(to)?;
+    owner::give(&copy, from)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
+    copy.sync_all()
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::fault::report;
 use crate::harness::process::{Folder, Running, Service, said};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
@@ -286,6 +287,96 @@ fn a_service_backs_itself_up_unless_told_not_to() {
             .run(&["config", "check", "--backup-interval", "off"])
             .status
             .success()
+    );
+}
+
+/// Everything in a folder, with whom it belongs to.
+fn owners(folder: &Path, into: &mut Vec<(PathBuf, (u32, u32))>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let found = fs::symlink_metadata(&path).unwrap();
+        if found.is_dir() {
+            owners(&path, into);
+        }
+        into.push((path, (found.uid(), found.gid())));
+    }
+}
+
+#[test]
+fn what_root_makes_in_a_data_directory_belongs_to_whom_that_belongs_to() {
+    const SERVICE: (u32, u32) = (64_242, 64_243);
+    let service = Service::new();
+    let name = "files of root";
+    if fs::metadata(service.folder.path()).unwrap().uid() != 0 {
+        return report(name, "NOT RUN: only root makes files that belong to others");
+    }
+    let mut running = service.serve();
+    kiosk(&service);
+    service.json(&["backup", "saved", "--with-master-key", "--json"]);
+    running.kill();
+    let data = service.folder.path().join("data");
+    let belongs = fs::metadata(&data).unwrap();
+    assert_eq!(
+        (belongs.uid(), belongs.gid()),
+        (0, 0),
+        "what root makes elsewhere is its own"
+    );
+    fs::remove_dir_all(&data).unwrap();
+    let told = service.run(&["restore", "saved"]);
+    assert!(
+        said(&told).contains("The data belongs to root"),
+        "{}",
+        said(&told)
+    );
+    fs::remove_dir_all(&data).unwrap();
+
+    fs::create_dir(&data).unwrap();
+    chown(&data, Some(SERVICE.0), Some(SERVICE.1)).unwrap();
+    let told = service.run(&["restore", "saved"]);
+    assert!(
+        told.status.success() && !said(&told).contains("root"),
+        "{}",
+        said(&told)
+    );
+    for words in [
+        &["backup"][..],
+        &["backup", "data/backups/by-name"],
+        &["user", "add", "alice@example.com", "--no-password"],
+        &["theme", "new", "acme", "--html", "--language", "nl"],
+    ] {
+        let done = service.run(words);
+        assert!(done.status.success(), "{words:?}: {}", said(&done));
+    }
+    let mut found = Vec::new();
+    owners(&data, &mut found);
+    for part in [
+        "idsvc.redb",
+        "master.key",
+        "events/events.jsonl",
+        "backups/by-name",
+        "themes/acme/locales/nl.toml",
+    ] {
+        assert!(
+            found.iter().any(|(path, _)| *path == data.join(part)),
+            "{part}: {found:?}"
+        );
+    }
+    found.retain(|(_, owner)| *owner != SERVICE);
+    assert!(found.is_empty(), "{found:?}");
+
+    let fresh = service.folder.path().join("fresh");
+    fs::create_dir(&fresh).unwrap();
+    chown(&fresh, Some(SERVICE.0), Some(SERVICE.1)).unwrap();
+    let added = elsewhere(
+        &service,
+        &["user", "add", "bob@example.com", "--no-password"],
+        &fresh,
+    );
+    assert!(added.status.success(), "{}", said(&added));
+    owners(&fresh, &mut found);
+    assert!(
+        found.len() >= 4 && found.iter().all(|(_, owner)| *owner == SERVICE),
+        "{found:?}"
     );
 }
 

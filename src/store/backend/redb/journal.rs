@@ -15,13 +15,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ring::digest;
 
 use super::sync_folder_of;
+use crate::store::owner;
 
 /// How long the file is at first; each time it was full it is made twice as long.
 const SHORTEST: u64 = 256 << 10;
@@ -271,10 +272,7 @@ impl Journal {
             .create_new(true)
             .mode(0o600)
             .open(&self.path)?;
-        let (mine, owner) = (file.metadata()?, fs::metadata(&self.database)?);
-        if mine.uid() != owner.uid() {
-            fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
-        }
+        owner::give(&file, &self.database)?;
         self.length = extend(&file, SHORTEST)?;
         sync_folder_of(&self.path)?;
         self.file = Some(file);

@@ -10,7 +10,6 @@ mod tests;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -28,7 +27,7 @@ use self::journal::Journal;
 use self::memory::Memory;
 use self::rows::{ReadSnapshot, WriteTx, guarded};
 use super::{Backend, Snapshot, Tx, Verdict};
-use crate::store::{OpenError, StoreError};
+use crate::store::{OpenError, StoreError, owner};
 
 const COMPACTION_ATTEMPTS: usize = 100;
 /// The page cache of those who only look.
@@ -258,13 +257,9 @@ fn builder(cache_bytes: usize) -> Builder {
 /// Makes the file if it is not there. One that goes missing later is not made again.
 fn opener_of(path: &Path, cache_bytes: usize) -> Result<Opener, OpenError> {
     let existed = path.exists();
-    let made = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).truncate(false);
+    let made = owner::open_or_make(path, &options, owner::folder_of(path))
         .and_then(|_| if existed { Ok(()) } else { sync_folder_of(path) });
     made.map_err(|source| OpenError::Io {
         path: path.to_owned(),
@@ -285,8 +280,5 @@ fn opener_of(path: &Path, cache_bytes: usize) -> Result<Opener, OpenError> {
 
 /// Makes the entry of a new file in its folder durable.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
-    }
+    File::open(owner::folder_of(path))?.sync_all()
 }
