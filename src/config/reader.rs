@@ -1,5 +1,6 @@
 //! Hands out what was given, one value after another, and keeps every fault.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -91,6 +92,19 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+
+    /// The path of a file or folder.
+    pub(super) fn path(&mut self, key: &str) -> Option<(PathBuf, Origin)> {
+        let (text, origin) = self.text(key)?;
+        if text == "~" || text.starts_with("~/") {
+            self.fault(
+                &origin,
+                format!("{key} = {text:?}: nobody but a shell knows what ~ is, write the path out"),
+            );
+            return None;
+        }
+        Some((PathBuf::from(text), origin))
     }
 
     /// A text that `T` can be read from.

@@ -13,7 +13,7 @@ use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
-use crate::net::outbound::Terms;
+use crate::net::outbound::{Client, Terms};
 use crate::oauth::client::is_theme_name;
 use crate::oauth::policy::{KeyRotation, Lifetimes};
 
@@ -44,7 +44,8 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, settings.base_url.as_deref(), &listen, has_proxies);
     let backups = backups(&mut reader);
-    let metrics_listen = metrics_listen(&mut reader);
+    let metrics_listen = metrics_listen(&mut reader, &listen);
+    check_authorities(&mut reader, &settings.outbound);
     let log = log(&mut reader);
     let issuer = issuer(&mut reader, settings.base_url.as_deref(), tls.as_ref(), &listen);
     let mut config = Config {
@@ -164,9 +165,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         key_rotation: key_rotation(reader),
         outbound: Terms {
-            ca_file: reader
-                .text("outbound.ca_file")
-                .map(|(file, _)| PathBuf::from(file)),
+            ca_file: reader.path("outbound.ca_file").map(|(file, _)| file),
             allow: networks(reader, "outbound.allow"),
         },
         events_max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
@@ -216,10 +215,7 @@ fn theme(reader: &mut Reader<'_>) -> String {
 
 fn theme_dir(reader: &mut Reader<'_>, data_dir: &Path) -> PathBuf {
     match reader.given("theme_dir") {
-        Some(_) => reader
-            .text("theme_dir")
-            .map(|(text, _)| PathBuf::from(text))
-            .unwrap_or_default(),
+        Some(_) => reader.path("theme_dir").map(|(path, _)| path).unwrap_or_default(),
         None => data_dir.join("themes"),
     }
 }
@@ -243,10 +239,14 @@ fn service_documentation(reader: &mut Reader<'_>) -> Option<String> {
 
 fn data_dir(reader: &mut Reader<'_>) -> PathBuf {
     if reader.given("data_dir").is_some() {
-        return reader
-            .text("data_dir")
-            .map(|(text, _)| PathBuf::from(text))
-            .unwrap_or_default();
+        let Some((path, origin)) = reader.path("data_dir") else {
+            return PathBuf::new();
+        };
+        if path.metadata().is_ok_and(|found| !found.is_dir()) {
+            let message = format!("data_dir = {:?} is no directory: name another", path.display());
+            reader.fault(&origin, message);
+        }
+        return path;
     }
     if reader.sources.is_dev {
         return PathBuf::from(DEV_DATA_DIR);
@@ -393,18 +393,38 @@ fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
     usize::try_from(reader.number_within(key, 1..=MOST_CONNECTIONS)).unwrap_or(1)
 }
 
-fn metrics_listen(reader: &mut Reader<'_>) -> Option<SocketAddr> {
+fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<SocketAddr> {
     let (text, origin) = reader.text("metrics.listen").filter(|(text, _)| text != "off")?;
-    let address = text.parse().ok();
-    if address.is_none() {
+    let Ok(address) = text.parse() else {
         reader.fault(
             &origin,
             format!(
                 "metrics.listen = {text:?} is no address with a port, as in 127.0.0.1:9464; off for none"
             ),
         );
+        return None;
+    };
+    if let Some(taken) = listen.iter().find(|taken| exclude(**taken, address)) {
+        reader.fault(
+            &origin,
+            format!("metrics.listen = {text:?} is taken by listen = \"{taken}\": give it another port"),
+        );
     }
-    address
+    Some(address)
+}
+
+/// Whether not both can be listened to.
+fn exclude(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_one_host = one.ip() == other.ip()
+        || one.is_ipv4() == other.is_ipv4() && (one.ip().is_unspecified() || other.ip().is_unspecified());
+    one.port() != 0 && one.port() == other.port() && is_one_host
+}
+
+/// Reads the authorities that are trusted towards others, as a start would.
+fn check_authorities(reader: &mut Reader<'_>, terms: &Terms) {
+    if let (Err(error), Some((_, origin))) = (Client::new(terms), reader.raw("outbound.ca_file")) {
+        reader.fault(&origin, error.to_string());
+    }
 }
 
 /// The development server's data is not worth a backup.

@@ -631,3 +631,51 @@ fn what_no_authority_would_take_is_refused_at_once() {
     let dev = given(&[("acme.domains", "localhost")], &[], "").for_development();
     assert!(faults(&dev).contains("leave --dev out"));
 }
+
+#[test]
+fn paths_are_written_out_and_a_data_directory_is_one() {
+    for key in ["data_dir", "theme_dir", "tls.cert", "tls.key", "outbound.ca_file"] {
+        for path in ["~", "~/idsvc"] {
+            let said = faults(&given(&[(key, path)], &[], WHOLE));
+            assert!(
+                said.contains(&format!("{key} = {path:?}: nobody but a shell")),
+                "{said}"
+            );
+        }
+    }
+    let file = std::env::current_exe().unwrap();
+    let said = faults(&given(&[("data_dir", file.to_str().unwrap())], &[], WHOLE));
+    assert!(said.contains("is no directory"), "{said}");
+    assert!(resolve(&given(&[("data_dir", "~idsvc")], &[], WHOLE)).is_ok());
+}
+
+#[test]
+fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
+    for (file, problem) in [
+        ("/nonexistent/ca.pem", "cannot be read"),
+        ("/dev/null", "no certificate authority"),
+    ] {
+        let sources = given(&[("outbound.ca_file", file)], &[], WHOLE);
+        let said = faults(&sources);
+        assert!(
+            said.contains(file) && said.contains(problem) && said.lines().count() == 1,
+            "{said}"
+        );
+        assert!(resolve_settings(&sources).is_ok());
+    }
+}
+
+#[test]
+fn the_metrics_have_an_address_of_their_own() {
+    let base = format!("listen = [\"0.0.0.0:443\", \"[::1]:8443\"]\n{WHOLE}");
+    for taken in ["0.0.0.0:443", "127.0.0.1:443", "[::1]:8443", "[::]:8443"] {
+        let said = faults(&given(&[("metrics.listen", taken)], &[], &base));
+        assert!(said.contains("is taken by listen"), "{taken}: {said}");
+    }
+    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::1]:443", "0.0.0.0:0"] {
+        assert!(
+            resolve(&given(&[("metrics.listen", free)], &[], &base)).is_ok(),
+            "{free}"
+        );
+    }
+}

@@ -1,7 +1,6 @@
 //! How connections are secured, and the address that follows from it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use url::{Host, Url};
 
@@ -59,8 +58,8 @@ pub(super) fn tls(
                 if reader.given(key).is_none() {
                     reader.missing(key, "tls.mode is files and this file is not named");
                 }
-                let given = reader.given(key).and_then(|_| reader.text(key));
-                given.map(|(text, _)| PathBuf::from(text)).unwrap_or_default()
+                let given = reader.given(key).and_then(|_| reader.path(key));
+                given.map(|(path, _)| path).unwrap_or_default()
             };
             Tls::Files {
                 cert: file("tls.cert"),
