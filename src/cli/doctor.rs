@@ -1,12 +1,14 @@
 //! `idsvc doctor`: looks at everything that goes wrong with time, and says what to do.
 
+mod access;
+mod backups;
 mod certificate;
 mod themes;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -17,7 +19,6 @@ use super::call::{Call, Session, unexpected};
 use super::data_dir::{DATABASE, MASTER_KEY};
 use super::grade;
 use super::output::{Output, Stop, moment};
-use super::schedule;
 use super::serve::gives_way;
 use super::setting_flags::SettingFlags;
 use crate::clock::{Clock, Timestamp};
@@ -156,7 +157,7 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
                     .iter()
                     .map(|warning| of_settings(warning, Level::Advice)),
             );
-            of_config(&config, is_running, now, &mut findings);
+            certificate::examine(&config, is_running, now, &mut findings);
             Some(config)
         }
         Err(error) => {
@@ -164,79 +165,39 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
             None
         }
     };
-    match session {
+    let oldest = match session {
         Ok(session) => {
-            of_data_dir(&session.settings().data_dir, &mut findings);
+            let data_dir = &session.settings().data_dir;
+            of_data_dir(data_dir, &mut findings);
+            access::examine(data_dir, &mut findings);
             if let (Some(config), Some(set_up)) = (&config, set_up) {
                 findings.push(of_issuer(&set_up.issuer, config));
             }
             let settings = config
                 .as_ref()
                 .map_or(session.settings(), |config| &config.settings);
-            of_store(&session, settings, now, &mut findings)?;
+            of_store(&session, settings, now, &mut findings)?
         }
-        // What keeps every command away is the first thing to mend.
-        Err(stop) => findings.push(
-            Finding::good("data", "database", stop.to_string())
-                .but(Level::Mend, "nothing else can be looked at before"),
-        ),
+        Err(stop) => {
+            let said = stop.to_string();
+            // What is wrong with the settings has been said.
+            if !findings
+                .iter()
+                .any(|finding| finding.level == Level::Mend && said.contains(&finding.message))
+            {
+                // What keeps every command away is the first thing to mend.
+                findings.push(
+                    Finding::good("data", "database", said)
+                        .but(Level::Mend, "nothing else can be looked at before"),
+                );
+            }
+            None
+        }
+    };
+    if let Some(config) = &config {
+        backups::examine(config, oldest, is_running, now, &mut findings);
     }
     show(&findings, request.all, output)
-}
-
-fn of_config(config: &Config, is_running: bool, now: Timestamp, findings: &mut Vec<Finding>) {
-    certificate::examine(config, is_running, now, findings);
-    let data_dir = &config.settings.data_dir;
-    match config.backups.interval {
-        None if !config.is_dev => findings.push(
-            Finding::good("backup", "schedule", "no backups are scheduled").but(
-                Level::Advice,
-                "set backup.interval, unless something else runs idsvc backup",
-            ),
-        ),
-        None => {}
-        Some(interval) => {
-            let newest = schedule::newest(data_dir);
-            let database_age = age(&data_dir.join(DATABASE), now);
-            match newest {
-                Some((made, _)) if now.since(made) <= interval * 2 => findings.push(Finding::good(
-                    "backup",
-                    "schedule",
-                    format!("the newest is of {}", moment(made)),
-                )),
-                Some((made, _)) => findings.push(
-                    Finding::good("backup", "schedule", format!("the newest is of {}", moment(made))).but(
-                        Level::Mend,
-                        if is_running {
-                            "look into the log of the service for why there is no newer one"
-                        } else {
-                            "start the service, which makes one; idsvc backup makes one at once"
-                        },
-                    ),
-                ),
-                None if database_age.is_some_and(|age| age > interval * 2) => findings.push(
-                    Finding::good("backup", "schedule", "there is none")
-                        .but(Level::Mend, "idsvc backup makes one"),
-                ),
-                None => findings.push(Finding::good(
-                    "backup",
-                    "schedule",
-                    "the first is made when the service runs",
-                )),
-            }
-        }
-    }
-}
-
-fn age(path: &Path, now: Timestamp) -> Option<Duration> {
-    modified(path).map(|at| now.since(at))
-}
-
-fn modified(path: &Path) -> Option<Timestamp> {
-    let at = fs::metadata(path).ok()?.modified().ok()?;
-    at.duration_since(UNIX_EPOCH)
-        .ok()
-        .map(|since| Timestamp::from_seconds(since.as_secs()))
 }
 
 /// Whether a file or folder is closed to others.
@@ -329,23 +290,26 @@ fn of_room(data_dir: &Path, size: u64, free: u64) -> Finding {
     }
 }
 
+/// Looks at what the database holds, and says of when the oldest of it is.
 fn of_store(
     session: &Session,
     settings: &Settings,
     now: Timestamp,
     findings: &mut Vec<Finding>,
-) -> Result<(), Stop> {
+) -> Result<Option<Timestamp>, Stop> {
     let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
         return Err(unexpected());
     };
     let Reply::Clients(clients) = session.ask(Command::ClientList)? else {
         return Err(unexpected());
     };
-    let recorded = keys
+    let made = keys
         .iter()
         .map(|key| key.created_at)
-        .chain(clients.iter().map(|client| client.updated_at));
-    of_clock(now, recorded.max(), findings);
+        .chain(clients.iter().map(|client| client.created_at));
+    let oldest = made.clone().min();
+    let changed = clients.iter().map(|client| client.updated_at);
+    of_clock(now, made.chain(changed).max(), findings);
     for key in &keys {
         let is_replaced = keys
             .iter()
@@ -371,7 +335,7 @@ fn of_store(
                 .map(|seen| of_provider(&report.provider, seen)),
         );
     }
-    Ok(())
+    Ok(oldest)
 }
 
 fn of_provider(id: &str, seen: Examined) -> Finding {

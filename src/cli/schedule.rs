@@ -37,6 +37,8 @@ enum Missed {
     Backup(#[from] BackupError),
     #[error("{} cannot be written: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
 }
 
 /// Makes a backup whenever one is due, for as long as the service runs.
@@ -139,7 +141,7 @@ fn scheduled(folder: &Path) -> Result<Vec<(Timestamp, PathBuf)>, Missed> {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Missed> {
-    let failed = |source| Missed::Io {
+    let failed = |source| Missed::Unreadable {
         path: folder.to_owned(),
         source,
     };
@@ -150,9 +152,13 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Missed> {
     Ok(paths)
 }
 
-/// The newest scheduled backup of a data directory.
-pub fn newest(data_dir: &Path) -> Option<(Timestamp, PathBuf)> {
-    scheduled(&data_dir.join(BACKUPS)).ok()?.into_iter().max()
+/// The newest scheduled backup of a data directory, or why that cannot be known.
+pub fn newest(data_dir: &Path) -> Result<Option<(Timestamp, PathBuf)>, String> {
+    match scheduled(&data_dir.join(BACKUPS)) {
+        Ok(found) => Ok(found.into_iter().max()),
+        Err(Missed::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Reads `20260102T030405Z`.
@@ -212,7 +218,7 @@ mod tests {
             .collect();
         kept.sort();
         assert_eq!(kept, made[2..]);
-        assert_eq!(newest(&data.0).unwrap().1, made[4]);
+        assert_eq!(newest(&data.0).unwrap().unwrap().1, made[4]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::fault::report;
-use crate::harness::process::{Folder, Running, Service, said};
+use crate::harness::process::{Folder, Running, Service, said, shown};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 
@@ -396,3 +396,19 @@ fn a_directory_in_the_place_of_the_file_is_told_from_a_file_in_the_way() {
     }
     assert!(names(&service.folder.path().join("nas")).is_empty());
 }
+    let doctor = service.run(&["doctor", "--all"]);
+    assert!(
+        shown(&doctor).contains("what is in it can be used by the service"),
+        "{}",
+        shown(&doctor)
+    );
+    chown(data.join("backups"), Some(0), Some(0)).unwrap();
+    let doctor = service.run(&["doctor"]);
+    let remedy = format!(
+        "chown -R {}:{} {}",
+        SERVICE.0,
+        SERVICE.1,
+        data.join("backups").display()
+    );
+    assert!(shown(&doctor).contains(&remedy), "{}", shown(&doctor));
+

@@ -1,0 +1,62 @@
+//! Whether the service gets at its own files: everything in the data directory has to belong to whom that belongs to.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::{Finding, Level};
+use crate::cli::data_dir::{BACKUPS, DATABASE, MASTER_KEY};
+use crate::cli::event_log::{CURRENT, EVENTS};
+use crate::store::backend::redb::journal_of;
+
+/// Looks at every file and folder that the service opens.
+pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
+    let Ok(owner) = fs::metadata(data_dir) else { return };
+    let (database, events) = (data_dir.join(DATABASE), data_dir.join(EVENTS));
+    let journal = journal_of(&database);
+    let current = events.join(CURRENT);
+    let before = findings.len();
+    for path in [
+        data_dir.to_owned(),
+        database,
+        journal,
+        data_dir.join(MASTER_KEY),
+        data_dir.join(BACKUPS),
+        events,
+        current,
+    ] {
+        let Ok(found) = fs::metadata(&path) else { continue };
+        let subject = path.display().to_string();
+        // Nothing is closed to root, who speaks for the owner here.
+        if geteuid().is_root() {
+            if owner.uid() != 0 && found.uid() != owner.uid() {
+                let message = "it belongs to another user than the data directory: the service cannot use it";
+                let remedy = format!("chown -R {}:{} {}", owner.uid(), owner.gid(), path.display());
+                findings.push(Finding::good("permissions", subject, message).but(Level::Mend, remedy));
+            }
+            continue;
+        }
+        let wanted = if found.is_dir() {
+            Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK
+        } else {
+            Access::READ_OK | Access::WRITE_OK
+        };
+        if accessat(CWD, &path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
+            let message = "it cannot be written to by the user that looks";
+            let remedy = "run this as the user of the service, and give that user the file or folder";
+            findings.push(Finding::good("permissions", subject, message).but(Level::Mend, remedy));
+        }
+    }
+    if findings.len() == before {
+        let subject = data_dir.display().to_string();
+        findings.push(Finding::good(
+            "permissions",
+            subject,
+            "what is in it can be used by the service",
+        ));
+    }
+}

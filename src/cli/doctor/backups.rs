@@ -1,0 +1,111 @@
+//! Backups: whether they are made, and whether one is due that is not there.
+
+use super::{Finding, Level};
+use crate::cli::output::moment;
+use crate::cli::schedule;
+use crate::clock::Timestamp;
+use crate::config::Config;
+
+/// Looks at the newest backup that the service made by itself. `oldest` is the time of the oldest thing in the database.
+pub(super) fn examine(
+    config: &Config,
+    oldest: Option<Timestamp>,
+    is_running: bool,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) {
+    let finding = |message: String| Finding::good("backup", "schedule", message);
+    let Some(interval) = config.backups.interval else {
+        if !config.is_dev {
+            findings.push(finding("no backups are scheduled".to_owned()).but(
+                Level::Advice,
+                "set backup.interval, unless something else runs idsvc backup",
+            ));
+        }
+        return;
+    };
+    let is_late = |at: Timestamp| now.since(at) > interval * 2;
+    let (seen, is_late) = match schedule::newest(&config.settings.data_dir) {
+        Err(error) => {
+            let remedy = "run this as the user of the service, or give that user the folder";
+            findings.push(finding(error).but(Level::Mend, remedy));
+            return;
+        }
+        Ok(Some((made, _))) => (format!("the newest is of {}", moment(made)), is_late(made)),
+        Ok(None) if oldest.is_some_and(is_late) => ("there is none".to_owned(), true),
+        Ok(None) => ("the first is made when the service runs".to_owned(), false),
+    };
+    findings.push(match (is_late, is_running) {
+        (false, _) => finding(seen),
+        (true, true) => finding(seen).but(
+            Level::Mend,
+            "look into the log of the service for why there is no newer one; idsvc backup makes one at once",
+        ),
+        (true, false) => finding(seen).but(
+            Level::Mend,
+            "start the service, which makes one; idsvc backup makes one at once",
+        ),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cli::data_dir::{BACKUPS, make_folder_in};
+    use crate::config::Sources;
+    use crate::config::resolve::resolve;
+    use crate::random::Random;
+
+    #[test]
+    fn a_service_that_has_had_the_time_for_a_backup_has_one() {
+        let data = std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4()));
+        let flags = [
+            ("data_dir", data.to_str().unwrap().to_owned()),
+            ("base_url", "http://localhost:8080".to_owned()),
+            ("listen", "127.0.0.1:8080".to_owned()),
+            ("tls.mode", "off".to_owned()),
+            ("backup.interval", "1h".to_owned()),
+        ];
+        let mut sources = Sources::collect(&flags, &[], Some(&data));
+        sources.faults.clear();
+        let config = resolve(&sources).unwrap();
+        let now = Timestamp::from_seconds(1_800_000_000);
+        let hours = |count| now - Duration::from_hours(count);
+        let look = |oldest, is_running| {
+            let mut findings = Vec::new();
+            examine(&config, oldest, is_running, now, &mut findings);
+            findings.remove(0)
+        };
+        assert_eq!(look(None, true).level, Level::Good);
+        assert_eq!(look(Some(hours(2)), true).level, Level::Good);
+        let none = look(Some(hours(3)), true);
+        assert_eq!(
+            (none.level, none.message.as_str()),
+            (Level::Mend, "there is none")
+        );
+        assert!(none.remedy.unwrap().contains("the log of the service"));
+        assert!(
+            look(Some(hours(3)), false)
+                .remedy
+                .unwrap()
+                .contains("start the service")
+        );
+        let folder = make_folder_in(&data, BACKUPS).unwrap();
+        let made = folder.join(crate::cli::backup::name("scheduled", hours(1)));
+        fs::write(&made, "x").unwrap();
+        assert_eq!(look(Some(hours(3)), true).level, Level::Good);
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "in the way").unwrap();
+        let unreadable = look(None, true);
+        assert_eq!(unreadable.level, Level::Mend);
+        assert!(
+            unreadable.message.contains("backups cannot be read"),
+            "{}",
+            unreadable.message
+        );
+        fs::remove_dir_all(&data).unwrap();
+    }
+}
