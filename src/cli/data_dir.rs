@@ -123,6 +123,7 @@ fn remedy(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+        io::ErrorKind::FileTooLarge => ": raise the limit on the size of files (ulimit -f, LimitFSIZE)",
 
 fn store_error(error: store::OpenError) -> DataDirError {
     match error {

@@ -22,6 +22,7 @@ pub mod man;
 pub mod output;
 pub mod place;
 pub mod progress;
+mod prompt;
 pub mod provider;
 pub mod restore;
 pub mod schedule;
@@ -38,6 +39,7 @@ pub mod user;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -160,6 +162,9 @@ impl Global {
 pub fn main() -> ExitCode {
     #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
     crate::net::nss::stay_built_in();
+    // A file that may not grow further is then an error of writing, and not the end of the process. Where that cannot
+    // be had the system's way is as good as any.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

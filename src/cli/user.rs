@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop, moment, yes_no};
+use super::prompt;
 use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::user::{self, AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
@@ -87,7 +88,7 @@ pub struct List {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct PasswordFlags {
-    /// Read the password from standard input
+    /// Read the password from standard input; on a terminal it is asked for once
     #[arg(long)]
     pub password_stdin: bool,
     /// Make a random password and print it, this once
@@ -201,6 +202,10 @@ impl PasswordFlags {
         }
         if self.password_stdin {
             let mut text = Zeroizing::new(String::new());
+        if self.password_stdin && io::stdin().is_terminal() {
+            let typed = prompt::password("Password: ")?;
+            return Ok(NewPassword::Given(Disclosed::new(typed.as_str())));
+        }
             io::stdin()
                 .take(PASSWORD_LIMIT)
                 .read_to_string(&mut text)
@@ -216,16 +221,11 @@ impl PasswordFlags {
                     .to_owned(),
             ));
         }
-        let ask = |prompt| {
-            rpassword::prompt_password(prompt)
-                .map(Zeroizing::new)
-                .map_err(|error| Stop::refused(format!("the password cannot be read: {error}")))
-        };
-        let first = ask("Password (empty: make one): ")?;
+        let first = prompt::password("Password (empty: make one): ")?;
         if first.is_empty() {
             return Ok(NewPassword::Generated);
         }
-        let second = ask("Again: ")?;
+        let second = prompt::password("Again: ")?;
         if first == second {
             Ok(NewPassword::Given(Disclosed::new(first.as_str())))
         } else {

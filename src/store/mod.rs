@@ -66,8 +66,10 @@ pub enum StoreError {
     /// A key or a value is larger than the engine takes.
     #[error("a row of {0} bytes is too large to be stored")]
     TooLarge(usize),
-    /// The disk or the quota is full.
-    #[error("no space is left where the database is kept: free some, writing resumes by itself")]
+    /// The disk or the quota is full, or the file is as large as the process may make one.
+    #[error(
+        "no space is left where the database is kept, or none that the limit on the size of files (ulimit -f) lets it take: free some, writing resumes by itself"
+    )]
     NoSpace,
     /// The disk takes no writes.
     #[error("the database cannot be written to: {0}")]

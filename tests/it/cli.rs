@@ -2,8 +2,11 @@
 
 mod provider;
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +14,8 @@ use idsvc::clock::Clock;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::random::Random;
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::harness::process::{Service, said};
 
@@ -603,5 +608,53 @@ fn a_failed_sign_in_is_in_the_log_with_its_address_and_without_what_was_typed() 
         &cookie,
     ] {
         assert!(!log.contains(secret), "{secret} is in the log");
+    }
+}
+
+#[test]
+fn whoever_ends_a_command_at_its_password_prompt_has_the_terminal_back() {
+    for (key, signal, number) in [(Some("\x03"), "", 2), (None, "TERM", 15)] {
+        for words in [
+            &["user", "add", "alice@example.com"][..],
+            &["user", "add", "alice@example.com", "--password-stdin"],
+        ] {
+            let service = Service::new();
+            let mut terminal = fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
+            unlockpt(&terminal).unwrap();
+            let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+            let inner = fs::File::options().read(true).write(true).open(name).unwrap();
+            let shows = || tcgetattr(&inner).unwrap().local_modes.contains(LocalModes::ECHO);
+            let wrapped = service.command(words);
+            let mut child = std::process::Command::new("setsid")
+                .arg("--ctty")
+                .arg(wrapped.get_program())
+                .args(words)
+                .env("IDSVC_DATA_DIR", service.folder.path().join("data"))
+                .stdin(inner.try_clone().unwrap())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let begun = Instant::now();
+            while shows() {
+                assert!(begun.elapsed() < Duration::from_mins(1) && child.try_wait().unwrap().is_none());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            match key {
+                Some(key) => terminal.write_all(key.as_bytes()).unwrap(),
+                None => {
+                    let id = child.id().to_string();
+                    assert!(
+                        std::process::Command::new("kill")
+                            .args(["-s", signal, &id])
+                            .status()
+                            .unwrap()
+                            .success()
+                    );
+                }
+            }
+            let status = child.wait().unwrap();
+            assert_eq!(status.signal(), Some(number), "{words:?}: {status}");
+            assert!(shows(), "{words:?}");
+        }
     }
 }

@@ -252,3 +252,35 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
         ),
     );
 }
+
+#[test]
+fn a_limit_on_the_size_of_files_is_a_503_and_no_end() {
+    let service = Service::new();
+    let kiosk = Kiosk::register(&service);
+    let mut running = service.serve();
+    let limit = |bytes| {
+        let id = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap());
+        let limit = rustix::process::Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        rustix::process::prlimit(id, rustix::process::Resource::Fsize, limit).unwrap();
+    };
+    let mut kept = vec![kiosk.enter(&running).unwrap()];
+    limit(Some(64 << 10));
+    enter_until_put_off(&kiosk, &running, &mut kept);
+    limit(None);
+    assert!(running.ended().is_none(), "{}", service.log());
+    until_ready(&running);
+    for token in &kept {
+        kiosk.refresh(&running, token).unwrap();
+    }
+    drop(running);
+    let script = "ulimit -f 1; exec \"$0\" \"$@\"".to_owned();
+    let confined = Service::new().by(&["sh".to_owned(), "-c".to_owned(), script]);
+    refused_in_one_sentence(
+        &confined,
+        &["user", "add", "alice@example.com", "--no-password"],
+        "ulimit -f",
+    );
+}

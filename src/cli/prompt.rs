@@ -1,0 +1,51 @@
+//! Asks for a password on the terminal, which is left as it was however that ends.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::Once;
+use std::thread;
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use zeroize::Zeroizing;
+
+use super::output::Stop;
+
+const TERMINAL: &str = "/dev/tty";
+
+static WATCHED: Once = Once::new();
+
+/// Asks for a password, which is not shown.
+pub(super) fn password(prompt: &str) -> Result<Zeroizing<String>, Stop> {
+    let unreadable = |error| Stop::refused(format!("the password cannot be read: {error}"));
+    let mut watched = Ok(());
+    WATCHED.call_once(|| watched = watch());
+    watched.map_err(unreadable)?;
+    rpassword::prompt_password(prompt)
+        .map(Zeroizing::new)
+        .map_err(unreadable)
+}
+
+/// From now on a signal that ends the process makes the terminal show again what is typed, and then ends it.
+fn watch() -> std::io::Result<()> {
+    let terminal = File::options().read(true).write(true).open(TERMINAL)?;
+    let before = tcgetattr(&terminal)?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
+    thread::Builder::new()
+        .name("terminal".to_owned())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                restore(&terminal, &before);
+                let _ = emulate_default_handler(signal);
+            }
+        })?;
+    Ok(())
+}
+
+/// Nothing can be done about a terminal that is gone.
+fn restore(mut terminal: &File, before: &Termios) {
+    let _ = tcsetattr(terminal, OptionalActions::Now, before);
+    let _ = terminal.write_all(b"\n");
+}
