@@ -11,7 +11,7 @@ use serde_json::json;
 use super::call::Call;
 use super::data_dir::{self, BACKUPS, DATABASE};
 use super::output::{Output, Stop, moment, yes_no};
-use super::place::Unfinished;
+use super::place::{self, Unfinished};
 use super::progress::Progress;
 use super::restore;
 use super::{event_log, log};
@@ -22,7 +22,12 @@ use crate::flow::admin::Disclosed;
 use crate::flow::admin::backup::BackUp;
 use crate::random::Random;
 use crate::seal::Sealer;
-use crate::store::backup::{BackupError, Header, Incoming};
+use crate::store::backup::{BackupError, Header, Incoming, NAME_LEN, may_be_one};
+use crate::store::owner;
+
+/// What the names of backups end with, and those begin with that somebody asked for.
+const ENDING: &str = ".backup";
+const STEM: &str = "idsvc";
 
 /// Where a backup goes and what is in it.
 #[derive(Debug, Args)]
@@ -150,25 +155,36 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
         return Ok(());
     }
     let random = Random::system();
-    let (file, may_replace) = if let Some(file) = &backup.file {
-        (file.clone(), backup.replace)
+    let now = Clock::System.now();
+    let is_named = backup.file.is_some();
+    let mut file = if let Some(file) = &backup.file {
+        file.clone()
     } else {
         let folder = data_dir::make_folder_in(&data_dir, BACKUPS).map_err(Stop::refused)?;
-        (folder.join(name("idsvc", Clock::System.now())), false)
+        folder.join(name(STEM, now))
     };
+    let may_replace = is_named && backup.replace;
     if file.is_dir() {
-        let inside = file.join(name("idsvc", Clock::System.now()));
+        let inside = file.join(name(STEM, now));
         return Err(Stop::refused(format!(
             "{} is a directory: name a file in it, as in {}",
             file.display(),
             inside.display()
         )));
     }
-    if !may_replace && file.exists() {
+    if is_named && !may_replace && file.exists() {
         return Err(exists(&file));
     }
-    let unfinished = Unfinished::beside(&file, &random);
-    let in_place = |error: io::Error| Stop::refused(format!("{} cannot be written: {error}", file.display()));
+    place::sweep(owner::folder_of(&file), |_, left| {
+        let mut beginning = Vec::new();
+        let read = left.take(NAME_LEN as u64).read_to_end(&mut beginning);
+        read.is_ok() && may_be_one(&beginning)
+    });
+    let mut unfinished = Unfinished::beside(&file, &random);
+    let unwritable = |file: &Path, error: io::Error| {
+        Stop::refused(format!("{} cannot be written: {error}", file.display()))
+    };
+    let in_place = |error| unwritable(&file, error);
     let own = file.starts_with(&data_dir).then_some(data_dir.as_path());
     let mut sink = BufWriter::new(unfinished.create(own).map_err(in_place)?);
     let (header, bytes) = session.take_bytes(request, |mut source| {
@@ -182,12 +198,18 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
         &sealer,
         "verify",
     )?;
-    unfinished
-        .place(&file, may_replace)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => exists(&file),
-            _ => in_place(error),
-        })?;
+    let mut attempt = 1_u32;
+    while let Err(error) = unfinished.place(&file, may_replace) {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists if is_named => return Err(exists(&file)),
+            // Another one of this second.
+            io::ErrorKind::AlreadyExists => {
+                attempt = attempt.saturating_add(1);
+                file.set_file_name(name(STEM, now).replace(ENDING, &format!("-{attempt}{ENDING}")));
+            }
+            _ => return Err(unwritable(&file, error)),
+        }
+    }
     if output.json {
         return output.document(&document(&header, &file.display().to_string(), bytes));
     }
@@ -241,7 +263,7 @@ fn advice(header: &Header, data_dir: &Path) -> String {
 /// The name of a backup of that moment: `idsvc-20260102T030405Z.backup`.
 pub(super) fn name(stem: &str, now: Timestamp) -> String {
     let plain: String = moment(now).chars().filter(|c| !matches!(c, '-' | ':')).collect();
-    format!("{stem}-{plain}.backup")
+    format!("{stem}-{plain}{ENDING}")
 }
 
 /// Runs `idsvc restore`.

@@ -289,7 +289,7 @@ pub(super) fn to_hex(key: &MasterKey) -> Zeroizing<String> {
 pub(super) fn place_key(path: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
     let mut text = to_hex(key);
     text.push('\n');
-    let unfinished = Unfinished::beside(path, random);
+    let mut unfinished = Unfinished::beside(path, random);
     unfinished
         .create(Some(owner::folder_of(path)))?
         .write_all(text.as_bytes())?;

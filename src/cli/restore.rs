@@ -1,11 +1,11 @@
 //! Puts a backup into a data directory that holds no database.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::data_dir::{self, DATABASE, DataDirError, MASTER_KEY};
-use super::place::Unfinished;
+use super::place::{self, Unfinished};
 use crate::flow::Catalog;
 use crate::oauth::Policy;
 use crate::random::Random;
@@ -21,6 +21,9 @@ pub enum RestoreError {
     /// There is a database.
     #[error("{} is there already: a backup is restored where nothing is; name an empty directory with --data-dir, or move the file away", .0.display())]
     NotEmpty(PathBuf),
+    /// Another process restores into the same directory.
+    #[error("another restore into {} is under way: wait for its end", .0.display())]
+    UnderWay(PathBuf),
     /// The key is nowhere.
     #[error("the master key is not in this backup, and there is none in {}: put it there, or name it with --master-key FILE (its fingerprint is {fingerprint})", path.display())]
     NoKey {
@@ -79,7 +82,13 @@ pub fn restore(
     let key = find_key(directory, key_file, &header)?;
     let sealer = Sealer::new(&key);
     let folder = Folder::make(directory)?;
-    let unfinished = Unfinished::beside(&database, random);
+    let alone = File::open(directory).map_err(data_dir::io_error(directory))?;
+    // Not every file system has locks; on one without, nothing is swept.
+    if matches!(alone.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(RestoreError::UnderWay(directory.to_owned()));
+    }
+    place::sweep(directory, |name, _| name.starts_with(DATABASE));
+    let mut unfinished = Unfinished::beside(&database, random);
     let mut rows = incoming.rows(sealer.backup_key());
     let store = backup::restore(
         unfinished.path(),
@@ -100,7 +109,7 @@ pub fn restore(
         fs::remove_file(&database).map_err(data_dir::io_error(&database))?;
     }
     if let Err(error) = unfinished.place(&database, false) {
-        if is_key_new {
+        if is_key_new && error.kind() != io::ErrorKind::AlreadyExists {
             // The key of a database that is not there would be in the way of the next attempt's.
             let _ = fs::remove_file(&key_path);
         }

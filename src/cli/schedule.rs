@@ -95,7 +95,7 @@ fn write(core: &Core, data_dir: &Path, file: &Path) -> Result<(), Missed> {
         path: file.to_owned(),
         source,
     };
-    let unfinished = Unfinished::beside(file, &core.random);
+    let mut unfinished = Unfinished::beside(file, &core.random);
     let mut sink = BufWriter::new(unfinished.create(Some(data_dir)).map_err(failed)?);
     backup::copy(core, BackUp::default(), &mut sink)?;
     sink.flush().map_err(failed)?;

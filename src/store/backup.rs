@@ -23,6 +23,8 @@ use crate::clock::Timestamp;
 
 const FORMAT: &[u8] = b"idsvc backup 1\n";
 const FORMAT_NAME: &[u8] = b"idsvc backup ";
+/// How many bytes tell a backup from other files.
+pub const NAME_LEN: usize = FORMAT_NAME.len();
 const HEADER_LIMIT: usize = 64 * 1024;
 const KEY_LIMIT: u32 = 64 * 1024;
 const VALUE_LIMIT: u32 = 64 * 1024 * 1024;
@@ -388,6 +390,11 @@ pub fn restore<R: Read>(
         .into());
     }
     Ok(Store::on(Arc::new(engine), options, schema)?)
+}
+
+/// Whether a file that begins with this, and ends there when it is shorter than [`NAME_LEN`], is or was to be a backup.
+pub fn may_be_one(beginning: &[u8]) -> bool {
+    beginning.starts_with(FORMAT_NAME) || FORMAT_NAME.starts_with(beginning)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A backup and its restore, with and without a running service, and everything that can be wrong with one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -233,6 +234,60 @@ fn a_disk_that_fills_up_leaves_no_half_backup() {
 }
 
 #[test]
+fn what_a_killed_backup_or_restore_left_goes_and_what_is_under_way_stays() {
+    const LEFT: &str = "0123456789abcdef0123456789abcdef.partial";
+    let service = Service::new();
+    kiosk(&service);
+    service.json(&["backup", "saved", "--with-master-key", "--json"]);
+    let folder = service.folder.path();
+    let data = folder.join("new");
+    fs::create_dir(&data).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(format!("{name}.{LEFT}"));
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let cut = [write("monday", "idsvc backup 1\n{"), write("tuesday", "")];
+    let others = [write("film", "not ours"), write("new/notes", "")];
+    let database = write("new/idsvc.redb", "half");
+    let busy = write("wednesday", "idsvc b");
+    let held = fs::File::open(&busy).unwrap();
+    held.lock().unwrap();
+    service.json(&["backup", "again", "--json"]);
+    assert!(cut.iter().all(|path| !path.exists()) && others.iter().all(|path| path.exists()));
+    assert!(busy.exists());
+    let restoring = fs::File::open(&data).unwrap();
+    restoring.lock().unwrap();
+    let refused = elsewhere(&service, &["restore", "saved"], &data);
+    assert!(said(&refused).contains("under way"), "{}", said(&refused));
+    assert!(database.exists());
+    drop(restoring);
+    let restored = elsewhere(&service, &["restore", "saved"], &data);
+    assert!(
+        restored.status.success() && !database.exists(),
+        "{}",
+        said(&restored)
+    );
+    assert!(others.iter().all(|path| path.exists()));
+}
+
+#[test]
+fn backups_of_one_second_have_names_of_their_own() {
+    let service = Service::new();
+    kiosk(&service);
+    let _running = service.serve();
+    let files: BTreeSet<_> = (0..4)
+        .map(|_| text(&service.json(&["backup", "--json"])["file"]))
+        .collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    assert!(
+        files
+            .iter()
+            .all(|file| file.ends_with(".backup") && Path::new(file).exists())
+    );
+}
+
+#[test]
 fn a_service_backs_itself_up_unless_told_not_to() {
     let service = Service::new();
     kiosk(&service);
@@ -364,6 +419,22 @@ fn what_root_makes_in_a_data_directory_belongs_to_whom_that_belongs_to() {
     found.retain(|(_, owner)| *owner != SERVICE);
     assert!(found.is_empty(), "{found:?}");
 
+    let doctor = service.run(&["doctor", "--all"]);
+    assert!(
+        shown(&doctor).contains("what is in it can be used by the service"),
+        "{}",
+        shown(&doctor)
+    );
+    chown(data.join("backups"), Some(0), Some(0)).unwrap();
+    let doctor = service.run(&["doctor"]);
+    let remedy = format!(
+        "chown -R {}:{} {}",
+        SERVICE.0,
+        SERVICE.1,
+        data.join("backups").display()
+    );
+    assert!(shown(&doctor).contains(&remedy), "{}", shown(&doctor));
+
     let fresh = service.folder.path().join("fresh");
     fs::create_dir(&fresh).unwrap();
     chown(&fresh, Some(SERVICE.0), Some(SERVICE.1)).unwrap();
@@ -396,19 +467,3 @@ fn a_directory_in_the_place_of_the_file_is_told_from_a_file_in_the_way() {
     }
     assert!(names(&service.folder.path().join("nas")).is_empty());
 }
-    let doctor = service.run(&["doctor", "--all"]);
-    assert!(
-        shown(&doctor).contains("what is in it can be used by the service"),
-        "{}",
-        shown(&doctor)
-    );
-    chown(data.join("backups"), Some(0), Some(0)).unwrap();
-    let doctor = service.run(&["doctor"]);
-    let remedy = format!(
-        "chown -R {}:{} {}",
-        SERVICE.0,
-        SERVICE.1,
-        data.join("backups").display()
-    );
-    assert!(shown(&doctor).contains(&remedy), "{}", shown(&doctor));
-
