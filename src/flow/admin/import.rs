@@ -1,6 +1,7 @@
 //! Users from another system, a bounded number at a time: all looked at before the first is written.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +16,9 @@ use crate::identity::{LoginName, User};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
+
+/// How far the clock of the other system may be ahead of ours.
+const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 /// What happens to a user who is there already and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +148,13 @@ impl UserLine {
     ) -> Result<User, String> {
         let said = self;
         let mut faults = Vec::new();
+        if let Some(seconds) = said.created_at
+            && Timestamp::from_seconds(seconds) > now + CLOCK_SKEW
+        {
+            faults.push(format!(
+                "created_at is in seconds since 1970, and {seconds} lies ahead"
+            ));
+        }
         let mut user = if let Some(user) = before {
             user.clone()
         } else {
@@ -552,5 +563,27 @@ mod tests {
         };
         let report = users(admin(&core), between).await.unwrap();
         assert_eq!(reasons(&report), [(1, "its names belong to different users")]);
+    }
+
+    #[tokio::test]
+    async fn a_user_is_not_made_in_the_future() {
+        let core = core();
+        let seconds = core.clock.now().seconds();
+        let made = |created_at: u64| format!(r#"{{"email":"alice@example.com","created_at":{created_at}}}"#);
+        let (millis, ahead) = (made(seconds * 1000), made(seconds + 301));
+        for line in [millis, ahead] {
+            let report = users(admin(&core), request(&[&line], true)).await.unwrap();
+            assert_eq!((report.added, report.bad.len()), (0, 1));
+            assert!(
+                report.bad[0].reason.contains("in seconds since 1970"),
+                "{:?}",
+                report.bad
+            );
+        }
+        let soon = made(seconds + 200);
+        let report = users(admin(&core), request(&[&soon], true)).await.unwrap();
+        assert_eq!((report.added, report.bad.len()), (1, 0), "{:?}", report.bad);
+        let user = user::show(admin(&core), "alice@example.com").unwrap();
+        assert_eq!(user.created_at.seconds(), seconds);
     }
 }
