@@ -77,9 +77,12 @@ pub enum DataDirError {
     Store(#[from] StoreError),
     /// The configured base URL is not the one of the first start.
     #[error(
-        "base_url is {configured}, but this service was set up as {stored}: its tokens and clients name that issuer. Set base_url back, or accept that everybody signs in again with idsvc config set-issuer {configured} --i-know"
+        "base_url is {configured}, but this service was set up as {stored}: its tokens and clients name that issuer. Set base_url back, or accept that everybody signs in again with idsvc config set-issuer {configured} --i-know --data-dir {}",
+        data_dir.display()
     )]
     IssuerChanged {
+        /// Where the service keeps its data.
+        data_dir: PathBuf,
         /// What the settings say.
         configured: String,
         /// What the first start fixed.
@@ -97,6 +100,7 @@ pub enum DataDirError {
 
 /// An open data directory.
 pub struct DataDir {
+    path: PathBuf,
     /// The database.
     pub store: Store,
     /// Encryption under the master key.
@@ -119,11 +123,11 @@ fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => ": run this as the user that owns the data directory, or as root",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space there",
+        io::ErrorKind::FileTooLarge => ": raise the limit on the size of files (ulimit -f, LimitFSIZE)",
         io::ErrorKind::ReadOnlyFilesystem => ": make it writable, or name another directory with --data-dir",
         _ => "",
     }
 }
-        io::ErrorKind::FileTooLarge => ": raise the limit on the size of files (ulimit -f, LimitFSIZE)",
 
 fn store_error(error: store::OpenError) -> DataDirError {
     match error {
@@ -186,7 +190,11 @@ impl DataDir {
             Some(_) => return Err(DataDirError::KeyForeign(key_file)),
             None => settings::put_fingerprint(&store, &sealer.fingerprint())?,
         }
-        Ok(Self { store, sealer })
+        Ok(Self {
+            path: path.to_owned(),
+            store,
+            sealer,
+        })
     }
 
     /// Claims the directory for the development server: a new one, or one that was its own before.
@@ -207,6 +215,7 @@ impl DataDir {
             return Ok(());
         }
         Err(DataDirError::IssuerChanged {
+            data_dir: self.path.clone(),
             configured: configured.to_owned(),
             stored,
         })

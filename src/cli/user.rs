@@ -79,9 +79,9 @@ pub struct Unlink {
 /// How many users.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Show at most so many
-    #[arg(long, default_value_t = 500, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: u32,
+    /// Show at most so many [default: 500, and all with --json]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
 }
 
 /// Where a password comes from. Asked for on a terminal when nothing is said.
@@ -189,6 +189,8 @@ pub struct Set {
     pub sign_out: bool,
 }
 
+/// How many users are listed for people who do not say how many.
+const FITTING: usize = 500;
 /// The most that is read as a password; the policy's bound is smaller.
 const PASSWORD_LIMIT: u64 = 8192;
 
@@ -200,12 +202,12 @@ impl PasswordFlags {
         if self.generate_password {
             return Ok(NewPassword::Generated);
         }
-        if self.password_stdin {
-            let mut text = Zeroizing::new(String::new());
         if self.password_stdin && io::stdin().is_terminal() {
             let typed = prompt::password("Password: ")?;
             return Ok(NewPassword::Given(Disclosed::new(typed.as_str())));
         }
+        if self.password_stdin {
+            let mut text = Zeroizing::new(String::new());
             io::stdin()
                 .take(PASSWORD_LIMIT)
                 .read_to_string(&mut text)
@@ -247,7 +249,11 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             }))
         }
         Verb::List(list) => {
-            limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
+            limit = match list.limit {
+                Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+                None if output.json => usize::MAX,
+                None => FITTING,
+            };
             Command::UserList(limit)
         }
         Verb::Show(which) => Command::UserShow(which.who),

@@ -45,7 +45,7 @@ pub struct Finding {
     /// What was seen.
     pub seen: String,
     /// What to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub remedy: Option<String>,
 }
 

@@ -234,7 +234,9 @@ pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
             if let Some(client_id) = users.first() {
                 let refusal =
                     AdminRefusal::new(format!("provider {id} is named by client {}", users.join(", ")));
-                let hint = format!("idsvc client update {client_id} --provider OTHER, or '' for none");
+                let hint = format!(
+                    "idsvc client update {client_id} --provider OTHER, or '' for none; the grant jwt-bearer needs one, so name another or take that grant away with --grant"
+                );
                 return Ok(Err(refusal.with_hint(hint)));
             }
             remove_in(tx, &id, now).map(Ok)
