@@ -181,9 +181,14 @@ pub(crate) mod tests {
 
     /// An empty service in memory, its clock standing still, its passwords cheap.
     pub(crate) fn core() -> Core {
+        core_on(Store::in_memory(Options::default()).unwrap())
+    }
+
+    /// The same on a store of the test's own.
+    pub(super) fn core_on(store: Store) -> Core {
         let params = PasswordParams::new(8, 1, 1).unwrap();
         Core::open(
-            Store::in_memory(Options::default()).unwrap(),
+            store,
             Clock::manual(Timestamp::from_seconds(1_000_000)),
             Random::system(),
             Sealer::new(&[7; 32]),

@@ -7,6 +7,8 @@ pub mod redb;
 pub mod writer;
 
 #[cfg(test)]
+pub(crate) mod counted;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::ops::{Bound, ControlFlow};

@@ -16,7 +16,8 @@ use uuid::Uuid;
 pub use self::fields::ClientFields;
 use self::fields::{check, check_client_id};
 pub use self::view::ClientView;
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none, withdraw};
+use super::withdraw::Withdrawal;
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::rotate_keys;
@@ -29,7 +30,7 @@ use crate::oauth::scope::Scope;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{API_KEY_USES, CLIENTS, CONSENTS, LOGIN_TRANSACTIONS, PROVIDERS};
+use crate::store::tables::{API_KEY_USES, CLIENTS, PROVIDERS};
 
 /// The fewest bytes of a secret that the operator chooses.
 const SECRET_MIN_BYTES: usize = 32;
@@ -364,7 +365,9 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
             let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
             };
-            remove_in(tx, &client, now).map(Ok)
+            let mut withdrawal = Withdrawal::default();
+            remove_in(tx, &client, &mut withdrawal)?;
+            withdrawal.carry_out(tx, now).map(Ok)
         })
         .await??;
     admin.core.reload_catalog()?;
@@ -375,24 +378,16 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
     Ok(subject)
 }
 
-/// Takes a client and all that was granted to it out of the store.
-pub(super) fn remove_in(tx: &mut dyn Tx, client: &Client, now: Timestamp) -> Result<(), StoreError> {
+/// Takes a client out of the store. All that was granted to it joins what is to be withdrawn.
+pub(super) fn remove_in(
+    tx: &mut dyn Tx,
+    client: &Client,
+    withdrawal: &mut Withdrawal,
+) -> Result<(), StoreError> {
     CLIENTS.remove(tx, &client.client_id)?;
     for key in &client.api_keys {
         API_KEY_USES.remove(tx, &key.id)?;
     }
-    withdraw_grants(tx, &client.client_id, now)
-}
-
-/// Ends the refresh families of a client and forgets its codes, consents and sign-ins under way.
-fn withdraw_grants(tx: &mut dyn Tx, client_id: &str, now: Timestamp) -> Result<(), StoreError> {
-    withdraw::end_grants(tx, |authorization| authorization.client_id == client_id, now)?;
-    for key in CONSENTS.keys_where(&*tx, |(_, client), _| client == client_id)? {
-        CONSENTS.remove(tx, &key)?;
-    }
-    let under_way = LOGIN_TRANSACTIONS.keys_where(&*tx, |_, sign_in| sign_in.request.client_id == client_id);
-    for id in under_way? {
-        LOGIN_TRANSACTIONS.remove(tx, &id)?;
-    }
+    withdrawal.of_client(&client.client_id);
     Ok(())
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::flow::admin::tests::{admin, core, refusal};
 use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddress, ResponseMode};
 use crate::oauth::parameters::Parameters;
+use crate::store::tables::LOGIN_TRANSACTIONS;
 
 fn request(client_id: &str) -> AddClient {
     AddClient {

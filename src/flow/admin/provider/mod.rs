@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub use self::fields::ProviderFields;
 use self::fields::{check, check_id};
 pub use self::view::ProviderView;
-use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none, withdraw};
+use super::withdraw::Withdrawal;
+use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -188,7 +189,9 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
             if let Err(refusal) = check_issuer(&*tx, &changed)? {
                 return Ok(Err(refusal));
             }
-            put_in(tx, &changed, now).map(Ok)
+            let mut withdrawal = Withdrawal::default();
+            put_in(tx, &changed, &mut withdrawal)?;
+            withdrawal.carry_out(tx, now).map(Ok)
         })
         .await??;
     core.reload_catalog()?;
@@ -199,19 +202,24 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
     Ok(view)
 }
 
-/// Writes a provider down. What stands on the word of another issuer that had its name ends.
-pub(super) fn put_in(tx: &mut dyn Tx, provider: &Provider, now: Timestamp) -> Result<(), StoreError> {
+/// Writes a provider down. What stands on the word of another issuer that had its name joins what is to be withdrawn.
+pub(super) fn put_in(
+    tx: &mut dyn Tx,
+    provider: &Provider,
+    withdrawal: &mut Withdrawal,
+) -> Result<(), StoreError> {
     let before = PROVIDERS.get(&*tx, &provider.id)?;
     if before.is_some_and(|before| before.issuer != provider.issuer) {
-        withdraw::end_vouched(tx, &provider.id, now)?;
+        withdrawal.of_provider(&provider.id);
     }
     PROVIDERS.put(tx, &provider.id, provider)
 }
 
-/// Takes a provider and all that stands on its word out of the store.
-pub(super) fn remove_in(tx: &mut dyn Tx, id: &str, now: Timestamp) -> Result<(), StoreError> {
+/// Takes a provider out of the store. All that stands on its word joins what is to be withdrawn.
+pub(super) fn remove_in(tx: &mut dyn Tx, id: &str, withdrawal: &mut Withdrawal) -> Result<(), StoreError> {
     PROVIDERS.remove(tx, id)?;
-    withdraw::end_vouched(tx, id, now)
+    withdrawal.of_provider(id);
+    Ok(())
 }
 
 /// Removes a provider that no client names. Its users stay, and are found again under the same issuer; sessions and
@@ -239,7 +247,9 @@ pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
                 );
                 return Ok(Err(refusal.with_hint(hint)));
             }
-            remove_in(tx, &id, now).map(Ok)
+            let mut withdrawal = Withdrawal::default();
+            remove_in(tx, &id, &mut withdrawal)?;
+            withdrawal.carry_out(tx, now).map(Ok)
         })
         .await??;
     core.reload_catalog()?;

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use self::clients::DeclaredClient;
 use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
+use super::withdraw::Withdrawal;
 use super::{Admin, Decided, Disclosed, Done, all_or_none, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
@@ -340,26 +341,27 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
     Ok(applied)
 }
 
-/// Names go before names come, so that two users may swap theirs.
+/// Names go before names come, so that two users may swap theirs. Grants end last, for all that goes at once.
 fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreError> {
+    let mut withdrawal = Withdrawal::default();
     for step in steps {
         match step {
-            Step::RemoveClient(client) => super::client::remove_in(tx, client, now)?,
+            Step::RemoveClient(client) => super::client::remove_in(tx, client, &mut withdrawal)?,
             Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
             Step::PutUser(Some(before), _) => users::drop_names(tx, before)?,
-            Step::RemoveProvider(id) => provider::remove_in(tx, id, now)?,
+            Step::RemoveProvider(id) => provider::remove_in(tx, id, &mut withdrawal)?,
             Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) => {}
         }
     }
     for step in steps {
         match step {
-            Step::PutProvider(provider) => provider::put_in(tx, provider, now)?,
+            Step::PutProvider(provider) => provider::put_in(tx, provider, &mut withdrawal)?,
             Step::PutClient(client) => clients::put(tx, client)?,
             Step::PutUser(_, user) => users::put(tx, user)?,
             Step::RemoveProvider(_) | Step::RemoveClient(_) | Step::RemoveUser(_) => {}
         }
     }
-    Ok(())
+    withdrawal.carry_out(tx, now)
 }
 
 /// Hands everything that can be declared to `take`, as it is now, until that says `Break`. Hashes are in it only when
