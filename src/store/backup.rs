@@ -320,11 +320,8 @@ impl<R: Read> Rows<R> {
         Ok(bytes)
     }
 
-    /// So many bytes. Memory grows with what comes, not with what was announced.
     fn take(&mut self, length: u32) -> Result<Vec<u8>, BackupError> {
-        let mut bytes = Vec::new();
-        let mut limited = Read::take(&mut self.source, u64::from(length));
-        limited.read_to_end(&mut bytes).map_err(BackupError::Unreadable)?;
+        let bytes = as_many_as_come(&mut self.source, length).map_err(BackupError::Unreadable)?;
         if bytes.len() != usize::try_from(length).unwrap_or(usize::MAX) {
             return Err(BackupError::CutOff);
         }
@@ -333,6 +330,13 @@ impl<R: Read> Rows<R> {
         }
         Ok(bytes)
     }
+}
+
+/// So many bytes, or fewer where the source ends. Memory grows with what comes, not with what was announced.
+fn as_many_as_come(source: &mut impl Read, announced: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(u64::from(announced)).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn fill(source: &mut impl Read, bytes: &mut [u8]) -> Result<(), BackupError> {
@@ -516,6 +520,11 @@ mod tests {
 
     #[test]
     fn a_length_that_lies_takes_no_memory() {
+        for announced in [KEY_LIMIT, VALUE_LIMIT, u32::MAX] {
+            let came = as_many_as_come(&mut b"short".as_slice(), announced).unwrap();
+            assert_eq!(came, b"short");
+            assert!(came.capacity() < 1024, "{announced}: {}", came.capacity());
+        }
         let mut bytes = FORMAT.to_vec();
         bytes.extend_from_slice(&serde_json::to_vec(&header()).unwrap());
         bytes.extend_from_slice(b"\n\x01\x05users\x02");
