@@ -639,18 +639,14 @@ fn whoever_ends_a_command_at_its_password_prompt_has_the_terminal_back() {
                 assert!(begun.elapsed() < Duration::from_mins(1) && child.try_wait().unwrap().is_none());
                 std::thread::sleep(Duration::from_millis(10));
             }
-            match key {
-                Some(key) => terminal.write_all(key.as_bytes()).unwrap(),
-                None => {
-                    let id = child.id().to_string();
-                    assert!(
-                        std::process::Command::new("kill")
-                            .args(["-s", signal, &id])
-                            .status()
-                            .unwrap()
-                            .success()
-                    );
-                }
+            if let Some(key) = key {
+                terminal.write_all(key.as_bytes()).unwrap();
+            } else {
+                let id = child.id().to_string();
+                let sent = std::process::Command::new("kill")
+                    .args(["-s", signal, &id])
+                    .status();
+                assert!(sent.unwrap().success());
             }
             let status = child.wait().unwrap();
             assert_eq!(status.signal(), Some(number), "{words:?}: {status}");
