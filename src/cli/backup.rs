@@ -185,7 +185,7 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
         Stop::refused(format!("{} cannot be written: {error}", file.display()))
     };
     let in_place = |error| unwritable(&file, error);
-    let own = file.starts_with(&data_dir).then_some(data_dir.as_path());
+    let own = is_within(&file, &data_dir).then_some(data_dir.as_path());
     let mut sink = BufWriter::new(unfinished.create(own).map_err(in_place)?);
     let (header, bytes) = session.take_bytes(request, |mut source| {
         copy(&mut source, &mut sink, &sealer, "backup")
@@ -225,6 +225,13 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     ])?;
     output.hint(&advice(&header, &data_dir));
     Ok(())
+}
+
+fn is_within(file: &Path, data_dir: &Path) -> bool {
+    match (owner::folder_of(file).canonicalize(), data_dir.canonicalize()) {
+        (Ok(folder), Ok(data_dir)) => folder.starts_with(data_dir),
+        _ => false,
+    }
 }
 
 fn exists(file: &Path) -> Stop {

@@ -1,7 +1,7 @@
 //! Asks for a password on the terminal, which is left as it was however that ends.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::sync::Once;
 use std::thread;
 
@@ -23,9 +23,15 @@ pub(super) fn password(prompt: &str) -> Result<Zeroizing<String>, Stop> {
     let mut watched = Ok(());
     WATCHED.call_once(|| watched = watch());
     watched.map_err(unreadable)?;
-    rpassword::prompt_password(prompt)
-        .map(Zeroizing::new)
-        .map_err(unreadable)
+    let typed = rpassword::prompt_password(prompt);
+    if typed
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::Interrupted)
+    {
+        // Ctrl-C, which is no signal while the password is read.
+        emulate_default_handler(SIGINT).map_err(unreadable)?;
+    }
+    typed.map(Zeroizing::new).map_err(unreadable)
 }
 
 /// From now on a signal that ends the process makes the terminal show again what is typed, and then ends it.
