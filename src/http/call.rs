@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::cookie::Cookie;
 use super::headers;
+use super::origin;
 use super::request::{self, MediaType, Parameters};
 use super::response::{self, Answer};
 use crate::app::App;
@@ -50,7 +51,7 @@ impl Call {
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
         let request_id = app.next_request_id();
         let now = app.core.clock.now();
-        let from = request::client_address(peer.addr, &parts.headers, &app.trusted_proxies);
+        let from = origin::client_address(peer.addr, &parts.headers, &app.trusted_proxies);
         Self {
             app,
             request_id,

@@ -9,6 +9,7 @@ pub mod endpoint;
 pub mod error;
 pub mod headers;
 pub mod metrics;
+pub mod origin;
 pub mod preview;
 pub mod request;
 pub mod response;

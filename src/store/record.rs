@@ -52,15 +52,15 @@ pub trait Record: Serialize + DeserializeOwned {
     fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
         let (version, stored) = stored.split_first().ok_or(Unreadable::Empty)?;
         match version.cmp(&Self::VERSION) {
-            Ordering::Equal => read(stored, *version),
+            Ordering::Equal => read_message_pack(stored, *version),
             Ordering::Less => Self::upgrade(*version, stored),
             Ordering::Greater => Err(Unreadable::Version(*version)),
         }
     }
 }
 
-/// Reads `MessagePack` that nothing follows.
-fn read<R: DeserializeOwned>(mut stored: &[u8], version: u8) -> Result<R, Unreadable> {
+/// Reads `MessagePack` that nothing follows: a record of version 2 or later.
+pub fn read_message_pack<R: DeserializeOwned>(mut stored: &[u8], version: u8) -> Result<R, Unreadable> {
     let mut reader = rmp_serde::Deserializer::new(&mut stored);
     reader.set_max_depth(MAX_DEPTH);
     let record = R::deserialize(&mut reader).map_err(|_| Unreadable::Malformed(version))?;
@@ -137,6 +137,9 @@ mod tests {
         row.extend_from_slice(b"claims");
         row.extend_from_slice(&[0x81, 0xA1, b'a']);
         row.extend(std::iter::repeat_n(0x91, 1_000_000));
-        assert!(matches!(User::decode(&row), Err(Unreadable::Malformed(2))));
+        assert!(matches!(
+            User::decode(&row),
+            Err(Unreadable::Malformed(User::VERSION))
+        ));
     }
 }

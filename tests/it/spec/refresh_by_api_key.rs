@@ -105,7 +105,7 @@ async fn a_key_that_is_not_in_force_is_refused_and_consumes_nothing() {
         let challenged = reply
             .header("www-authenticate")
             .is_some_and(|challenge| challenge.starts_with("Basic"));
-        assert_eq!(challenged, header.starts_with("Basic"), "{header}");
+        assert!(challenged, "{header}");
     }
     let without = server.post(PATH).with("grant_type", "refresh_token").await;
     assert_eq!(without.refusal(), told);
