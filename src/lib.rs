@@ -95,7 +95,7 @@
 //! durable. So a batch is made durable by [a journal](store::backend::redb::journal) beside the file, one write and
 //! one sync to a place written before, and redb commits it to memory only; when the journal is full, and seconds
 //! after the last write, redb writes each page that changed once, and the journal begins anew. A store that was
-//! closed is one file.
+//! closed is one file. Pages are larger than what a C library's allocator is made for, so `main` brings another.
 //!
 //! Keys are time-ordered, so that new rows land side by side and expired ones are a range at the other end;
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that

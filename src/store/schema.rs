@@ -52,7 +52,7 @@ pub struct Schema {
 
 impl Schema {
     /// The schema of this release.
-    pub const CURRENT: Self = Self::new(&[RECORDS_AS_MESSAGE_PACK]);
+    pub const CURRENT: Self = Self::new(&[RECORDS_AS_MESSAGE_PACK, USERS_UNDER_SHORT_NAMES]);
 
     /// The schema that `migrations` lead to. Steps are only ever added, at the end.
     pub const fn new(migrations: &'static [Migration]) -> Self {
@@ -69,7 +69,7 @@ impl Schema {
     /// Looks at a database file before it is opened for writing.
     ///
     /// A newer one is refused and not touched. Of an older one a copy is made beside it, named after the
-    /// schema that it is about to get: `idsvc.redb.before-v2`.
+    /// schema that it is about to get: `idsvc.redb.before-v3`.
     pub fn inspect(&self, path: &Path) -> Result<(), OpenError> {
         let steps = inspect(path, |snapshot| self.steps_from(stored(snapshot)?))?;
         if steps.is_none_or(<[_]>::is_empty) {
@@ -121,6 +121,10 @@ impl Schema {
 /// From JSON to `MessagePack`. Rows change when they are next written; the step is for releases that know JSON only:
 /// they refuse the store, and the copy is theirs.
 const RECORDS_AS_MESSAGE_PACK: Migration = |_| Ok(());
+
+/// Users become version 3 of their record, which earlier releases cannot read, when they are next written: those
+/// releases refuse the store, as above.
+const USERS_UNDER_SHORT_NAMES: Migration = |_| Ok(());
 
 /// The schema that is recorded; `None` in a store that is new.
 pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
@@ -334,7 +338,7 @@ mod tests {
         let row = store
             .read(|snapshot| snapshot.get(META.id(), SCHEMA.as_bytes()))
             .unwrap();
-        assert_eq!(row.as_deref(), Some(&b"\x01\"2\""[..]));
+        assert_eq!(row.as_deref(), Some(&b"\x01\"3\""[..]));
     }
 
     #[test]

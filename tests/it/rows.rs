@@ -14,6 +14,7 @@ use idsvc::oauth::code::AuthorizationCode;
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::record::{Record, Unreadable};
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
+use idsvc::store::schema::Schema;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -136,6 +137,14 @@ fn every_table_has_rows_of_all_versions() {
             let found = kept(version).iter().any(|(of, ..)| of == table);
             assert!(found, "{table} of version {version}");
         }
+    }
+}
+
+/// A release refuses a store of a later schema, and so never meets a row that it cannot read.
+#[test]
+fn no_version_of_a_record_is_without_a_schema() {
+    for (table, _) in READERS {
+        assert!(u32::from(current(table)) <= Schema::CURRENT.version(), "{table}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It takes everything that is queued, runs it in one transaction, commits once and then answers all. While
 //! one commit waits for the disk the next batch gathers, so the load itself decides how many writes share
-//! a sync; nothing ever waits for a batch to fill.
+//! a sync; nothing ever waits for a batch to fill. The writer only lets those go first who share its processor.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};

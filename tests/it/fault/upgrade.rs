@@ -74,7 +74,7 @@ fn schema(database: &Path) -> Option<u32> {
 }
 
 fn copy_of(database: &Path) -> PathBuf {
-    database.with_extension("redb.before-v2")
+    database.with_extension("redb.before-v3")
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn data_of_schema_1_is_copied_brought_up_and_goes_on() {
     drop(running);
     assert_eq!(
         (schema(&database), schema(&copy_of(&database))),
-        (Some(2), Some(1))
+        (Some(3), Some(1))
     );
 }
 
@@ -137,7 +137,7 @@ fn an_upgrade_without_room_for_its_copy_is_refused_and_takes_no_room() {
     filling.set_len(filled - size / 2).unwrap();
     drop(filling);
     for _ in 0..2 {
-        refused_in_one_sentence(&service, &["serve"], "before-v2");
+        refused_in_one_sentence(&service, &["serve"], "before-v3");
         let left = fs::read_dir(&inside).unwrap();
         let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert!(
