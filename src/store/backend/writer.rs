@@ -2,7 +2,8 @@
 //!
 //! It takes everything that is queued, runs it in one transaction, commits once and then answers all. While
 //! one commit waits for the disk the next batch gathers, so the load itself decides how many writes share
-//! a sync; nothing ever waits for a batch to fill. The writer only lets those go first who share its processor.
+//! a sync; nothing ever waits for a batch to fill. The writer only lets those go first who share its processor,
+//! for as long as that brings more.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,12 +26,15 @@ const PROOF_BYTES: usize = 1_000_000;
 /// How long nothing is written before the storage is settled.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// Whom to tell how a compaction went.
+type Compaction = Box<dyn FnOnce(Result<bool, StoreError>) + Send>;
+
 /// Something for the writer to do.
 pub enum Order {
     /// To run in the next transaction.
     Write(Box<dyn Job>),
     /// To compact the storage between two transactions, and say how it went.
-    Compact(Box<dyn FnOnce(Result<bool, StoreError>) + Send>),
+    Compact(Compaction),
 }
 
 /// One queued write: the work, what came of it, and whom to tell.
@@ -211,29 +215,41 @@ impl Desk {
     fn work(mut self) {
         self.forget_proof();
         while let Some(order) = self.next_order() {
-            // Where others of this process share the processor, what they are about to submit comes along.
-            thread::yield_now();
-            let mut batch = Vec::new();
-            let mut next = Some(order);
-            let mut compaction = None;
-            while let Some(order) = next.take() {
-                match order {
-                    Order::Write(job) => batch.push(job),
-                    Order::Compact(reply) => {
-                        compaction = Some(reply);
-                        break;
-                    }
-                }
-                if batch.len() < self.pace.batch_max {
-                    next = self.queue.try_recv().ok().inspect(|_| self.taken());
-                }
-            }
+            let (batch, compaction) = self.gather(order);
             self.run(batch);
             if let Some(reply) = compaction {
                 reply(self.compact());
             }
         }
         self.backend.close();
+    }
+
+    /// The writes that the next transaction is made of, and what is to be done after it.
+    fn gather(&self, first: Order) -> (Vec<Box<dyn Job>>, Option<Compaction>) {
+        let mut batch = Vec::new();
+        let mut next = Some(first);
+        // How many there were when others were last let go first.
+        let mut known = 0;
+        while let Some(order) = next {
+            match order {
+                Order::Write(job) => batch.push(job),
+                Order::Compact(reply) => return (batch, Some(reply)),
+            }
+            if batch.len() >= self.pace.batch_max {
+                break;
+            }
+            next = self.queued();
+            if next.is_none() && known < batch.len() {
+                known = batch.len();
+                thread::yield_now();
+                next = self.queued();
+            }
+        }
+        (batch, None)
+    }
+
+    fn queued(&self) -> Option<Order> {
+        self.queue.try_recv().ok().inspect(|_| self.taken())
     }
 
     fn taken(&self) {
