@@ -13,7 +13,8 @@
 use std::ops::Not;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -85,6 +86,26 @@ pub struct RefreshFamily {
         skip_serializing_if = "Option::is_none"
     )]
     predecessor: Option<Predecessor>,
+    /// Until there is a predecessor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    room: Option<Room>,
+}
+
+/// As much of the row as a predecessor takes. A row that never grows stays where it is: a page that is full of rows
+/// would have to become two.
+#[derive(Clone, Debug)]
+struct Room;
+
+impl Serialize for Room {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&[0; 50])
+    }
+}
+
+impl<'de> Deserialize<'de> for Room {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
 }
 
 /// A refresh token as somebody presents it.
@@ -180,6 +201,7 @@ impl RefreshFamily {
                 digest: token.digest(),
             },
             predecessor: None,
+            room: Some(Room),
         };
         (family, token)
     }
@@ -279,6 +301,7 @@ impl RefreshFamily {
                     generation: used,
                     used_at: now,
                 });
+                self.room = None;
                 self.succeed(token, terms.lifetimes, random, now)
             }
             (Standing::Retry, _) => self.succeed(token, terms.lifetimes, random, now),
@@ -399,6 +422,22 @@ mod tests {
             Refresh::Refused(_)
         ));
         granted(present(&family, &second, "web", &random, START));
+    }
+
+    #[test]
+    fn no_refresh_makes_the_row_longer() {
+        let random = Random::seeded(3);
+        let row = |family: &RefreshFamily| rmp_serde::to_vec_named(family).unwrap();
+        let (family, token) = start(&random);
+        let length = row(&family).len();
+        let (mut family, mut token) = (
+            rmp_serde::from_slice::<RefreshFamily>(&row(&family)).unwrap(),
+            token.reveal().to_owned(),
+        );
+        for _ in 0..3 {
+            (family, token) = granted(present(&family, &token, "web", &random, START));
+            assert_eq!(row(&family).len(), length);
+        }
     }
 
     #[test]
