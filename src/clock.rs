@@ -80,20 +80,19 @@ impl Clock {
 
     /// The present moment.
     pub fn now(&self) -> Timestamp {
-        Timestamp(self.unix_millis() / 1000)
+        Timestamp(self.since_epoch().as_secs())
     }
 
-    /// Milliseconds since the epoch, for identifiers that sort by time (RFC 9562 section 5.7).
-    pub fn unix_millis(&self) -> u64 {
+    /// The time since the epoch as finely as it is known, for identifiers that sort by it
+    /// ([`crate::random::Random::uuid_v7`]).
+    pub fn since_epoch(&self) -> Duration {
         match self {
             Self::System => {
                 #[expect(clippy::disallowed_methods, reason = "the one reader of system time")]
                 let now = std::time::SystemTime::now();
-                now.duration_since(std::time::UNIX_EPOCH).map_or(0, |elapsed| {
-                    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
-                })
+                now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
             }
-            Self::Manual(millis) => millis.load(Ordering::SeqCst),
+            Self::Manual(millis) => Duration::from_millis(millis.load(Ordering::SeqCst)),
         }
     }
 
@@ -128,7 +127,7 @@ mod tests {
         assert_eq!(clock.now().seconds(), 1_000);
         clock.advance(Duration::from_millis(1_500));
         assert_eq!(clock.now().seconds(), 1_001);
-        assert_eq!(clock.unix_millis(), 1_001_500);
+        assert_eq!(clock.since_epoch(), Duration::from_millis(1_001_500));
     }
 
     #[test]

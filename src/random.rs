@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -63,10 +64,16 @@ impl Random {
         uuid::Builder::from_random_bytes(self.bytes()).into_uuid()
     }
 
-    /// An identifier that sorts by the time it was made, so that new rows land side by side in the store
-    /// (RFC 9562 section 5.7). `unix_millis` comes from [`crate::clock::Clock::unix_millis`].
-    pub fn uuid_v7(&self, unix_millis: u64) -> Uuid {
-        uuid::Builder::from_unix_timestamp_millis(unix_millis, &self.bytes()).into_uuid()
+    /// An identifier that sorts by the time it was made, a time since the epoch, to 244 ns (RFC 9562 sections 5.7 and
+    /// 6.2, method 3). So new rows come to lie behind all others in the store, which fills its pages to the end then
+    /// and not to the half.
+    pub fn uuid_v7(&self, made_at: Duration) -> Uuid {
+        let mut rest: [u8; 10] = self.bytes();
+        let fraction = (u64::from(made_at.subsec_nanos() % 1_000_000) << 12) / 1_000_000;
+        let [.., high, low] = fraction.to_be_bytes();
+        (rest[0], rest[1]) = (high, low);
+        let millis = u64::try_from(made_at.as_millis()).unwrap_or(u64::MAX);
+        uuid::Builder::from_unix_timestamp_millis(millis, &rest).into_uuid()
     }
 }
 
@@ -86,8 +93,18 @@ mod tests {
     #[test]
     fn version_7_identifiers_sort_by_time() {
         let random = Random::system();
-        assert!(random.uuid_v7(1_000) < random.uuid_v7(1_001));
-        assert_eq!(random.uuid_v7(1_000).get_version_num(), 7);
+        let made = |nanos: u64| random.uuid_v7(Duration::from_nanos(1_000_000_000_000 + nanos));
+        for (earlier, later) in [
+            (0, 1_000_000),
+            (0, 250),
+            (999_750, 1_000_000),
+            (999_999, 1_000_250),
+        ] {
+            assert!(made(earlier) < made(later), "{earlier} {later}");
+        }
+        assert_eq!(made(0).get_timestamp().unwrap().to_unix(), (1_000, 0));
+        assert_eq!(made(0).get_version_num(), 7);
+        assert_ne!(made(0), made(0));
         assert_eq!(random.uuid_v4().get_version_num(), 4);
     }
 }

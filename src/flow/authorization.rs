@@ -204,7 +204,7 @@ pub(super) struct DrawnCode {
 
 impl DrawnCode {
     pub(super) fn draw(core: &Core) -> Self {
-        let id = core.random.uuid_v7(core.clock.unix_millis());
+        let id = core.random.uuid_v7(core.clock.since_epoch());
         Self {
             id,
             secret: Secret::mint(id.as_bytes(), &core.random),

@@ -67,7 +67,7 @@ pub async fn begin_authorization(
     }
     let code = DrawnCode::draw(core);
     let slot = code.slot();
-    let id = core.random.uuid_v7(core.clock.unix_millis());
+    let id = core.random.uuid_v7(core.clock.since_epoch());
     let (transaction, binding) = open(core, request.clone(), browser, now);
     let (policy, asking) = (Arc::clone(&core.policy), Arc::clone(client));
     let taken = core

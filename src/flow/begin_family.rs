@@ -30,7 +30,7 @@ pub(super) struct DrawnFamily {
 impl DrawnFamily {
     pub(super) fn draw(core: &Core) -> Self {
         Self {
-            id: core.random.uuid_v7(core.clock.unix_millis()),
+            id: core.random.uuid_v7(core.clock.since_epoch()),
             entropy: Entropy {
                 token: core.random.bytes(),
                 lineage: core.random.bytes(),

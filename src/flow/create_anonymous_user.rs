@@ -35,7 +35,7 @@ pub async fn create_anonymous_user(
         Ok(scope) => scope,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let user = User::anonymous(uuid, &core.policy.organization, now);
     let (drawn, bearer) = (DrawnFamily::draw(core), client.clone());
     let outcome = core

@@ -61,7 +61,7 @@ pub async fn exchange_assertion(
         Ok(scope) => scope,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let drawn = DrawnFamily::draw(core);
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());

@@ -242,7 +242,7 @@ async fn admit(
         auth_time: subject.auth_time.unwrap_or(now),
         upstream_token: token,
     };
-    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (speaker, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let started = start_session(core, browser, (id, underway.client), entrance, now, move |tx| {
         let newcomer = Newcomer {

@@ -108,7 +108,7 @@ pub(super) struct DrawnSession {
 impl DrawnSession {
     /// Draws them for this browser.
     pub(super) fn draw(core: &Core, browser: &Browser) -> Self {
-        let id = core.random.uuid_v7(core.clock.unix_millis());
+        let id = core.random.uuid_v7(core.clock.since_epoch());
         let present = browser.session.as_ref().map_or(id, |presented| presented.id);
         Self {
             id,

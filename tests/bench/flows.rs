@@ -72,7 +72,7 @@ impl Bench {
         let now = Clock::System.now();
         let user = User::local(random.uuid_v4(), "alice@example.com", "default", now);
         let (client, alice) = (client(&random, now), user.clone());
-        let session = random.uuid_v7(Clock::System.unix_millis());
+        let session = random.uuid_v7(Clock::System.since_epoch());
         let signed_in = Session {
             digest: Digest::of(b"unused"),
             user: user.uuid,
@@ -151,7 +151,7 @@ impl Bench {
         let mut rows = Vec::new();
         let mut tokens = Vec::new();
         for _ in 0..count {
-            let id = random.uuid_v7(Clock::System.unix_millis());
+            let id = random.uuid_v7(Clock::System.since_epoch());
             let entropy = Entropy {
                 token: random.bytes(),
                 lineage: random.bytes(),
@@ -177,7 +177,7 @@ impl Bench {
         let mut texts = Vec::new();
         let return_to = serde_json::json!({"uri": REDIRECT_URI, "explicit": true});
         for _ in 0..count {
-            let id = random.uuid_v7(Clock::System.unix_millis());
+            let id = random.uuid_v7(Clock::System.since_epoch());
             let code = Secret::<secret::AuthorizationCode>::mint(id.as_bytes(), random);
             texts.push(code.reveal().to_owned());
             let row = AuthorizationCode {

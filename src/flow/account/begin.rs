@@ -13,7 +13,7 @@ pub async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<O
     let again = live.as_ref().map(|live| live.user.account_id.as_str());
     let request = own_page::request(&core.policy.issuer, again);
     let (transaction, binding) = open(core, request, browser, now);
-    let id = core.random.uuid_v7(core.clock.unix_millis());
+    let id = core.random.uuid_v7(core.clock.since_epoch());
     core.store
         .write("begin_account_sign_in", move |tx| {
             LOGIN_TRANSACTIONS.put(tx, &id, &transaction)

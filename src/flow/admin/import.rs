@@ -310,7 +310,7 @@ enum Step {
 /// Looks at some lines, and imports them if that is asked for and they are good. One transaction.
 pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
     let core = admin.core;
-    let millis = core.clock.unix_millis();
+    let began = core.clock.since_epoch();
     let now = core.clock.now();
     let ImportUsers {
         lines,
@@ -321,7 +321,7 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
     let mut report = Imported::default();
     let mut arrivals = Vec::new();
     // Sorted, so that users stand in the order of their lines.
-    let mut fresh: Vec<Uuid> = lines.iter().map(|_| core.random.uuid_v7(millis)).collect();
+    let mut fresh: Vec<Uuid> = lines.iter().map(|_| core.random.uuid_v7(began)).collect();
     fresh.sort_unstable();
     for ((line, text), fresh) in lines.into_iter().zip(fresh) {
         match Arrival::read(line, &text, fresh) {

@@ -308,7 +308,7 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> Done<UserView> {
         faults.push("claim email is the address the user is added by: leave it out".to_owned());
     }
     let now = core.clock.now();
-    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &request.email, &core.policy.organization, now);
     apply(&mut user, &request.fields, &mut faults);
     let (hash, shown) = hash(admin, request.password, faults).await?;

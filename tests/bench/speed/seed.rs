@@ -103,14 +103,14 @@ struct Row {
 
 impl Row {
     fn draw(number: usize, password: &PasswordHash, random: &Random, now: Timestamp) -> Self {
-        let millis = Clock::System.unix_millis();
-        let uuid = random.uuid_v7(millis);
+        let made_at = Clock::System.since_epoch();
+        let uuid = random.uuid_v7(made_at);
         let mut user = User::local(uuid, &name_of(number), "default", now);
         user.password = Some(password.clone());
         user.email_verified = true;
         user.claims
             .insert("name".to_owned(), format!("User {number}").into());
-        let family_id = random.uuid_v7(millis);
+        let family_id = random.uuid_v7(made_at);
         let authorization = Authorization {
             client_id: CLIENT.to_owned(),
             user: uuid,
@@ -137,7 +137,7 @@ impl Row {
 }
 
 fn begin_session(user: Uuid, random: &Random, now: Timestamp) -> (Uuid, Session, String) {
-    let id = random.uuid_v7(Clock::System.unix_millis());
+    let id = random.uuid_v7(Clock::System.since_epoch());
     let cookie = Secret::<SessionCookie>::mint(id.as_bytes(), random);
     let session = Session {
         digest: cookie.digest(),

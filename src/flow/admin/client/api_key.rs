@@ -41,7 +41,7 @@ pub struct WhichApiKey {
 /// Makes a key, to be stored and to be shown.
 pub(super) fn make(admin: Admin<'_>) -> (StoredApiKey, Disclosed) {
     let core = admin.core;
-    let id = core.random.uuid_v7(core.clock.unix_millis());
+    let id = core.random.uuid_v7(core.clock.since_epoch());
     let key = Secret::<ApiKey>::mint(id.as_bytes(), &core.random);
     let stored = StoredApiKey {
         id,

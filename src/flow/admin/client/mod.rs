@@ -157,7 +157,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     let mut faults = Vec::new();
     check_client_id(&request.client_id, &mut faults);
     let now = core.clock.now();
-    let uuid = core.random.uuid_v7(core.clock.unix_millis());
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut client = blank(&request.client_id, uuid, now);
     let mut shown = None;
     let fields = &request.fields;

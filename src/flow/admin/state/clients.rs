@@ -156,7 +156,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     check_client_id(&entry.client_id, faults);
     let uuid = entry
         .client_uuid
-        .unwrap_or_else(|| core.random.uuid_v7(core.clock.unix_millis()));
+        .unwrap_or_else(|| core.random.uuid_v7(core.clock.since_epoch()));
     let mut client = blank(&entry.client_id, uuid, now);
     client.enabled = entry.enabled.unwrap_or(true);
     if entry.public {

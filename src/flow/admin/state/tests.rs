@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::flow::admin::client::{self, AddClient, ClientFields, RotateSecret};
 use crate::flow::admin::import::UserLine;
@@ -117,7 +119,11 @@ async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
     )
     .await
     .unwrap();
-    let device = User::anonymous(core.random.uuid_v7(1), "default", core.clock.now());
+    let device = User::anonymous(
+        core.random.uuid_v7(Duration::from_millis(1)),
+        "default",
+        core.clock.now(),
+    );
     core.store
         .write("device", move |tx| {
             crate::store::tables::USERS.put(tx, &device.uuid, &device)
@@ -507,7 +513,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
 #[tokio::test]
 async fn a_dry_run_shows_no_identifier_that_nobody_declared() {
     let core = core();
-    let uuid = core.random.uuid_v7(1);
+    let uuid = core.random.uuid_v7(Duration::from_millis(1));
     let mut named = person("b@example.com");
     named.line.uuid = Some(uuid);
     let wanted = |dry_run| Apply {

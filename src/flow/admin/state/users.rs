@@ -68,7 +68,7 @@ pub(super) async fn prepare(
     refuse_twins(KIND, names.iter().map(|name| name.to_lowercase()), faults);
     let mut fresh: Vec<Uuid> = names
         .iter()
-        .map(|_| core.random.uuid_v7(core.clock.unix_millis()))
+        .map(|_| core.random.uuid_v7(core.clock.since_epoch()))
         .collect();
     fresh.sort_unstable();
     let mut all = Vec::new();
