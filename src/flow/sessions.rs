@@ -51,20 +51,31 @@ pub struct LiveSession {
     pub user: User,
 }
 
-/// The live session that a browser presents. One that began at a provider lives only as long as that is in service.
-pub fn find(
+/// The session that a browser presents, though nobody may be signed in by it any more.
+pub(super) fn presented(
     snapshot: &dyn Snapshot,
     presented: Option<&PresentedSession>,
-    lifetimes: SessionLifetimes,
-    now: Timestamp,
-) -> Result<Option<LiveSession>, StoreError> {
+) -> Result<Option<(Uuid, Session)>, StoreError> {
     let Some(presented) = presented else {
         return Ok(None);
     };
-    let Some(session) = SESSIONS.get(snapshot, &presented.id)? else {
+    let session = SESSIONS.get(snapshot, &presented.id)?;
+    Ok(session
+        .filter(|session| session.digest == presented.digest)
+        .map(|session| (presented.id, session)))
+}
+
+/// The live session that a browser presents. One that began at a provider lives only as long as that is in service.
+pub fn find(
+    snapshot: &dyn Snapshot,
+    cookie: Option<&PresentedSession>,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<Option<LiveSession>, StoreError> {
+    let Some((id, session)) = presented(snapshot, cookie)? else {
         return Ok(None);
     };
-    if session.digest != presented.digest || !session.is_live(lifetimes, now) {
+    if !session.is_live(lifetimes, now) {
         return Ok(None);
     }
     if let Factor::Federated { provider } = &session.factor
@@ -77,11 +88,7 @@ pub fn find(
     let Some(user) = USERS.get(snapshot, &session.user)?.filter(|user| user.enabled) else {
         return Ok(None);
     };
-    Ok(Some(LiveSession {
-        id: presented.id,
-        session,
-        user,
-    }))
+    Ok(Some(LiveSession { id, session, user }))
 }
 
 /// Notes that a session was used, when the last note is old enough. The session was found in the same
@@ -133,24 +140,26 @@ impl DrawnSession {
 }
 
 /// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
-/// `sid`, stays, its cookie changes. The session of another user ends. `previous` was found in the same transaction.
+/// `sid`, stays, its cookie changes. The session of another user ends. `previous` is the one presented, live or not,
+/// found in the same transaction.
 pub(super) fn start(
     tx: &mut dyn Tx,
-    previous: Option<&LiveSession>,
+    previous: Option<(Uuid, Session)>,
     fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),
     user: Uuid,
     (entrance, device): (Entrance, Device),
+    lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<(Uuid, Session), StoreError> {
     let (fresh_id, fresh_digest, renewed_digest) = fresh;
-    let (id, digest, created_at) = match previous {
-        Some(previous) if previous.session.user == user => (previous.id, renewed_digest, now),
+    let (id, digest) = match previous {
+        Some((id, previous)) if previous.user == user => (id, renewed_digest),
         previous => {
-            if let Some(previous) = previous {
-                end(tx, previous.id, &previous.session, now)?;
+            if let Some((id, previous)) = previous {
+                end(tx, id, &previous, now)?;
             }
-            make_room(tx, user, now)?;
-            (fresh_id, fresh_digest, now)
+            make_room(tx, user, lifetimes, now)?;
+            (fresh_id, fresh_digest)
         }
     };
     let session = Session {
@@ -159,7 +168,7 @@ pub(super) fn start(
         auth_time: entrance.auth_time,
         factor: entrance.factor,
         upstream_token: entrance.upstream_token,
-        created_at,
+        created_at: now,
         last_used_at: now,
         device,
     };
@@ -172,14 +181,21 @@ pub(super) fn start(
 ///
 /// Without a bound, whoever knows one password could pile up sessions until looking at them, or ending them all in one
 /// transaction, keeps everybody waiting.
-fn make_room(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<(), StoreError> {
+fn make_room(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
     if ids.len() < MOST_OF_ONE_USER {
         return Ok(());
     }
     let mut kept = Vec::new();
     for ((_, id), ()) in ids {
-        if let Some(session) = SESSIONS.get(&*tx, &id)? {
+        // Those that are over are there for the grants bound to them, of which there is a bound as well.
+        let session = SESSIONS.get(&*tx, &id)?;
+        if let Some(session) = session.filter(|session| session.is_live(lifetimes, now)) {
             kept.push((session.last_used_at, id, session));
         }
     }

@@ -7,6 +7,7 @@ use super::sessions::{self, LiveSession};
 use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::identity::Session;
 use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::SESSIONS;
@@ -45,19 +46,31 @@ pub async fn begin_sign_out(
     match find(core, browser, now)? {
         // the browser has changed hands since: whoever is signed in now decides
         Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
-        Some(live) => end(core, live.id, user, now).await?,
         // the hint alone ends nothing: whoever once saw an ID token could sign its user out from anywhere
-        None => {}
+        _ => {
+            if let Some((id, session)) = presented(core, browser)?
+                && session.user == user
+            {
+                end(core, id, user, now).await?;
+            }
+        }
     }
     Ok(Ok(SignOut::Done(return_to)))
 }
 
 /// The user said yes on the confirmation page: the session of this browser ends.
 pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
-    if let Some(live) = find(core, browser, now)? {
-        end(core, live.id, live.user.uuid, now).await?;
+    if let Some((id, session)) = presented(core, browser)? {
+        end(core, id, session.user, now).await?;
     }
     Ok(())
+}
+
+/// The session of this browser. It may be over, and the grants that end when its user signs out may not.
+pub fn presented(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
+    Ok(core
+        .store
+        .read(|snapshot| sessions::presented(snapshot, browser.session.as_ref()))?)
 }
 
 /// Who is signed in in this browser.

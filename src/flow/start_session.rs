@@ -75,9 +75,9 @@ where
             };
             let uuid = user.uuid;
             let lifetimes = policy.lifetimes.session;
-            let previous = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
+            let previous = sessions::presented(&*tx, browser.session.as_ref())?;
             let entered = (entrance.clone(), browser.device.clone());
-            let (session_id, session) = sessions::start(tx, previous.as_ref(), slots, uuid, entered, now)?;
+            let (session_id, session) = sessions::start(tx, previous, slots, uuid, entered, lifetimes, now)?;
             let live = LiveSession {
                 id: session_id,
                 session,

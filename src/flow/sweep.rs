@@ -226,7 +226,9 @@ fn sessions(
     let shortest = lifetimes.idle.min(lifetimes.absolute);
     let (rows, next) = candidates(&*tx, SESSIONS, begin, now - shortest, swept)?;
     for (id, session) in rows {
-        if !session.is_live(lifetimes, now) {
+        // Signing out has to find it as long as there is a grant that ends with it.
+        let is_bound = || Ok(!FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty());
+        if !session.is_live(lifetimes, now) && !is_bound()? {
             SESSIONS.remove(tx, &id)?;
             SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
             swept.removed += 1;

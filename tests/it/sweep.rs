@@ -29,7 +29,7 @@ fn rows(server: &Server) -> [u64; 7] {
 }
 
 /// Sweeps until nothing is left to do.
-async fn sweep_all(server: &Server) -> usize {
+pub(crate) async fn sweep_all(server: &Server) -> usize {
     let core = &server.app.core;
     let mut cursor = Cursor::default();
     let mut removed = 0;

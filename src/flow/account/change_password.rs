@@ -86,7 +86,7 @@ pub async fn change_password(
             ended.retain(|id| *id != live.id);
             sessions::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());
-            let (id, _) = sessions::start(tx, None, slots, user.uuid, entrance, now)?;
+            let (id, _) = sessions::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
             Ok(Some((id, ended)))
         })
         .await?;

@@ -4,7 +4,7 @@ use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 
 use super::csrf;
-use crate::flow::sign_out::{confirm_sign_out, find};
+use crate::flow::sign_out::{confirm_sign_out, find, presented};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -26,7 +26,7 @@ pub fn address(call: &Call, page: &Route) -> String {
     }
 }
 
-/// Asks whether the user wants to sign out, or takes the answer. Where nobody is signed in there is nothing
+/// Asks whether the user wants to sign out, or takes the answer. Where the browser has no session there is nothing
 /// to ask.
 pub async fn confirm(call: &Call) -> Answer {
     let form = match call.page_parameters() {
@@ -35,9 +35,13 @@ pub async fn confirm(call: &Call) -> Answer {
     };
     let browser = call.browser();
     let core = &call.app.core;
-    let live = match find(core, &browser, call.now) {
-        Ok(Some(live)) => live,
+    let live = match presented(core, &browser) {
+        Ok(Some(_)) => find(core, &browser, call.now),
         Ok(None) => return response::redirect_303(&address(call, &Route::LoggedOut)),
+        Err(failure) => Err(failure),
+    };
+    let live = match live {
+        Ok(live) => live,
         Err(failure) => return error::failed_page(call, &failure),
     };
     let cookie = call.cookie(Cookie::Session).unwrap_or_default();
@@ -49,7 +53,7 @@ pub async fn confirm(call: &Call) -> Answer {
         let page = LogoutConfirm {
             action: address(call, &Route::LogoutConfirm),
             csrf: csrf::token(cookie, FORM),
-            user: Some(live.user.display_name().to_owned()),
+            user: live.map(|live| live.user.display_name().to_owned()),
         };
         return call.page(StatusCode::OK, &page, None);
     }

@@ -5,6 +5,7 @@ use idsvc::flow::rotate_keys;
 use idsvc::jose::alg::Algorithm;
 
 use crate::harness::{Browser, RelyingParty, Tokens, scene, write_form};
+use crate::sweep::sweep_all;
 
 const BYE: &str = "https://acme.example/bye";
 
@@ -48,6 +49,54 @@ async fn a_client_signs_its_user_out() {
         acme.refresh(tokens.refresh_token()).await.error(),
         "invalid_grant"
     );
+}
+
+/// A session that was left alone for long signs nobody in any more; signing out of it still ends what it granted.
+#[tokio::test]
+async fn whoever_signs_out_late_has_signed_out() {
+    const DAY: u64 = 24 * 60 * 60;
+    let (server, acme, alice) = scene().await;
+    for with_hint in [true, false] {
+        let browser = alice.browser();
+        let tokens = acme.tokens(&browser).await;
+        server.advance(DAY);
+        sweep_all(&server).await;
+        let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
+        assert!(!is_signed_in(&browser, &acme).await);
+        if with_hint {
+            let stay = [
+                ("id_token_hint", tokens.id_token()),
+                ("post_logout_redirect_uri", BYE),
+            ];
+            assert_eq!(browser.visit(&logout(&stay)).await.location(), BYE);
+        } else {
+            let asked = browser.visit("/logout/confirm").await;
+            assert!(!asked.text().contains("alice"), "it names nobody");
+            asked.decide("logout").await;
+        }
+        assert_eq!(
+            acme.refresh(tokens.refresh_token()).await.error(),
+            "invalid_grant"
+        );
+    }
+}
+
+/// Whoever signs in anew in the same browser goes on with the session that was left alone.
+#[tokio::test]
+async fn a_late_sign_in_takes_the_grants_of_its_session_along() {
+    const DAY: u64 = 24 * 60 * 60;
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let before = acme.tokens(&browser).await;
+    server.advance(DAY);
+    let after = acme.tokens(&browser).await;
+    browser.visit("/logout/confirm").await.decide("logout").await;
+    for tokens in [&before, &after] {
+        assert_eq!(
+            acme.refresh(tokens.refresh_token()).await.error(),
+            "invalid_grant"
+        );
+    }
 }
 
 /// Section 3: no `state` sent, none returned; the client may name itself.
