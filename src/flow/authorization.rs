@@ -89,7 +89,9 @@ pub enum Stale {
     #[error("this sign-in has expired; go back to the application and start again")]
     Expired,
     /// It was begun in another browser.
-    #[error("this sign-in was begun in another browser; go back to the application and start again")]
+    #[error(
+        "this sign-in was begun in another browser, or replaced by one in another tab; go back to the application and start again"
+    )]
     OtherBrowser,
 }
 

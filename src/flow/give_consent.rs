@@ -14,23 +14,13 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::store::backend::Tx;
 use crate::store::tables::{CONSENTS, LOGIN_TRANSACTIONS};
 
-/// What the user said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Yes.
-    Allow,
-    /// No.
-    Deny,
-}
-
-/// Remembers a yes and issues the code, or tells the client `access_denied`.
+/// Remembers the yes of the user and issues the code.
 ///
-/// `session` is the one the page was drawn for: the answer of one user never counts for another.
+/// `session` is the one the page was drawn for: the yes of one user never counts for another.
 pub async fn give_consent(
     core: &Core,
     browser: &Browser,
     underway: Underway,
-    decision: Decision,
     session: Uuid,
     now: Timestamp,
 ) -> Result<Answer<Onward>, Failure> {
@@ -43,18 +33,28 @@ pub async fn give_consent(
         return Ok(Err(Refusal::invalid_request("another user is signed in by now")));
     };
     let client_id = underway.client.client_id.clone();
-    let answer = match decision {
-        Decision::Allow => allow(core, browser, underway, session, now).await?,
-        Decision::Deny => Ok(deny(core, &underway).await?),
-    };
+    let answer = allow(core, browser, underway, session, now).await?;
     if answer.is_ok() {
-        audit::record(&Event::ConsentAnswered {
-            user,
-            client_id: &client_id,
-            allowed: decision == Decision::Allow,
-        });
+        answered(user, &client_id, true);
     }
     Ok(answer.map(Onward::to))
+}
+
+/// Takes the no of whoever sits there: the client is told `access_denied`.
+pub async fn decline(core: &Core, underway: Underway) -> Result<Onward, Failure> {
+    let next = deny(core, &underway).await?;
+    if let Some(live) = &underway.session {
+        answered(live.user.uuid, &underway.client.client_id, false);
+    }
+    Ok(Onward::to(next))
+}
+
+fn answered(user: Uuid, client_id: &str, allowed: bool) {
+    audit::record(&Event::ConsentAnswered {
+        user,
+        client_id,
+        allowed,
+    });
 }
 
 async fn allow(

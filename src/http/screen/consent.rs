@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::underway::{self, Asked};
 use super::{csrf, onward};
 use crate::flow::authorization::{self, Underway};
-use crate::flow::give_consent::{Decision, give_consent};
+use crate::flow::give_consent::{decline, give_consent};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -27,6 +27,14 @@ pub async fn respond(call: &Call) -> Answer {
     };
     let id = underway.id;
     let core = &call.app.core;
+    let is_ours = call.method() == Method::POST && call.is_from_own_page();
+    if is_ours && parameters.get("decision") == Some("deny") {
+        // A no counts whatever has happened meanwhile in other tabs, and for whoever says it.
+        return match decline(core, underway).await {
+            Ok(next) => onward::go(call, next),
+            Err(failure) => error::failed_page(call, &failure),
+        };
+    }
     let session = match (&underway.step, &underway.session) {
         (Step::AskConsent, Some(live)) => live.id,
         _ => {
@@ -38,16 +46,13 @@ pub async fn respond(call: &Call) -> Answer {
     };
     let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
     let form = form(id, session);
-    let decision = match parameters.get("decision") {
-        Some("allow") => Decision::Allow,
-        Some("deny") => Decision::Deny,
-        _ => return draw(call, &underway, &csrf::token(cookie, &form)),
-    };
-    let is_ours = call.method() == Method::POST && call.is_from_own_page();
-    if !is_ours || !csrf::is_valid(parameters.get("csrf"), cookie, &form) {
+    let is_allowed = is_ours
+        && parameters.get("decision") == Some("allow")
+        && csrf::is_valid(parameters.get("csrf"), cookie, &form);
+    if !is_allowed {
         return draw(call, &underway, &csrf::token(cookie, &form));
     }
-    match give_consent(core, &browser, underway, decision, session, call.now).await {
+    match give_consent(core, &browser, underway, session, call.now).await {
         Ok(Ok(next)) => onward::go(call, next),
         Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
         Err(failure) => error::failed_page(call, &failure),

@@ -37,6 +37,22 @@ async fn consent_is_asked_for_once_and_remembered() {
     elsewhere.callback().code();
 }
 
+/// A no counts whatever happened in another tab meanwhile: a yes, or a sign-out.
+#[tokio::test]
+async fn a_no_is_never_taken_for_a_yes() {
+    let (_server, acme, alice) = asking().await;
+    let browser = alice.browser();
+    let first = browser.authorize(&acme.request()).await.sign_in().await;
+    let second = browser.authorize(&acme.request()).await;
+    let third = browser.authorize(&acme.request()).await;
+    first.allow().await.callback().code();
+    let declined = second.decide("deny").await.callback();
+    assert_eq!(declined.refusal(), "access_denied: the user declined");
+    browser.visit("/logout/confirm").await.decide("logout").await;
+    let declined = third.decide("deny").await.callback();
+    assert_eq!(declined.refusal(), "access_denied: the user declined");
+}
+
 /// A user who says no is heard, and nothing is remembered.
 #[tokio::test]
 async fn a_user_who_declines_is_access_denied() {
@@ -205,7 +221,7 @@ async fn another_browser_or_user_cannot_answer() {
     let thief = bob.browser();
     acme.code(&thief).await;
     let stolen = thief.visit(&page.path).await;
-    let other = "400 this sign-in was begun in another browser; go back to the application and start again";
+    let other = "400 this sign-in was begun in another browser, or replaced by one in another tab; go back to the application and start again";
     assert_eq!(stolen.error_page(), other);
     assert_eq!(thief.submit(&form).await.error_page(), other);
 

@@ -262,7 +262,7 @@ async fn a_form_from_another_site_signs_nobody_in() {
 async fn a_stolen_sign_in_link_gives_nothing() {
     let (server, acme, alice) = scene().await;
     let mallory = server.user("mallory").await;
-    let other = "400 this sign-in was begun in another browser; go back to the application and start again";
+    let other = "400 this sign-in was begun in another browser, or replaced by one in another tab; go back to the application and start again";
     let page = alice.browser().authorize(&acme.request()).await;
     let thief = mallory.browser();
     assert_eq!(thief.visit(&page.path).await.error_page(), other);
