@@ -41,6 +41,8 @@ pub enum Purpose<'a> {
         access_token: &'a str,
         /// The greatest age of the sign-in, in seconds, where one was asked for.
         max_age: Option<u64>,
+        /// When the user was asked to sign in anew, if they were.
+        proof_asked_at: Option<Timestamp>,
     },
 }
 
@@ -183,6 +185,7 @@ pub fn check(
             nonce,
             access_token,
             max_age,
+            proof_asked_at,
             ..
         } => {
             if claims.nonce.as_deref() != Some(nonce) {
@@ -202,6 +205,11 @@ pub fn check(
                 if now.since(at) > Duration::from_secs(most).saturating_add(LEEWAY) {
                     return Err(TokenProblem::SignInTooOld);
                 }
+            }
+            // One that does not say when is believed: `prompt` was all that could be asked of it.
+            let is_older = |asked_at| claims.auth_time.is_some_and(|at| at + LEEWAY < asked_at);
+            if proof_asked_at.is_some_and(is_older) {
+                return Err(TokenProblem::SignInTooOld);
             }
         }
     }

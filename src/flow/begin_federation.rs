@@ -60,6 +60,10 @@ pub async fn begin_federation(
     let state = Secret::<UpstreamState>::mint(id.as_bytes(), &core.random);
     let nonce = URL_SAFE_NO_PAD.encode(core.random.bytes::<32>());
     let verifier = Zeroizing::new(URL_SAFE_NO_PAD.encode(core.random.bytes::<32>()));
+    let request = &underway.transaction.request;
+    let must_prove = underway.session.as_ref().map_or(request.prompt.login, |live| {
+        request.demands_sign_in(&live.session, now)
+    });
     let question = UpstreamSignIn {
         provider: provider.id.clone(),
         state: state.digest(),
@@ -67,6 +71,7 @@ pub async fn begin_federation(
         sealed_verifier: core
             .sealer
             .seal_text(&UpstreamSignIn::context(id), &verifier, &core.random),
+        proof_asked_at: must_prove.then_some(now),
     };
     let browser = browser.clone();
     let is_kept = core
@@ -86,10 +91,6 @@ pub async fn begin_federation(
     if !is_kept {
         return Ok(Err(FederationProblem::NotOffered));
     }
-    let request = &underway.transaction.request;
-    let must_prove = underway.session.as_ref().map_or(request.prompt.login, |live| {
-        request.demands_sign_in(&live.session, now)
-    });
     let question = Question {
         state: state.reveal(),
         nonce: &nonce,

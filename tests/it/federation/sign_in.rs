@@ -232,6 +232,21 @@ async fn a_demanded_sign_in_is_demanded_there_too() {
     assert_eq!(id["auth_time"], now - 5);
 }
 
+/// `prompt=login` is not answered by a sign-in that the provider itself says is an old one (section 3.1.2.1).
+#[tokio::test]
+async fn a_provider_that_asks_nobody_anew_is_not_believed() {
+    let scene = scene().await;
+    let request = scene.acme.request().with("prompt", "login");
+    for (age, is_believed) in [(3600, false), (31, false), (30, true), (0, true)] {
+        let browser = scene.visitor();
+        let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+        let now = START.seconds();
+        scene.vouch(&question, "u-1", &json!({"iat": now, "auth_time": now - age}));
+        let screen = browser.visit(&question.answer("code=c")).await;
+        assert_eq!(!screen.text().contains("did not work"), is_believed, "{age}");
+    }
+}
+
 #[tokio::test]
 async fn the_answer_in_a_form_looks_and_speaks_as_the_application_asked() {
     let scene = scene_with(
