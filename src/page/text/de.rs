@@ -5,7 +5,7 @@ use super::Text;
 /// German.
 pub static DE: Text<'static> = Text {
     sign_in: "Anmelden",
-    sign_in_to: "um fortzufahren zu {}",
+    sign_in_to: "um {} zu nutzen",
     user_name: "Benutzername oder E-Mail-Adresse",
     password: "Passwort",
     continue_as: "Weiter als {}",
