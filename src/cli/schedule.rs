@@ -75,6 +75,7 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
     if !is_due {
         return Ok(None);
     }
+    remove_unfinished(&folder)?;
     let database = data_dir.join(DATABASE);
     let size = fs::metadata(&database).map_or(0, |found| found.len());
     let (needed, free) = (size.saturating_mul(2), free_bytes(&folder).unwrap_or(u64::MAX));
@@ -106,14 +107,8 @@ fn write(core: &Core, data_dir: &Path, file: &Path) -> Result<(), Missed> {
     unfinished.place(file, true).map_err(failed)
 }
 
-/// Removes the oldest, and what a killed process left unfinished. The newest one stays in any case.
-fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), Missed> {
-    let mut existing = scheduled(folder)?;
-    existing.sort_by(|one, other| other.cmp(one));
-    existing.retain(|(_, file)| file != newest);
-    for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
-        fs::remove_file(&file).map_err(|source| Missed::Io { path: file, source })?;
-    }
+/// Removes what a killed process left unfinished.
+fn remove_unfinished(folder: &Path) -> Result<(), Missed> {
     for entry in entries(folder)? {
         let name = entry
             .file_name()
@@ -123,6 +118,17 @@ fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), Missed> {
             // No process but this one makes such files here.
             let _ = fs::remove_file(entry);
         }
+    }
+    Ok(())
+}
+
+/// Removes the oldest. The newest one stays in any case.
+fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), Missed> {
+    let mut existing = scheduled(folder)?;
+    existing.sort_by(|one, other| other.cmp(one));
+    existing.retain(|(_, file)| file != newest);
+    for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
+        fs::remove_file(&file).map_err(|source| Missed::Io { path: file, source })?;
     }
     Ok(())
 }
@@ -248,6 +254,21 @@ mod tests {
         round(&core, &data.0, HOUR, 1).unwrap();
         assert!(!cut.exists());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn what_was_cut_off_takes_no_room_from_what_comes() {
+        let (data, core) = (scratch(), core());
+        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
+        let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
+        fs::write(&cut, "x").unwrap();
+        let database = File::create(data.0.join(DATABASE)).unwrap();
+        database.set_len(1 << 42).unwrap();
+        assert!(matches!(
+            round(&core, &data.0, HOUR, 1),
+            Err(Missed::NoRoom { .. })
+        ));
+        assert!(!cut.exists());
     }
 
     #[test]
