@@ -256,7 +256,9 @@ impl Shared {
     fn work(&self, params: PasswordParams) {
         const NICENESS: i32 = 5;
         if cfg!(target_os = "linux") {
-            let _ = rustix::process::nice(NICENESS);
+            if let Err(error) = rustix::process::nice(NICENESS) {
+                tracing::warn!(%error, "hashing passwords takes as much of the processor as everything else: allow setpriority");
+            }
         }
         let mut memory = Memory::default();
         while let Some(job) = self.next() {
