@@ -78,6 +78,7 @@ impl Schema {
         // One that was killed is only whole with its journal; opened and closed, it is one file.
         Redb::open_file(path, INSPECTION_CACHE_BYTES)?.shut()?;
         let copy = copy_of(path, self.version());
+        tracing::info!(copy = %copy.display(), "copying the database before it is brought to a new schema");
         copy_file(path, &copy).map_err(|source| OpenError::Io { path: copy, source })
     }
 
