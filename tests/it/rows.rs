@@ -73,9 +73,14 @@ fn telling(value: Value) -> Value {
     }
 }
 
+/// The tables whose rows got a new version with each schema from the third on; all got one with the first two. What was
+/// released is never changed here.
+const CHANGED: &[&[&str]] = &[&["users"]];
+
 /// The version in which records of a table are written.
 fn current(table: &str) -> u8 {
-    if table == "users" { 3 } else { 2 }
+    let changes = CHANGED.iter().filter(|tables| tables.contains(&table)).count();
+    2 + u8::try_from(changes).unwrap()
 }
 
 /// The members of users had longer names, and so had those of a family and of what was granted.
@@ -142,10 +147,11 @@ fn every_table_has_rows_of_all_versions() {
 
 /// A release refuses a store of a later schema, and so never meets a row that it cannot read.
 #[test]
-fn no_version_of_a_record_is_without_a_schema() {
-    for (table, _) in READERS {
-        assert!(u32::from(current(table)) <= Schema::CURRENT.version(), "{table}");
-    }
+fn every_version_of_a_record_came_with_a_schema() {
+    assert_eq!(
+        2 + CHANGED.len(),
+        usize::try_from(Schema::CURRENT.version()).unwrap()
+    );
 }
 
 #[test]
