@@ -126,7 +126,11 @@ pub fn straight_to<'a>(
         .as_deref()
         .and_then(|hint| offered.iter().find(|provider| provider.id == hint));
     let by_domain = || {
-        let hint = request.login_hint.as_deref()?;
+        // There the hint is of this service: whoever has to prove themselves chooses the way.
+        let hint = request
+            .login_hint
+            .as_deref()
+            .filter(|_| !request.is_for_own_page())?;
         offered.iter().find(|provider| provider.serves_domain_of(hint))
     };
     let only = || match offered {

@@ -195,6 +195,28 @@ async fn the_page_offers_what_the_application_takes() {
     assert_eq!(alice.browser().authorize(&elsewhere).await.page(), "/login");
 }
 
+/// Whoever has to prove anew who they are, for the page of their account, does it as they did before: the provider of
+/// their address may know them as somebody else.
+#[tokio::test]
+async fn nobody_is_sent_to_a_provider_by_the_name_of_their_own_account() {
+    let scene = scene().await;
+    let fields = ProviderFields {
+        domains: Some(vec!["example.com".to_owned()]),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", fields).await;
+    let browser = scene.server.user("bob").await.browser();
+    let page = browser.visit("/account").await.sign_in().await;
+    let mut forms = page.forms().into_iter();
+    let sessions = forms
+        .find(|form| form.value("decision") == Some("sessions"))
+        .unwrap();
+    scene.server.advance(11 * 60);
+    let asked = browser.submit(&sessions.with("session", "others")).await;
+    assert_eq!(asked.page(), "/login");
+    assert_eq!(asked.login_form().value("username"), Some("bob@example.com"));
+}
+
 #[tokio::test]
 async fn a_demanded_sign_in_is_demanded_there_too() {
     let scene = scene().await;
