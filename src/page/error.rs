@@ -22,6 +22,8 @@ pub enum Heading {
     Request,
     /// There is no such page.
     NotFound,
+    /// The sign-in has expired, or is that of another browser: nobody's fault.
+    Stale,
     /// Too many requests, or too much to do.
     Busy,
     /// The service is at fault.
@@ -30,13 +32,20 @@ pub enum Heading {
 
 impl Heading {
     /// Every heading, for tests and previews.
-    pub const ALL: [Self; 4] = [Self::Request, Self::NotFound, Self::Busy, Self::Server];
+    pub const ALL: [Self; 5] = [
+        Self::Request,
+        Self::NotFound,
+        Self::Stale,
+        Self::Busy,
+        Self::Server,
+    ];
 
     /// The word for it that templates can compare.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Request => "request",
             Self::NotFound => "not-found",
+            Self::Stale => "stale",
             Self::Busy => "busy",
             Self::Server => "server",
         }
@@ -46,6 +55,7 @@ impl Heading {
         match self {
             Self::Request => text.error_request,
             Self::NotFound => text.error_not_found,
+            Self::Stale => text.error_stale,
             Self::Busy => text.error_busy,
             Self::Server => text.error_server,
         }

@@ -74,7 +74,7 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&[], vec![LoggedOut {}]));
     all.extend(states(
-        &["request", "not-found", "busy", "server"],
+        &["request", "not-found", "stale", "busy", "server"],
         ErrorPage::samples(),
     ));
     let notices = AccountNotice::ALL.map(AccountNotice::kind);

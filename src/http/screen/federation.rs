@@ -60,7 +60,7 @@ pub async fn callback(call: &Call, provider: &str) -> Answer {
 }
 
 fn expired(call: &Call, stale: Stale) -> Answer {
-    call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string())
+    call.error_page(StatusCode::BAD_REQUEST, Heading::Stale, &stale.to_string())
 }
 
 /// Back to the sign-in page, which says what happened. By a redirect, so that neither the address with the provider's

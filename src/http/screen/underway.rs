@@ -41,7 +41,7 @@ pub fn again(call: &Call, id: Uuid) -> Result<Underway, Box<Answer>> {
             Ok(underway)
         }
         Ok(Err(stale)) => Err(call
-            .error_page(StatusCode::BAD_REQUEST, Heading::Request, &stale.to_string())
+            .error_page(StatusCode::BAD_REQUEST, Heading::Stale, &stale.to_string())
             .into()),
         Err(failure) => Err(error::failed_page(call, &failure).into()),
     }

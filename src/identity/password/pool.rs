@@ -255,10 +255,10 @@ impl Shared {
     /// nobody's token is to wait for it. Linux alone gives each thread a niceness of its own.
     fn work(&self, params: PasswordParams) {
         const NICENESS: i32 = 5;
-        if cfg!(target_os = "linux") {
-            if let Err(error) = rustix::process::nice(NICENESS) {
-                tracing::warn!(%error, "hashing passwords takes as much of the processor as everything else: allow setpriority");
-            }
+        if cfg!(target_os = "linux")
+            && let Err(error) = rustix::process::nice(NICENESS)
+        {
+            tracing::warn!(%error, "hashing passwords does not step back behind other work: allow setpriority");
         }
         let mut memory = Memory::default();
         while let Some(job) = self.next() {

@@ -40,6 +40,7 @@ pub static AR: Text<'static> = Text {
     logged_out_lead: "يمكنك إغلاق هذه الصفحة الآن.",
     error_request: "خطأ في الطلب",
     error_not_found: "الصفحة غير موجودة",
+    error_stale: "لم يعد تسجيل الدخول هذا صالحًا",
     error_busy: "طلبات كثيرة جدًا",
     error_server: "حدث خطأ ما",
     error_advice: "عُد إلى التطبيق وحاول مرة أخرى. إذا تكرر الخطأ، فأرسل معرّف الطلب إلى القائمين على التطبيق.",

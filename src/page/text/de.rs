@@ -40,6 +40,7 @@ pub static DE: Text<'static> = Text {
     logged_out_lead: "Sie können diese Seite jetzt schließen.",
     error_request: "Fehlerhafte Anfrage",
     error_not_found: "Seite nicht gefunden",
+    error_stale: "Diese Anmeldung gilt nicht mehr",
     error_busy: "Zu viele Anfragen",
     error_server: "Etwas ist schiefgegangen",
     error_advice: "Gehen Sie zurück zur Anwendung und versuchen Sie es noch einmal. Tritt der Fehler wieder auf, senden Sie die Anfragenummer an die Betreiber der Anwendung.",

@@ -40,6 +40,7 @@ pub static EN: Text<'static> = Text {
     logged_out_lead: "You can close this page now.",
     error_request: "Request error",
     error_not_found: "Page not found",
+    error_stale: "This sign-in has ended",
     error_busy: "Too many requests",
     error_server: "Something went wrong",
     error_advice: "Go back to the application and try again. If it happens again, send the request ID to the people who run the application.",

@@ -40,6 +40,7 @@ pub static ES: Text<'static> = Text {
     logged_out_lead: "Ya puede cerrar esta página.",
     error_request: "Error en la solicitud",
     error_not_found: "Página no encontrada",
+    error_stale: "Este inicio de sesión ya no es válido",
     error_busy: "Demasiadas solicitudes",
     error_server: "Algo ha fallado",
     error_advice: "Vuelva a la aplicación e inténtelo de nuevo. Si el error se repite, envíe el identificador de la solicitud a los responsables de la aplicación.",

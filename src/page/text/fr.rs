@@ -40,6 +40,7 @@ pub static FR: Text<'static> = Text {
     logged_out_lead: "Vous pouvez maintenant fermer cette page.",
     error_request: "Erreur de requête",
     error_not_found: "Page introuvable",
+    error_stale: "Cette connexion n’est plus valable",
     error_busy: "Trop de requêtes",
     error_server: "Une erreur s’est produite",
     error_advice: "Revenez à l’application et réessayez. Si l’erreur se répète, transmettez l’identifiant de requête aux responsables de l’application.",

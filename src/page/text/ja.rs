@@ -40,6 +40,7 @@ pub static JA: Text<'static> = Text {
     logged_out_lead: "このページを閉じてもかまいません。",
     error_request: "リクエストエラー",
     error_not_found: "ページが見つかりません",
+    error_stale: "このサインインは無効になりました",
     error_busy: "リクエストが多すぎます",
     error_server: "問題が発生しました",
     error_advice: "アプリケーションに戻って、もう一度お試しください。繰り返し発生する場合は、リクエスト ID をアプリケーションの運営者にお知らせください。",

@@ -120,6 +120,8 @@ texts! {
     pub error_request: &'static str,
     /// Heading: there is no such page.
     pub error_not_found: &'static str,
+    /// Heading: the sign-in is over, or that of another browser.
+    pub error_stale: &'static str,
     /// Heading: too much to do.
     pub error_busy: &'static str,
     /// Heading: the service is at fault.
