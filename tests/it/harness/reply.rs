@@ -165,8 +165,11 @@ impl Reply {
     /// The page for a request that cannot be answered: its status and what it says (RFC 6749 section 4.1.2.1).
     pub(crate) fn error_page(&self) -> String {
         assert_eq!(self.header("location"), None);
-        assert_eq!(self.heading(), "Request error");
-        format!("{} {}", self.status, html::text_of(self.text(), "p"))
+        let said = html::text_of(self.text(), "p");
+        let is_stale = said.starts_with("this sign-in ");
+        let heading = if is_stale { "This sign-in has ended" } else { "Request error" };
+        assert_eq!(self.heading(), heading);
+        format!("{} {said}", self.status)
     }
 
     /// The challenge of a protected resource with the status (RFC 6750 section 3).
