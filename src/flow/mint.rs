@@ -1,7 +1,5 @@
 //! Tokens are made here, after the commit that allows them.
 
-use std::collections::BTreeMap;
-
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -10,7 +8,7 @@ use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, User};
 use crate::jose::alg::Algorithm;
-use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims};
+use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::openid::claims::{self, ACR_SIGNED_IN};
@@ -78,7 +76,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         id: Some(family),
         upstream_token: embedded
             .as_ref()
-            .map(|(claim, token)| (claim.as_str(), token.as_str())),
+            .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
     };
     let access_token = access_token(core, client, &common, grant)?;
     let id_token = if common.scope.contains(Scope::OPENID) {
@@ -140,11 +138,11 @@ fn embedded(
 }
 
 /// What an access token says of the grant behind it.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Grant<'a> {
     auth_time: Option<Timestamp>,
     id: Option<Uuid>,
-    upstream_token: Option<(&'a str, &'a str)>,
+    upstream_token: Option<EmbeddedToken<'a>>,
 }
 
 fn access_token(
@@ -164,7 +162,7 @@ fn access_token(
         client_id: &client.client_id,
         auth_time: grant.auth_time,
         grant_id: grant.id,
-        upstream_token: grant.upstream_token.map(|embedded| BTreeMap::from([embedded])),
+        upstream_token: grant.upstream_token,
     })?)
 }
 

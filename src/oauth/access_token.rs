@@ -70,7 +70,45 @@ pub struct AccessTokenClaims<'a> {
     pub grant_id: Option<Uuid>,
     /// The provider's access token, under the name that its record gives it.
     #[serde(flatten)]
-    pub upstream_token: Option<BTreeMap<&'a str, &'a str>>,
+    pub upstream_token: Option<EmbeddedToken<'a>>,
+}
+
+impl AccessTokenClaims<'_> {
+    /// Every member that an access token may have by itself. No provider's token takes the place of one.
+    pub const MEMBERS: [&'static str; 19] = [
+        "iss",
+        "iat",
+        "jti",
+        "scope",
+        "account_id",
+        "user_type",
+        "venueId",
+        "organization",
+        "amr",
+        "phone_number",
+        "source",
+        "email",
+        "uuid",
+        "sub",
+        "aud",
+        "exp",
+        "client_id",
+        "auth_time",
+        "grant_id",
+    ];
+}
+
+/// A provider's access token inside one of this service.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct EmbeddedToken<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> EmbeddedToken<'a> {
+    /// The token under this name; none where the name is that of another member, which would be there twice.
+    pub fn new(claim: &'a str, token: &'a str) -> Option<Self> {
+        let is_free = !AccessTokenClaims::MEMBERS.contains(&claim);
+        is_free.then(|| Self(BTreeMap::from([(claim, token)])))
+    }
 }
 
 /// The claims of an access token that comes back to this service.
@@ -107,4 +145,60 @@ impl PresentedAccessToken {
 /// The hour, counted from the epoch, in which a moment lies: what expiring markers are kept under.
 pub fn hour_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.seconds() / 3600).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn serialised(upstream_token: Option<EmbeddedToken<'_>>) -> String {
+        let common = CommonClaims {
+            iss: "https://id.example".to_owned(),
+            iat: Timestamp::from_seconds(1),
+            jti: Uuid::from_u128(1),
+            scope: Scope::empty(),
+            account_id: "alice".to_owned(),
+            user_type: "user".to_owned(),
+            venue_id: Some("venue".to_owned()),
+            organization: "default".to_owned(),
+            amr: Vec::new(),
+            phone_number: Some("+3212345678".to_owned()),
+            source: "LOCAL".to_owned(),
+            email: "alice@example.com".to_owned(),
+            uuid: Uuid::from_u128(2),
+        };
+        let claims = AccessTokenClaims {
+            common: &common,
+            sub: common.uuid,
+            aud: "https://api.example",
+            exp: Timestamp::from_seconds(2),
+            client_id: "web",
+            auth_time: Some(Timestamp::from_seconds(1)),
+            grant_id: Some(Uuid::from_u128(3)),
+            upstream_token,
+        };
+        serde_json::to_string(&claims).unwrap()
+    }
+
+    #[test]
+    fn the_list_of_members_is_what_is_serialised() {
+        let Value::Object(members) = serde_json::from_str(&serialised(None)).unwrap() else {
+            panic!("an access token is an object");
+        };
+        let named: BTreeSet<_> = members.keys().map(String::as_str).collect();
+        assert_eq!(named, BTreeSet::from(AccessTokenClaims::MEMBERS));
+    }
+
+    #[test]
+    fn a_providers_token_takes_no_other_members_place() {
+        for name in AccessTokenClaims::MEMBERS {
+            assert!(EmbeddedToken::new(name, "theirs").is_none(), "{name}");
+        }
+        let text = serialised(EmbeddedToken::new("upstream_access_token", "theirs"));
+        assert!(text.ends_with(r#""upstream_access_token":"theirs"}"#), "{text}");
+    }
 }

@@ -27,7 +27,7 @@ const ADDRESS: [&str; 6] = [
 ];
 
 /// Names with a meaning of their own in tokens or in the token response. No user's claim may take their place.
-pub(super) const RESERVED: [&str; 39] = [
+pub(super) const RESERVED: [&str; 40] = [
     "iss",
     "sub",
     "aud",
@@ -67,6 +67,7 @@ pub(super) const RESERVED: [&str; 39] = [
     "uuid",
     "updated_at",
     "upstream_access_token",
+    "grant_id",
 ];
 
 const LONGEST: usize = 4096;
@@ -417,6 +418,7 @@ mod tests {
             "access_token",
             "updated_at",
             "uuid",
+            "grant_id",
         ] {
             assert!(set(&mut alice(), name, "x").is_err(), "{name}");
         }

@@ -12,6 +12,7 @@ use crate::flow::admin::{Disclosed, Wording, check_text};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
+use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::scope::Scope;
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -263,8 +264,10 @@ pub(in crate::flow::admin) fn check(provider: &Provider, wording: Wording, fault
         ));
     }
     if let Some(claim) = &provider.embed_token {
-        let is_ours = claim == Provider::EMBEDDED_TOKEN;
-        if !is_ours && (RESERVED.contains(&claim.as_str()) || check_claim_name(claim).is_err()) {
+        let name = claim.as_str();
+        let is_ours = name == Provider::EMBEDDED_TOKEN;
+        let is_taken = RESERVED.contains(&name) || AccessTokenClaims::MEMBERS.contains(&name);
+        if !is_ours && (is_taken || check_claim_name(name).is_err()) {
             faults.push(format!(
                 "claim {claim} belongs to the service: choose another name"
             ));
@@ -284,5 +287,30 @@ pub(in crate::flow::admin) fn check(provider: &Provider, wording: Wording, fault
         if RESERVED.contains(&ours.as_str()) || check_claim_name(ours).is_err() || theirs.is_empty() {
             faults.push(format!("claim {ours}={theirs}: no such claim can be filled"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::flow::admin::provider::blank;
+
+    #[test]
+    fn a_providers_token_is_not_named_as_another_member_of_access_tokens() {
+        let is_refused = |name: &str| {
+            let mut provider = blank("google".to_owned(), Timestamp::from_seconds(1));
+            provider.embed_token = Some(name.to_owned());
+            let mut faults = Vec::new();
+            check(&provider, Wording::Flags, &mut faults);
+            faults.contains(&format!(
+                "claim {name} belongs to the service: choose another name"
+            ))
+        };
+        for name in AccessTokenClaims::MEMBERS {
+            assert!(is_refused(name), "{name}");
+        }
+        assert!(is_refused("nbf"));
+        assert!(!is_refused(Provider::EMBEDDED_TOKEN) && !is_refused("google_token"));
     }
 }
