@@ -5,6 +5,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use zeroize::Zeroizing;
 
 use crate::oauth::error::Refusal;
+use crate::oauth::parameters::form_decode;
 use crate::secret::{ApiKey, Secret};
 
 /// An API key as a client presents it.
@@ -12,8 +13,19 @@ use crate::secret::{ApiKey, Secret};
 pub struct PresentedApiKey {
     /// The key, of which nothing but the form is known to be right.
     pub key: Secret<ApiKey>,
-    /// The client that the header names beside it, if it names one.
+    /// The client that the header names beside it, as it was sent, if it names one.
     pub client_id: Option<String>,
+}
+
+impl PresentedApiKey {
+    /// Whether the key may be that of this client: the header names no other one, plainly or form-encoded (RFC 6749
+    /// section 2.3.1).
+    pub fn is_of(&self, client_id: &str) -> bool {
+        self.client_id.as_deref().is_none_or(|named| {
+            let decoded = form_decode(named.as_bytes());
+            named == client_id || decoded.is_some_and(|decoded| *decoded == client_id)
+        })
+    }
 }
 
 /// The answer for everything that is no API key in force.
@@ -63,6 +75,19 @@ mod tests {
             assert_eq!(presented.key.digest(), key.digest(), "{sent}");
             assert_eq!(presented.client_id.as_deref(), client_id, "{sent}");
         }
+    }
+
+    #[test]
+    fn a_client_is_named_plainly_or_form_encoded() {
+        let key = Secret::<ApiKey>::mint(&[5; 16], &Random::seeded(1));
+        let is_of = |named: &str, client_id: &str| {
+            let sent = STANDARD.encode(format!("{named}{}", key.reveal()));
+            parse(&sent).unwrap().is_of(client_id)
+        };
+        assert!(is_of("", "tv") && is_of("tv:", "tv"));
+        assert!(is_of("urn%3Atv+app:", "urn:tv app") && is_of("urn:tv app:", "urn:tv app"));
+        assert!(is_of("a+b%20c:", "a+b%20c"));
+        assert!(!is_of("other:", "tv") && !is_of("%74%ff:", "tv"));
     }
 
     #[test]

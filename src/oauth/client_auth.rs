@@ -214,12 +214,7 @@ pub fn authenticate_api_key(
     let client = client
         .filter(|client| client.enabled)
         .filter(|client| client.api_keys.iter().any(|key| key.digest == digest))
-        .filter(|client| {
-            presented
-                .client_id
-                .as_ref()
-                .is_none_or(|named| *named == client.client_id)
-        })
+        .filter(|client| presented.is_of(&client.client_id))
         .ok_or(api_key::UNKNOWN)?;
     Ok(AuthenticatedClient {
         client: Arc::clone(client),
