@@ -17,6 +17,7 @@ use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
+use crate::oauth::token;
 use crate::secret::{BrowserCookie, Digest, UpstreamState};
 
 /// How the answer travels: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
@@ -304,16 +305,10 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
 
 /// Values the client may not have are left out (SPEC: ignored at this endpoint), malformed ones refused.
 fn requested_scope(parameters: &Parameters, client: &Client) -> Result<Scope, Refusal> {
-    let Some(text) = parameters.get("scope") else {
-        return Ok(client.default_scope.clone());
-    };
-    let asked: Scope = text.parse().map_err(|_| {
-        Refusal::new(
-            ErrorCode::InvalidScope,
-            "scope has characters that RFC 6749 does not allow",
-        )
-    })?;
-    Ok(asked.filter(|value| client.scope.contains(value)))
+    Ok(match token::scope(parameters)? {
+        None => client.default_scope.clone(),
+        Some(asked) => asked.filter(|value| client.scope.contains(value)),
+    })
 }
 
 fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {

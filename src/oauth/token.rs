@@ -9,7 +9,7 @@ use crate::oauth::code::{self, CodeExchange};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::oauth::refresh::{self, PresentedRefreshToken};
-use crate::oauth::scope::Scope;
+use crate::oauth::scope::{InvalidScope, Scope};
 
 /// A token request, one variant for each grant.
 pub enum TokenRequest {
@@ -52,14 +52,14 @@ pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantTy
     }
 }
 
-fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
-    let scope = parameters.get("scope").map(str::parse).transpose();
-    scope.map_err(|_| {
-        Refusal::new(
-            ErrorCode::InvalidScope,
-            "scope has characters that RFC 6749 does not allow",
-        )
-    })
+/// The scope that is asked for. One without a value counts as omitted, like every parameter without one.
+pub(super) fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
+    let scope: Option<Scope> = parameters
+        .get("scope")
+        .map(str::parse)
+        .transpose()
+        .map_err(|problem: InvalidScope| Refusal::naming(ErrorCode::InvalidScope, &problem.to_string()))?;
+    Ok(scope.filter(|scope| !scope.is_empty()))
 }
 
 impl TokenRequest {
@@ -206,6 +206,24 @@ mod tests {
         );
         let wider = narrowed(Some("email profile"), "openid email profile");
         assert_eq!(wider.unwrap_err().code, ErrorCode::InvalidScope);
+    }
+
+    #[test]
+    fn a_scope_of_spaces_counts_as_omitted() {
+        let asked = |body: &str| scope(&Parameters::parse(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(asked("scope=%20%20"), None);
+        assert_eq!(asked("scope=+email+"), Some("email".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_scope_that_cannot_be_is_told_what_one_is() {
+        let values: Vec<_> = (0..=100).map(|number| number.to_string()).collect();
+        for text in [values.join("+"), "a%22b".to_owned()] {
+            let body = format!("scope={text}");
+            let refusal = scope(&Parameters::parse(body.as_bytes()).unwrap()).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidScope);
+            assert_eq!(refusal.description, InvalidScope.to_string());
+        }
     }
 
     #[test]

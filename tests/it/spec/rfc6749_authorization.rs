@@ -393,7 +393,7 @@ async fn a_refusal_goes_back_to_the_client() {
         ),
         (
             request.clone().with("scope", "openid a\"b"),
-            "invalid_scope: scope has characters that RFC 6749 does not allow",
+            "invalid_scope: scope values are printable ASCII without spaces, quotes and backslashes, and no more than 100",
         ),
         (
             request.clone().with("max_age", "-1"),
