@@ -12,6 +12,7 @@ use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::{Entropy, RefreshFamily};
+use crate::oauth::token::kept_scope;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
@@ -62,7 +63,7 @@ impl DrawnFamily {
         Ok(Order {
             grant_type,
             user,
-            scope: authorization.scope.clone(),
+            scope: kept_scope(&authorization.scope, &client.scope),
             authorization,
             family: self.id,
             nonce: None,

@@ -102,9 +102,14 @@ impl TokenRequest {
     }
 }
 
+/// What is left of a granted scope: values that the operator has since taken from the client are left out; the
+/// service's own marker stays.
+pub fn kept_scope(granted: &Scope, allowed: &Scope) -> Scope {
+    granted.filter(|value| Scope::is_marker(value) || allowed.contains(value))
+}
+
 /// The scope of a refreshed access token: what was asked for, which may be less than what was granted and
-/// never more (RFC 6749 section 6). Values that the operator has since taken from the client are left out;
-/// the service's own marker stays.
+/// never more (RFC 6749 section 6), as far as the client may still have it.
 pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -> Result<Scope, Refusal> {
     if asked.is_some_and(|asked| !asked.is_within(granted)) {
         return Err(Refusal::new(
@@ -112,10 +117,8 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
             "scope exceeds what was granted",
         ));
     }
-    Ok(granted.filter(|value| {
-        Scope::is_marker(value)
-            || (allowed.contains(value) && asked.is_none_or(|asked| asked.contains(value)))
-    }))
+    let is_asked = |value: &str| asked.is_none_or(|asked| asked.contains(value));
+    Ok(kept_scope(granted, allowed).filter(|value| Scope::is_marker(value) || is_asked(value)))
 }
 
 /// The scope of a user who comes without an authorization request: what was asked for, or the client's default and

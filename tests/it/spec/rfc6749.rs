@@ -7,6 +7,22 @@ use tokio::task::JoinSet;
 
 use crate::harness::{ISSUER, START, Server, scene};
 
+/// Section 3.3: a code brings nothing that the operator took from the client since it was made.
+#[tokio::test]
+async fn a_code_brings_no_scope_that_the_client_lost() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let request = acme.request().with("scope", "openid email notes.read");
+    let code = browser.authorize(&request).await.through().await.code();
+    server
+        .change_client(&acme, |client| client.scope = "openid email".parse().unwrap())
+        .await;
+    let tokens = acme.redeem(&code).await.tokens();
+    assert_eq!(tokens.scope(), ["openid", "email", "authenticated"]);
+    let claims = acme.verify(tokens.access_token()).await.claims;
+    assert_eq!(claims["scope"], "openid email authenticated");
+}
+
 /// Section 4.1: the whole way, and section 5.1: the answer, field by field.
 #[tokio::test]
 async fn a_code_brings_tokens_and_the_answer_says_for_whom() {
