@@ -49,7 +49,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         refresh_token,
     } = order;
     let requested = match authorization.session {
-        Some(_) => claims::id_token(&user, &authorization.claims),
+        Some(_) => claims::id_token(&user, &authorization.claims_within(&scope, &client.scope)),
         None => claims::id_token_by_scope(&user, &scope),
     };
     let common = CommonClaims {

@@ -8,8 +8,9 @@ use crate::clock::Timestamp;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims;
 use crate::oauth::scope::Scope;
+use crate::oauth::token::kept_scope;
 
-/// The claims that the token's scope and the original request ask for.
+/// The claims that the token's scope and the original request ask for, as far as the client may still have them.
 pub fn read_userinfo(
     core: &Core,
     token: &str,
@@ -28,13 +29,12 @@ pub fn read_userinfo(
             "the scope openid is needed",
         )));
     };
-    let granted = &family.authorization;
-    let requested = granted.claims.clone();
-    let requested = if granted.scope.is_within(scope) {
-        requested
-    } else {
-        // the client narrowed this token: what it asked for one by one is narrowed along
-        requested.within(scope)
-    };
-    Ok(Ok(claims::userinfo(user, scope, &requested)))
+    let catalog = core.catalog();
+    let none = Scope::empty();
+    let allowed = catalog
+        .client(&live.claims.client_id)
+        .map_or(&none, |client| &client.scope);
+    let requested = family.authorization.claims_within(scope, allowed);
+    let scope = kept_scope(scope, allowed);
+    Ok(Ok(claims::userinfo(user, &scope, &requested)))
 }

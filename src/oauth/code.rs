@@ -10,6 +10,7 @@ use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::ReturnTo;
 use crate::oauth::scope::Scope;
+use crate::oauth::token::kept_scope;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
 
 /// How a user signed in and what was granted: what a code carries over into the tokens. It is a part of every refresh
@@ -48,6 +49,19 @@ pub struct Authorization {
     /// The claims that were asked for one by one.
     #[serde(default, skip_serializing_if = "ClaimsRequest::is_empty")]
     pub claims: ClaimsRequest,
+}
+
+impl Authorization {
+    /// The claims asked for one by one that come with a token of this scope (OpenID Connect Core 5.5): those whose scope
+    /// value the client may still have (`allowed`). Where the client narrowed the token, they are narrowed along.
+    pub fn claims_within(&self, scope: &Scope, allowed: &Scope) -> ClaimsRequest {
+        let requested = self.claims.clone().within(allowed);
+        if kept_scope(&self.scope, allowed).is_within(scope) {
+            requested
+        } else {
+            requested.within(scope)
+        }
+    }
 }
 
 /// An authorization code as it is kept.
@@ -230,6 +244,33 @@ mod tests {
             Uuid::from_u128(9),
             START + Duration::from_secs(59),
         )
+    }
+
+    #[test]
+    fn single_claims_follow_the_clients_scope_and_the_tokens() {
+        let (code, _) = issued();
+        let text = r#"{"id_token":{"email":null,"name":null},"userinfo":{"email":null,"name":null}}"#;
+        let authorization = Authorization {
+            scope: "openid email authenticated".parse().unwrap(),
+            claims: ClaimsRequest::parse(text).unwrap().0,
+            ..code.authorization
+        };
+        for (scope, allowed, left) in [
+            (
+                "openid email authenticated",
+                "openid email profile",
+                "email profile",
+            ),
+            ("openid email authenticated", "openid email", "email"),
+            ("openid authenticated", "openid profile", "profile"),
+            ("openid email authenticated", "openid", ""),
+            ("openid authenticated", "openid email profile", ""),
+            ("openid email", "openid email profile", "email"),
+        ] {
+            let claims = authorization.claims_within(&scope.parse().unwrap(), &allowed.parse().unwrap());
+            assert_eq!(claims.id_token, claims.userinfo, "{scope} of {allowed}");
+            assert_eq!(claims.implied_scope().to_string(), left, "{scope} of {allowed}");
+        }
     }
 
     #[test]

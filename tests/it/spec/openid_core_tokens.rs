@@ -223,6 +223,51 @@ async fn single_claims_beyond_the_clients_scope_are_not_handed_out() {
     assert_eq!(tokens.id().claims.get("address"), None);
 }
 
+/// Section 5.5: what the operator takes from a client's registration is told to it no longer.
+#[tokio::test]
+async fn single_claims_end_with_the_clients_scope() {
+    let (server, acme, alice) = scene().await;
+    let claims = r#"{"userinfo":{"email":null,"name":null},"id_token":{"email":null,"name":null}}"#;
+    let first = acme
+        .tokens_for(&alice.browser(), &acme.request().with("claims", claims))
+        .await;
+    assert_eq!(first.id().claims["email"], "alice@example.com");
+    server
+        .change_client(&acme, |client| {
+            client.scope = client.scope.filter(|value| value != "email")
+        })
+        .await;
+    let left = acme.userinfo(first.access_token()).await.json();
+    assert_eq!(names(&left), ["name", "sub"]);
+    let second = acme.refresh(first.refresh_token()).await.tokens();
+    assert_eq!(second.id().claims.get("email"), None);
+    assert_eq!(second.id().claims["name"], "alice Example");
+}
+
+/// Section 5.5: a refresh for less leaves out single claims beyond what it asks for, wherever they would come.
+#[tokio::test]
+async fn single_claims_are_narrowed_with_the_token() {
+    let (_server, acme, alice) = scene().await;
+    let claims = r#"{"userinfo":{"email":null,"name":null},"id_token":{"email":null,"name":null}}"#;
+    let request = acme
+        .request()
+        .with("scope", "openid email")
+        .with("claims", claims);
+    let first = acme.tokens_for(&alice.browser(), &request).await;
+    assert_eq!(first.id().claims["email"], "alice@example.com");
+    let narrow = acme
+        .refresh(first.refresh_token())
+        .with("scope", "openid")
+        .await
+        .tokens();
+    for name in ["email", "name"] {
+        assert_eq!(narrow.id().claims.get(name), None, "{name}");
+    }
+    assert_eq!(names(&acme.userinfo(narrow.access_token()).await.json()), ["sub"]);
+    let whole = acme.refresh(narrow.refresh_token()).await.tokens();
+    assert_eq!(whole.id().claims["email"], "alice@example.com");
+}
+
 /// Section 5.5: a claim cannot take the place of one that the service vouches for.
 #[tokio::test]
 async fn a_users_own_claims_never_replace_the_tokens() {
