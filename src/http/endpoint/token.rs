@@ -57,15 +57,16 @@ pub(super) fn failed(call: &Call, grant: &'static str, failure: &Failure) -> Ans
     error::failed(call, failure)
 }
 
-/// The parameters in the body: a form, or a JSON object for the grants that take one.
+/// The parameters in the body: a form, or a JSON object for the grants that take one. What is wrong with
+/// `grant_type` itself is said of a JSON object as of a form.
 fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
     if !call.is_json() {
         return call.form();
     }
     let parameters = call.form_or_json()?;
     match token::grant_type(&parameters, service_name) {
-        Ok(grant) if grant.accepts_json() => Ok(parameters),
-        _ => call.form(),
+        Ok(grant) if !grant.accepts_json() => call.form(),
+        _ => Ok(parameters),
     }
 }
 

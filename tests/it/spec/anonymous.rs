@@ -127,6 +127,15 @@ async fn a_form_and_json_are_taken_alike() {
         post(refresh.to_string()).await.refusal(),
         "400 invalid_request: Content-Type must be application/x-www-form-urlencoded"
     );
+    let unknown = json!({"grant_type": "password", "username": "alice"});
+    assert_eq!(
+        post(unknown.to_string()).await.refusal(),
+        "400 unsupported_grant_type: this grant_type is not supported; see grant_types_supported in the discovery document"
+    );
+    assert_eq!(
+        post("{}".to_owned()).await.refusal(),
+        "400 invalid_request: grant_type is missing"
+    );
 }
 
 #[tokio::test]
