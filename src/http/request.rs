@@ -181,9 +181,18 @@ fn credentials_of<'request>(
         .map(|(_, credentials)| credentials))
 }
 
-/// A client's identifier and secret from the Basic scheme, both form-decoded (RFC 6749 section 2.3.1).
-/// `None` when there is no such header or it is of another scheme.
-pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, Zeroizing<String>)>, Malformed> {
+/// What the Basic scheme carries.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BasicCredentials {
+    /// A client's identifier and secret, both form-decoded (RFC 6749 section 2.3.1).
+    pub decoded: (String, Zeroizing<String>),
+    /// The secret before that: many a client does not encode it.
+    pub secret_as_sent: Zeroizing<String>,
+}
+
+/// A client's identifier and secret from the Basic scheme. `None` when there is no such header or it is of another
+/// scheme.
+pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicCredentials>, Malformed> {
     let Some(encoded) = credentials_of(headers, "Basic")? else {
         return Ok(None);
     };
@@ -193,8 +202,13 @@ pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, Zeroizin
         return Err(Malformed);
     };
     let user = form_decode(user).ok_or(Malformed)?;
-    let password = form_decode(password).ok_or(Malformed)?;
-    Ok(Some((user.to_string(), password)))
+    let as_sent = std::str::from_utf8(password).map_err(|_| Malformed)?;
+    let secret_as_sent = Zeroizing::new(as_sent.to_owned());
+    let secret = form_decode(password).unwrap_or_else(|| secret_as_sent.clone());
+    Ok(Some(BasicCredentials {
+        decoded: (user.to_string(), secret),
+        secret_as_sent,
+    }))
 }
 
 /// The access token from the Bearer scheme (RFC 6750 section 2.1). `None` when there is no such header or
@@ -328,10 +342,12 @@ mod tests {
 
     #[test]
     fn basic_credentials_are_form_decoded_and_split_at_the_first_colon() {
-        let (user, password) = basic_credentials(&basic(b"web%3Aapp:a%25b+c:d"))
+        let found = basic_credentials(&basic(b"web%3Aapp:a%25b+c:d"))
             .unwrap()
             .unwrap();
+        let (user, password) = &found.decoded;
         assert_eq!((user.as_str(), password.as_str()), ("web:app", "a%b c:d"));
+        assert_eq!(found.secret_as_sent.as_str(), "a%25b+c:d");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub struct Credentials {
 
 enum Proof {
     Secret(Digest<ClientSecret>),
+    EitherSecret([Digest<ClientSecret>; 2]),
     Assertion(Zeroizing<String>),
     None,
 }
@@ -137,11 +138,21 @@ impl Credentials {
         }
     }
 
+    /// The same credentials, where the secret may as well be `secret`: a Basic header holds it form-encoded, and many a
+    /// client sends it as it is.
+    #[must_use]
+    pub fn or_secret(mut self, secret: &[u8]) -> Self {
+        if let Proof::Secret(first) = self.proof {
+            self.proof = Proof::EitherSecret([first, Digest::of(secret)]);
+        }
+        self
+    }
+
     /// The assertion, when it is one that proves who the client is.
     pub fn assertion(&self) -> Option<&str> {
         match &self.proof {
             Proof::Assertion(assertion) => Some(assertion),
-            Proof::Secret(_) | Proof::None => None,
+            Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => None,
         }
     }
 
@@ -179,12 +190,17 @@ pub fn authenticate(
     let client = client.filter(|client| client.enabled).ok_or(UNKNOWN)?;
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
+        Proof::EitherSecret([one, other])
+            if client.accepts_secret(one, now) | client.accepts_secret(other, now) =>
+        {
+            None
+        }
         Proof::None if client.is_public() => None,
         Proof::Assertion(assertion) => {
             let keys = keys.ok_or(UNKNOWN)?;
             Some(assertion::check(assertion, (client, keys), recipient, now)?)
         }
-        Proof::Secret(_) | Proof::None => return Err(UNKNOWN),
+        Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => return Err(UNKNOWN),
     };
     if !client.auth_methods.contains(&credentials.method) {
         return Err(Refusal::naming(

@@ -57,5 +57,9 @@ fn credentials(call: &Call, parameters: &Parameters) -> Reply<Credentials> {
     parameters.each_once()?;
     let basic = request::basic_credentials(call.headers())
         .map_err(|_| Refusal::invalid_client("the Authorization header is malformed"))?;
-    Credentials::parse(basic.as_ref(), parameters)
+    let credentials = Credentials::parse(basic.as_ref().map(|basic| &basic.decoded), parameters)?;
+    Ok(match basic {
+        Some(basic) => credentials.or_secret(basic.secret_as_sent.as_bytes()),
+        None => credentials,
+    })
 }

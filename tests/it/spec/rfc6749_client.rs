@@ -1,5 +1,7 @@
 //! The OAuth 2.0 Authorization Framework: client authentication, and how the token endpoint says no.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use idsvc::oauth::client::{AuthMethod, GrantType, StoredSecret};
 use idsvc::secret::Digest;
 
@@ -87,6 +89,35 @@ async fn basic_credentials_are_form_decoded() {
         .await;
     odd.secret = secret.to_owned();
     odd.tokens(&alice.browser()).await;
+}
+
+/// Section 2.3.1: many a client does not encode the secret; it is that secret all the same, and no other is.
+#[tokio::test]
+async fn a_secret_that_was_not_encoded_is_taken_as_it_is() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let secret = "p+a%20s%%ff:w of more than 32 bytes, or so";
+    let plain = server
+        .client_with("plain", |client| {
+            client.secrets[0].digest = Digest::of(secret.as_bytes());
+        })
+        .await;
+    let code = plain.code(&alice.browser()).await;
+    let redeem = |secret: &str| {
+        let pair = STANDARD.encode(format!("plain:{secret}"));
+        plain
+            .redeem(&code)
+            .without_header("authorization")
+            .header("authorization", &format!("Basic {pair}"))
+    };
+    for wrong in ["p a s%%ff:w of more than 32 bytes, or so", "", "p+a%20s%%ff"] {
+        assert_eq!(
+            redeem(wrong).await.refusal(),
+            "401 invalid_client: client authentication failed",
+            "{wrong}"
+        );
+    }
+    redeem(secret).await.tokens();
 }
 
 /// Section 2.3.1: while a secret is replaced, the old one works until it has run out.
