@@ -167,7 +167,11 @@ impl Reply {
         assert_eq!(self.header("location"), None);
         let said = html::text_of(self.text(), "p");
         let is_stale = said.starts_with("this sign-in ");
-        let heading = if is_stale { "This sign-in has ended" } else { "Request error" };
+        let heading = if is_stale {
+            "This sign-in has ended"
+        } else {
+            "Request error"
+        };
         assert_eq!(self.heading(), heading);
         format!("{} {said}", self.status)
     }
