@@ -234,7 +234,7 @@ async fn single_claims_end_with_the_clients_scope() {
     assert_eq!(first.id().claims["email"], "alice@example.com");
     server
         .change_client(&acme, |client| {
-            client.scope = client.scope.filter(|value| value != "email")
+            client.scope = client.scope.filter(|value| value != "email");
         })
         .await;
     let left = acme.userinfo(first.access_token()).await.json();
