@@ -232,13 +232,13 @@ pub(super) fn live_of(
     Ok(found)
 }
 
-/// Ends all sessions of a user but one, with the refresh families bound to them. Says which.
+/// Ends all sessions of a user but one, live or not, with the refresh families bound to them. Says which.
 pub(super) fn end_all(
     tx: &mut dyn Tx,
     user: Uuid,
     except: Option<Uuid>,
     now: Timestamp,
-) -> Result<Vec<Uuid>, StoreError> {
+) -> Result<Vec<(Uuid, Session)>, StoreError> {
     let mut ended = Vec::new();
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
         if Some(id) == except {
@@ -247,7 +247,7 @@ pub(super) fn end_all(
         match SESSIONS.get(&*tx, &id)? {
             Some(session) => {
                 end(tx, id, &session, now)?;
-                ended.push(id);
+                ended.push((id, session));
             }
             None => {
                 SESSIONS_BY_USER.remove(tx, &(user, id))?;

@@ -83,7 +83,7 @@ pub async fn change_password(
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
             let mut ended = sessions::end_all(tx, user.uuid, None, now)?;
-            ended.retain(|id| *id != live.id);
+            ended.retain(|(id, session)| *id != live.id && session.is_live(lifetimes, now));
             sessions::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());
             let (id, _) = sessions::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
@@ -94,7 +94,7 @@ pub async fn change_password(
         return Ok(Outcome::SignIn);
     };
     audit::record(&Event::PasswordChanged { user, session });
-    for session in ended {
+    for (session, _) in ended {
         audit::record(&Event::SignedOut { user, session });
     }
     Ok(Outcome::Done(Change::Made(drawn.cookie(session))))

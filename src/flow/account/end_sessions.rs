@@ -28,6 +28,7 @@ pub async fn end_sessions(
     which: Which,
     now: Timestamp,
 ) -> Result<Outcome<()>, Failure> {
+    let lifetimes = core.policy.lifetimes.session;
     let outcome = act(core, browser, "end_own_sessions", now, move |tx, live| {
         let user = live.user.uuid;
         let ended = match which {
@@ -35,7 +36,7 @@ pub async fn end_sessions(
             Which::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
                     sessions::end(tx, id, &session, now)?;
-                    vec![id]
+                    vec![(id, session)]
                 }
                 Some(_) | None => Vec::new(),
             },
@@ -46,7 +47,10 @@ pub async fn end_sessions(
     Ok(match outcome {
         Outcome::SignIn => Outcome::SignIn,
         Outcome::Done((user, ended)) => {
-            for session in ended {
+            let live = ended
+                .into_iter()
+                .filter(|(_, ended)| ended.is_live(lifetimes, now));
+            for (session, _) in live {
                 audit::record(&Event::SignedOut { user, session });
             }
             Outcome::Done(())

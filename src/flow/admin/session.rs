@@ -10,6 +10,7 @@ use super::{Admin, AdminRefusal, Decided, Done};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;
+use crate::identity::Session;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
@@ -92,7 +93,7 @@ fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<b
 
 /// Ends sessions. None are counted for one that has expired, though what was bound to it ends.
 pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> {
-    let now = admin.core.clock.now();
+    let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
     let subject = match &request {
         RevokeSessions::One(id) => id.to_string(),
         RevokeSessions::AllOf(who) => who.clone(),
@@ -101,6 +102,7 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> 
         .core
         .store
         .write("session revoke", move |tx| -> Decided<usize> {
+            let is_live = |session: &Session| session.is_live(lifetimes, now);
             match &request {
                 RevokeSessions::One(id) => {
                     let Some(session) = SESSIONS.get(&*tx, id)? else {
@@ -111,10 +113,13 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> 
                             .with_hint("idsvc session list WHO shows those of a user")));
                     };
                     sessions::end(tx, *id, &session, now)?;
-                    Ok(Ok(1))
+                    Ok(Ok(usize::from(is_live(&session))))
                 }
                 RevokeSessions::AllOf(who) => match find(&*tx, who)? {
-                    Ok(user) => Ok(Ok(end_everything(tx, user.uuid, now)?)),
+                    Ok(user) => {
+                        let ended = end_everything(tx, user.uuid, now)?;
+                        Ok(Ok(ended.iter().filter(|(_, session)| is_live(session)).count()))
+                    }
                     Err(refusal) => Ok(Err(refusal)),
                 },
             }
@@ -129,10 +134,12 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::flow::admin::tests::{admin, core, refusal};
     use crate::flow::admin::user::{self, AddUser, NewPassword, UserFields};
-    use crate::identity::{Device, Factor, Session};
+    use crate::identity::{Device, Factor};
     use crate::oauth::Scope;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
@@ -152,15 +159,17 @@ mod tests {
         let now = core.clock.now();
         core.store
             .write("test", move |tx| {
-                for id in [Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3)] {
+                for id in (1..=5).map(Uuid::from_u128) {
+                    // The last two are over, and kept for what is bound to them.
+                    let age = Duration::from_hours(if id > Uuid::from_u128(3) { 48 } else { 0 });
                     let session = Session {
                         digest: Digest::of(b"x"),
                         user: alice,
                         auth_time: now,
                         factor: Factor::Password,
                         upstream_token: None,
-                        created_at: now,
-                        last_used_at: now,
+                        created_at: now - age,
+                        last_used_at: now - age,
                         device: Device::default(),
                     };
                     SESSIONS.put(tx, &id, &session)?;
@@ -177,6 +186,8 @@ mod tests {
             1
         );
         refusal(revoke(admin(&core), one).await);
+        let over = RevokeSessions::One(Uuid::from_u128(4));
+        assert_eq!(revoke(admin(&core), over).await.unwrap().revoked_sessions, 0);
         let all = RevokeSessions::AllOf("alice@example.com".to_owned());
         assert_eq!(revoke(admin(&core), all).await.unwrap().revoked_sessions, 2);
         assert!(list(admin(&core), &alice.to_string()).unwrap().is_empty());

@@ -12,7 +12,7 @@ use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;
 use crate::identity::password::{PasswordHash, SALT_LEN};
-use crate::identity::{LinkedIdentity, LoginName, User};
+use crate::identity::{LinkedIdentity, LoginName, Session, User};
 use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
@@ -377,11 +377,15 @@ async fn change(
     Ok(UserView::of(&user, None))
 }
 
-/// Ends every session and every refresh family of a user; says how many sessions there were.
-pub(super) fn end_everything(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<usize, StoreError> {
+/// Ends every session, live or not, and every refresh family of a user; says which sessions there were.
+pub(super) fn end_everything(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    now: Timestamp,
+) -> Result<Vec<(Uuid, Session)>, StoreError> {
     let ended = sessions::end_all(tx, user, None, now)?;
     sessions::end_families(tx, user, now)?;
-    Ok(ended.len())
+    Ok(ended)
 }
 
 /// Changes a user.

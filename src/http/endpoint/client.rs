@@ -59,7 +59,9 @@ fn credentials(call: &Call, parameters: &Parameters) -> Reply<Credentials> {
         .map_err(|_| Refusal::invalid_client("the Authorization header is malformed"))?;
     let credentials = Credentials::parse(basic.as_ref().map(|basic| &basic.decoded), parameters)?;
     Ok(match basic {
-        Some(basic) => credentials.or_secret(basic.secret_as_sent.as_bytes()),
-        None => credentials,
+        Some(basic) if basic.secret_as_sent != basic.decoded.1 => {
+            credentials.or_secret(basic.secret_as_sent.as_bytes())
+        }
+        _ => credentials,
     })
 }
