@@ -78,8 +78,14 @@ impl Schema {
         // One that was killed is only whole with its journal; opened and closed, it is one file.
         Redb::open_file(path, INSPECTION_CACHE_BYTES)?.shut()?;
         let copy = copy_of(path, self.version());
-        tracing::info!(copy = %copy.display(), "copying the database before it is brought to a new schema");
-        copy_file(path, &copy).map_err(|source| OpenError::Io { path: copy, source })
+        copy_file(path, &copy)
+            .inspect(
+                |()| tracing::info!(copy = %copy.display(), "the database was copied before its new schema"),
+            )
+            .map_err(|source| OpenError::Io {
+                path: copy.clone(),
+                source,
+            })
     }
 
     /// Brings what is in `backend` to this schema, all steps in one transaction, or changes nothing.
