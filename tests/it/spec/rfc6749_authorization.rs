@@ -38,13 +38,18 @@ async fn a_posted_request_finds_the_session() {
         .fields(&acme.request().parameters)
         .await;
     browser.visit(posted.location()).await.callback().code();
+    let state = "é".repeat(2048);
+    let longest = acme.request().with("state", &state);
+    let posted = server.post("/oauth2/authorize").fields(&longest.parameters).await;
+    let callback = browser.visit(posted.location()).await.callback();
+    assert_eq!(callback.get("state"), Some(state.as_str()));
 }
 
 /// Section 3.1: what is too long for an address, or no form at all, is refused on a page, and nothing is kept of it.
 #[tokio::test]
 async fn a_posted_request_that_fits_no_address_is_refused() {
     let (server, acme, _alice) = scene().await;
-    let request = acme.request().with("extra", &"x".repeat(13_000));
+    let request = acme.request().with("extra", &"x".repeat(15_000));
     let posted = server.post("/oauth2/authorize").fields(&request.parameters).await;
     assert_eq!(posted.error_page(), "413 The request is too long.");
     assert!(posted.cookies().is_empty());
