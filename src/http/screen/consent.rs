@@ -29,7 +29,8 @@ pub async fn respond(call: &Call) -> Answer {
     let core = &call.app.core;
     let is_ours = call.method() == Method::POST && call.is_from_own_page();
     if is_ours && parameters.get("decision") == Some("deny") {
-        // A no counts whatever has happened meanwhile in other tabs, and for whoever says it.
+        // A no counts whatever has happened meanwhile in other tabs, and for whoever says it. It needs no CSRF token:
+        // it comes from our own page, gives nobody anything, and ends only the request of this browser.
         return match decline(core, underway).await {
             Ok(next) => onward::go(call, next),
             Err(failure) => error::failed_page(call, &failure),
