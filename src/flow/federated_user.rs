@@ -61,7 +61,7 @@ pub fn find(
         let Some(mut user) = USERS.get(snapshot, &uuid)? else {
             return Ok(None);
         };
-        let is_new = user.source == provider.id && profile.write_to(&mut user);
+        let is_new = is_source(provider, &user) && profile.write_to(&mut user);
         if is_new {
             user.updated_at = now;
         }
@@ -104,7 +104,13 @@ fn is_vouched_for(snapshot: &dyn Snapshot, user: &User) -> Result<bool, StoreErr
         return Ok(true);
     }
     let source = PROVIDERS.get(snapshot, &user.source)?;
-    Ok(source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail))
+    Ok(source.is_some_and(|source| is_source(&source, user) && source.link == LinkPolicy::VerifiedEmail))
+}
+
+/// Whether the record was made on this provider's word. Its id alone does not say so: that may be another issuer's by now.
+fn is_source(provider: &Provider, user: &User) -> bool {
+    let is_its = |identity: &LinkedIdentity| identity.issuer == provider.issuer;
+    user.source == provider.id && user.identities.iter().any(is_its)
 }
 
 fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {
@@ -145,7 +151,7 @@ pub fn record(user: Uuid, arrival: Arrival, provider: &str) {
 mod tests {
     use super::*;
     use crate::flow::Core;
-    use crate::flow::admin::provider::{self, AddProvider, ProviderFields};
+    use crate::flow::admin::provider::{self, AddProvider, ProviderFields, UpdateProvider};
     use crate::flow::admin::{Admin, tests::core};
 
     async fn register(core: &Core, issuer: &str) -> Provider {
@@ -188,5 +194,55 @@ mod tests {
         assert!(!is_admitted(&core, &first));
         let namesake = register(&core, "https://b.example").await;
         assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
+    }
+
+    /// The id of a provider may become another issuer's: that one has not vouched for whom the first one brought.
+    #[tokio::test]
+    async fn a_providers_name_vouches_for_nobody_whom_another_issuer_brought() {
+        let core = core();
+        let first = register(&core, "https://a.example").await;
+        let claims =
+            serde_json::json!({"email": "victim@example.com", "email_verified": true, "name": "First"});
+        let profile = |name: &str, provider: &Provider| {
+            let mut claims = claims.clone();
+            claims["name"] = name.into();
+            Profile::read(claims.as_object().unwrap(), provider)
+        };
+        let arrives = async |provider: &Provider, subject: &'static str, profile: Profile| {
+            let (provider, uuid, now) = (provider.clone(), core.random.uuid_v4(), core.clock.now());
+            let arrived = core.store.write("arrive", move |tx| {
+                let newcomer = Newcomer {
+                    provider: &provider,
+                    subject,
+                    profile: &profile,
+                    uuid,
+                    organization: "org",
+                };
+                let (user, arrival) = find(&*tx, &newcomer, now)?.unwrap();
+                keep(tx, &user, arrival)?;
+                Ok((user, arrival))
+            });
+            arrived.await.unwrap()
+        };
+        let (waiting, _) = arrives(&first, "evil", profile("First", &first)).await;
+        assert_eq!(waiting.source, "corp");
+        let fields = ProviderFields {
+            issuer: Some("https://b.example".to_owned()),
+            link: Some(LinkPolicy::VerifiedEmail),
+            ..ProviderFields::default()
+        };
+        let id = "corp".to_owned();
+        provider::update(Admin { core: &core }, UpdateProvider { id, fields })
+            .await
+            .unwrap();
+        let second = Provider::clone(core.catalog().provider("corp").unwrap());
+        let (user, arrival) = arrives(&second, "victim", profile("Second", &second)).await;
+        assert_eq!(arrival, Arrival::Created);
+        assert_ne!(user.uuid, waiting.uuid);
+        let (user, arrival) = arrives(&second, "victim", profile("Third", &second)).await;
+        assert_eq!(
+            (arrival, &user.claims["name"]),
+            (Arrival::Updated, &"Third".into())
+        );
     }
 }
