@@ -292,14 +292,17 @@ pub fn end_federated(
     forget_codes(tx, |authorization| {
         authorization.user == user && is_from(&authorization.factor)
     })
+    .map(|_| ())
 }
 
-/// Forgets the codes of these authorizations. Looks at every code there is: those of the last minutes.
-pub fn forget_codes(tx: &mut dyn Tx, is_meant: impl Fn(&Authorization) -> bool) -> Result<(), StoreError> {
-    for id in CODES.keys_where(&*tx, |_, code| is_meant(&code.authorization))? {
-        CODES.remove(tx, &id)?;
+/// Forgets the codes of these authorizations, and says whether there were any. Looks at every code there is: those of
+/// the last minutes.
+pub fn forget_codes(tx: &mut dyn Tx, is_meant: impl Fn(&Authorization) -> bool) -> Result<bool, StoreError> {
+    let meant = CODES.keys_where(&*tx, |_, code| is_meant(&code.authorization))?;
+    for id in &meant {
+        CODES.remove(tx, id)?;
     }
-    Ok(())
+    Ok(!meant.is_empty())
 }
 
 /// Removes a refresh family as if it had never been.

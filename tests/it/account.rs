@@ -525,6 +525,25 @@ async fn an_application_is_disconnected() {
     assert_eq!(again.status, 200, "twice does no harm");
 }
 
+/// Nor does it come back by a code that it held, though nobody is asked whether it may.
+#[tokio::test]
+async fn an_application_that_was_disconnected_has_no_use_of_a_code_that_it_kept() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let here = alice.browser();
+    at_account(&here).await;
+    acme.tokens(&here).await;
+    let (kept, his) = (acme.code(&here).await, acme.code(&bob.browser()).await);
+    let page = here.visit("/account").await;
+    here.submit(&form(&page, "applications").with("client", "acme"))
+        .await;
+    assert_eq!(
+        acme.redeem(&kept).await.refusal(),
+        "400 invalid_grant: code is unknown or has expired"
+    );
+    acme.redeem(&his).await.tokens();
+}
+
 /// An access token may be good for longer than the family behind it.
 #[tokio::test]
 async fn an_application_that_can_refresh_no_more_is_disconnected_too() {

@@ -6,9 +6,10 @@ use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
 use crate::flow::sessions;
 use crate::flow::{Core, Failure};
+use crate::oauth::code::Authorization;
 use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 
-/// Forgets the consent that was given to a client and ends its refresh families, in one transaction.
+/// Forgets the consent that was given to a client and its codes, and ends its refresh families, in one transaction.
 ///
 /// The user is asked for consent the next time. A client that the operator vouches for is not asked about, and gets
 /// new tokens when the user goes there again.
@@ -31,6 +32,8 @@ pub async fn disconnect(
                 is_any = true;
             }
         }
+        let is_its = |granted: &Authorization| granted.user == user && granted.client_id == asked;
+        is_any |= sessions::forget_codes(tx, is_its)?;
         Ok((user, is_any))
     })
     .await?;

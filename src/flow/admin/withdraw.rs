@@ -65,7 +65,7 @@ impl Withdrawal {
         for id in families? {
             sessions::end_family(tx, id, now)?;
         }
-        sessions::forget_codes(tx, is_meant)
+        sessions::forget_codes(tx, is_meant).map(|_| ())
     }
 }
 
