@@ -367,9 +367,7 @@ where
             let live = sessions::find(&*tx, browser.session.as_ref(), policy.lifetimes.session, now)?
                 .filter(|live| expected.is_none_or(|expected| expected == live.id));
             if let Some(live) = &live {
-                let progress = advance(tx, live)?;
-                transaction.settled_session = progress.settled_session;
-                transaction.consented = progress.consented;
+                transaction.set_progress(advance(tx, live)?);
                 sessions::touch(tx, live, now)?;
             }
             let step = step(

@@ -24,16 +24,13 @@ pub async fn give_consent(
     session: Uuid,
     now: Timestamp,
 ) -> Result<Answer<Onward>, Failure> {
-    let Some(user) = underway
-        .session
-        .as_ref()
-        .filter(|live| live.id == session)
-        .map(|live| live.user.uuid)
-    else {
+    let Some(live) = underway.session.as_ref().filter(|live| live.id == session) else {
         return Ok(Err(Refusal::invalid_request("another user is signed in by now")));
     };
+    let user = live.user.uuid;
     let client_id = underway.client.client_id.clone();
-    let answer = allow(core, browser, underway, session, now).await?;
+    let progress = consented(&underway, live, now);
+    let answer = allow(core, browser, underway, (session, progress), now).await?;
     if answer.is_ok() {
         answered(user, &client_id, true);
     }
@@ -57,14 +54,29 @@ fn answered(user: Uuid, client_id: &str, allowed: bool) {
     });
 }
 
+/// What has happened once this user says yes. The yes settles whose session it is, unless the sign-in has grown too old
+/// for the request meanwhile.
+fn consented(underway: &Underway, live: &LiveSession, now: Timestamp) -> Progress {
+    let before = underway.transaction.progress();
+    let is_too_old = underway.transaction.request.demands_sign_in(&live.session, now);
+    let settled = if is_too_old {
+        before
+    } else {
+        before.settled_in(live.id)
+    };
+    Progress {
+        consented: true,
+        ..settled
+    }
+}
+
 async fn allow(
     core: &Core,
     browser: &Browser,
     underway: Underway,
-    session: Uuid,
+    (session, progress): (Uuid, Progress),
     now: Timestamp,
 ) -> Result<Answer<Next>, Failure> {
-    let settled_session = underway.transaction.settled_session;
     let asked = underway.transaction.request.scope_for_consent();
     let client_id = underway.client.client_id.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
@@ -74,10 +86,7 @@ async fn allow(
             .and_then(|consent| consent.scope.parse::<Scope>().ok());
         let scope = before.unwrap_or_default().union(&asked).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
-        Ok(Progress {
-            settled_session,
-            consented: true,
-        })
+        Ok(progress)
     };
     authorization::settle(
         core,

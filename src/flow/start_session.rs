@@ -83,8 +83,8 @@ where
                 session,
                 user,
             };
-            transaction.settled_session = Some(session_id);
-            let progress = transaction.progress();
+            let progress = transaction.progress().settled_in(session_id);
+            transaction.set_progress(progress);
             let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
             let taken = authorization::take(tx, step, (id, &mut transaction), slot, &policy, now)?;
             Ok(Ok(Some((taken, transaction.request, session_id, uuid, said))))

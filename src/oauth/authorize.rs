@@ -430,10 +430,22 @@ impl UpstreamSignIn {
 /// What has happened since a request was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The session in which the user signed in, or chose to go on.
+    /// The session in which the user signed in, chose to go on, or said yes.
     pub settled_session: Option<Uuid>,
-    /// Whether the user has said yes.
+    /// Whether the user has said yes, in that session: it counts in no other.
     pub consented: bool,
+}
+
+impl Progress {
+    /// The same once it is settled whose session it is.
+    #[must_use]
+    pub fn settled_in(self, session: Uuid) -> Self {
+        let settled_session = Some(session);
+        Self {
+            settled_session,
+            consented: self.consented && self.settled_session == settled_session,
+        }
+    }
 }
 
 impl LoginTransaction {
@@ -451,6 +463,12 @@ impl LoginTransaction {
             settled_session: self.settled_session,
             consented: self.consented,
         }
+    }
+
+    /// Writes down what has happened.
+    pub fn set_progress(&mut self, progress: Progress) {
+        self.settled_session = progress.settled_session;
+        self.consented = progress.consented;
     }
 }
 
@@ -514,7 +532,8 @@ pub fn next_step(
             "another user than the requested one is signed in",
         );
     }
-    if needs_consent(request, client, signed_in.consent, progress) {
+    let consented = settled && progress.consented;
+    if !consented && needs_consent(request, client, signed_in.consent) {
         if request.prompt.none {
             return Step::Refuse(Refusal::new(
                 ErrorCode::ConsentRequired,
@@ -548,15 +567,7 @@ fn sign_in_or(request: &AuthorizationRequest, code: ErrorCode, why: &'static str
     }
 }
 
-fn needs_consent(
-    request: &AuthorizationRequest,
-    client: &Client,
-    given: Option<&Consent>,
-    progress: Progress,
-) -> bool {
-    if progress.consented {
-        return false;
-    }
+fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<&Consent>) -> bool {
     if request.prompt.consent {
         return true;
     }

@@ -129,6 +129,39 @@ async fn consent_is_one_users_for_one_client() {
     );
 }
 
+/// What one user said to a request says nothing for another who comes to it while it still repeats its answer.
+#[tokio::test]
+async fn a_yes_counts_in_the_session_that_it_was_said_in() {
+    let (server, acme, alice) = scene().await;
+    server.user("bob").await;
+    let request = acme.request().with("prompt", "consent");
+
+    let browser = alice.browser();
+    let login = browser.authorize(&request).await;
+    let form = login.login_form().with("username", "bob@example.com");
+    let yes = login.sign_in().await.decision_form("allow");
+    for _ in 0..2 {
+        browser.submit(&yes).await.callback().code();
+    }
+    let other = browser
+        .submit(&form.with("password", "the password of bob"))
+        .await;
+    assert_eq!(other.page(), "/consent", "after a sign-in");
+
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let yes = browser.authorize(&request).await.decision_form("allow");
+    browser.submit(&yes).await.callback().code();
+    let elsewhere = browser.authorize(&acme.request().with("prompt", "login")).await;
+    elsewhere
+        .type_in("bob@example.com", "the password of bob")
+        .await
+        .callback()
+        .code();
+    let path = format!("/consent?transaction={}", yes.value("transaction").unwrap());
+    assert_eq!(browser.visit(&path).await.page(), "/consent", "in another tab");
+}
+
 /// `prompt=consent` asks again, also for a client that the operator vouches for; so comes `offline_access`
 /// (section 11).
 #[tokio::test]
