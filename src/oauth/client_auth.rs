@@ -96,9 +96,7 @@ impl Credentials {
         ) {
             (None, None) => {}
             (Some(_), Some(_)) if basic.is_some() || posted.is_some() => {
-                return Err(Refusal::invalid_request(
-                    "more than one client authentication method was used",
-                ));
+                return Err(AMBIGUOUS);
             }
             (Some(ASSERTION_TYPE), Some(assertion)) => return Self::of_assertion(assertion, named),
             (Some(_), Some(_)) => {
@@ -113,12 +111,16 @@ impl Credentials {
             }
         }
         match (basic, named, posted) {
-            (Some(_), _, Some(_)) => Err(Refusal::invalid_request(
-                "more than one client authentication method was used",
-            )),
+            (Some(_), _, Some(_)) => Err(AMBIGUOUS),
             (Some((user, _)), Some(named), None) if user != named => Err(Refusal::invalid_request(
                 "client_id differs from the one in the Authorization header",
             )),
+            // What is empty counts as omitted, in a header as in a form: libraries for public clients send it.
+            (Some((user, password)), _, None) if password.is_empty() => Ok(Self {
+                client_id: user.clone(),
+                method: AuthMethod::None,
+                proof: Proof::None,
+            }),
             (Some((user, password)), _, None) => Ok(Self {
                 client_id: user.clone(),
                 method: AuthMethod::ClientSecretBasic,
@@ -176,8 +178,11 @@ impl Credentials {
     }
 }
 
+/// The answer to whoever proves in two ways who they are (RFC 6749 section 2.3).
+const AMBIGUOUS: Refusal = Refusal::invalid_request("more than one client authentication method was used");
+
 /// The answer to whoever has proven nothing.
-pub(super) const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
+pub const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
 
 /// Checks credentials against the record they name, and against `keys`, which are the client's. Whoever has no right
 /// learns only that.
@@ -272,6 +277,7 @@ mod tests {
             AuthMethod::ClientSecretPost
         );
         assert_eq!(parse(None, "client_id=web").unwrap().method, AuthMethod::None);
+        assert_eq!(parse(Some(("web", "")), "").unwrap().method, AuthMethod::None);
         assert_eq!(
             parse(None, "").err().map(|refusal| refusal.code),
             Some(ErrorCode::InvalidClient)

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use idsvc::oauth::client::{AuthMethod, GrantType, StoredSecret};
 use idsvc::secret::Digest;
 
-use crate::harness::{START, Server, scene};
+use crate::harness::{RelyingParty, START, Server, scene};
 
 const CHALLENGE: &str = "Basic realm=\"idsvc\", charset=\"UTF-8\"";
 
@@ -67,6 +67,27 @@ async fn a_public_client_names_itself() {
         .await;
     assert_eq!(
         with_secret.refusal(),
+        "401 invalid_client: client authentication failed"
+    );
+}
+
+/// Libraries for clients without a secret send an empty one, in the header too. To nobody else it is a secret.
+#[tokio::test]
+async fn an_empty_secret_is_none() {
+    let server = Server::start().await;
+    let alice = server.user("alice").await;
+    let (app, web) = (server.public_client("app").await, server.client("web").await);
+    let tokens = app.tokens(&alice.browser()).await;
+    let ask = |party: &RelyingParty, token: &str| {
+        let call = party.refresh(token).without("client_id");
+        call.without_header("authorization").basic(party.client_id(), "")
+    };
+    let tokens = ask(&app, tokens.refresh_token()).await.tokens();
+    let twice = ask(&app, tokens.refresh_token()).with("client_secret", "guessed");
+    assert_eq!(twice.await.error(), "invalid_request");
+    let tokens = web.tokens(&alice.browser()).await;
+    assert_eq!(
+        ask(&web, tokens.refresh_token()).await.refusal(),
         "401 invalid_client: client authentication failed"
     );
 }
