@@ -11,8 +11,8 @@ use super::start_session::{Entrance, start_session};
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::LoginName;
-use crate::oauth::authorize::Progress;
+use crate::identity::{LoginName, User};
+use crate::store::StoreError;
 use crate::store::backend::Tx;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
@@ -53,13 +53,7 @@ pub async fn sign_in(
         return Ok(SignIn::Refused);
     }
     let name = LoginName::new(&typed.username);
-    let user = core.store.read(
-        |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
-            Some(uuid) => USERS.get(snapshot, &uuid),
-            // whoever is not there costs the reading of somebody who is
-            None => USERS.scan(snapshot, .., 1).map(|_| None),
-        },
-    )?;
+    let user = find(core, &name)?;
     let usable = user
         .as_ref()
         .filter(|user| user.enabled)
@@ -116,6 +110,16 @@ pub async fn sign_in(
     Ok(SignIn::Done(onward))
 }
 
+/// The user who signs in with this name. Whoever is not there costs the reading of somebody who is.
+pub fn find(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
+    core.store.read(
+        |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
+            Some(uuid) => USERS.get(snapshot, &uuid),
+            None => USERS.scan(snapshot, .., 1).map(|_| None),
+        },
+    )
+}
+
 /// The user goes on with the account that is signed in (`prompt=select_account`). Never in place of a
 /// demanded password: `prompt=login` and `max_age` are checked first.
 pub async fn continue_as(
@@ -132,13 +136,8 @@ pub async fn continue_as(
     else {
         return Ok(SignIn::Refused);
     };
-    let consented = underway.transaction.consented;
-    let progress = move |_: &mut dyn Tx, live: &LiveSession| {
-        Ok(Progress {
-            settled_session: Some(live.id),
-            consented,
-        })
-    };
+    let before = underway.transaction.progress();
+    let progress = move |_: &mut dyn Tx, live: &LiveSession| Ok(before.settled_in(live.id));
     let settled = authorization::settle(
         core,
         browser,

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | failed sign-ins | 10, 5 minutes | the name that was typed, somebody's or not |
 //! | | 30, 20 seconds | the address |
-//! | | 10, 5 minutes | a browser that this user signed in with before, in the place of both |
+//! | | 10, 5 minutes | a browser that this user signed in with before, by the present password, in the place of both |
 //! | sign-ins begun | 300, half a second | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address |
@@ -21,7 +21,8 @@
 //! While a bucket is full nothing is looked at: the right password and a wrong one are answered alike. So
 //! whoever fails on purpose could keep somebody out, if it were not for the third line: a browser in which
 //! this user has signed in before carries a sealed cookie that says so, and is counted by itself. Nobody
-//! else can make that cookie, and whoever steals it gets ten guesses more, not a free hand.
+//! else can make that cookie, and whoever steals it gets ten guesses more, not a free hand. Whoever knew the password
+//! could gather many; none of them is good beyond that password.
 //!
 //! An attempt is charged before the password is looked at and given back when it was right, so that many at
 //! once find no more room than one after the other. Signing in to one's own account in between gives back

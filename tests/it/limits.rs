@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use crate::harness::server::Setup;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server, write_form};
+use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server, until, write_form};
 
 const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
 const HERE: &str = "192.0.2.1";
@@ -121,6 +121,36 @@ async fn the_right_password_is_not_looked_at_either() {
     )
     .await;
     right.callback().code();
+}
+
+/// Cookies of known browsers, however many somebody kept, are worth nothing beyond the password that they were got with.
+/// The browser in which it was changed stays known.
+#[tokio::test]
+async fn a_browser_is_known_for_as_long_as_the_password_that_was_typed_in_it() {
+    const NEW: &str = "another password of alice";
+    let (_server, acme, alice) = scene().await;
+    let (here, kept) = (alice.browser(), alice.browser());
+    acme.code(&here.at(HERE)).await;
+    acme.code(&kept.at(ELSEWHERE)).await;
+    let page = here.at(HERE).visit("/account").await;
+    let mut forms = page.forms().into_iter();
+    let form = forms
+        .find(|form| form.value("decision") == Some("password"))
+        .unwrap()
+        .with("current-password", &alice.password)
+        .with("new-password", NEW);
+    let done = here.at(HERE).submit(&form).await;
+    assert!(done.text().contains("Your password has been changed"));
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    let again = acme.request().with("prompt", "login");
+    let page = kept.at(ELSEWHERE).authorize(&again).await;
+    let late = page.type_in("alice@example.com", NEW).await;
+    assert_eq!(
+        late.status, 429,
+        "like any stranger, though the password is right"
+    );
+    let page = here.at(HERE).authorize(&again).await;
+    page.type_in("alice@example.com", NEW).await.callback().code();
 }
 
 /// Failing on purpose locks nobody out who has signed in before.
@@ -650,18 +680,6 @@ async fn refresh_from(place: &str, server: &Server, refresh_token: &str) -> TcpS
     let mut stream = socket.connect(service).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     stream
-}
-
-/// Comes back once this is so.
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), waiting)
-        .await
-        .unwrap();
 }
 
 /// Requests of one address that wait for the disk leave places for those of others, whether their sender waits for the

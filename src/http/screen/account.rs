@@ -5,7 +5,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{csrf, onward};
+use super::{csrf, known, onward};
 use crate::flow::account::change_password::{Change, NewPassword, change_password};
 use crate::flow::account::disconnect::disconnect;
 use crate::flow::account::end_sessions::{Which, end_sessions};
@@ -152,6 +152,11 @@ async fn take_password(call: &Call, typed: NewPassword) -> Answer {
             return page;
         }
     };
+    // under which name this browser is known, while the old password is still in force
+    let names = live.user.login_names();
+    let known_as = names
+        .into_iter()
+        .find(|name| known::browser(call, name).is_some());
     let outcome = match limits.place_for_password(from) {
         Some(_place) => change_password(core, &call.browser(), typed, call.now).await,
         None => Err(Failure::Busy),
@@ -159,14 +164,15 @@ async fn take_password(call: &Call, typed: NewPassword) -> Answer {
     if !matches!(outcome, Ok(Outcome::Done(Change::WrongPassword))) {
         attempt.forgive(call.now);
     }
-    changed(call, outcome).await
+    changed(call, outcome, &known_as.unwrap_or(name)).await
 }
 
-async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>) -> Answer {
+async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>, name: &LoginName) -> Answer {
     let notice = match outcome {
         Ok(Outcome::Done(Change::Made(secret))) => {
             let mut answer = back(call, AccountNotice::PasswordChanged, secret.reveal());
-            if let Some(cookie) = Cookie::Session.set(secret.reveal(), None) {
+            let session = Cookie::Session.set(secret.reveal(), None);
+            for cookie in [session, known::cookie(call, name)].into_iter().flatten() {
                 answer.headers_mut().append(SET_COOKIE, cookie);
             }
             return answer;

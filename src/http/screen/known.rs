@@ -1,16 +1,20 @@
 //! The cookie that says who has signed in in this browser before.
 //!
 //! It lets its user in while strangers fail at the sign-in page under the same name or from the same network.
-//! It is sealed for the name that was typed, so it says nothing to anybody else, is good for nobody else, and
-//! cannot be made without the master key. It opens no session: it is a place in another queue.
+//! It is sealed for the name that was typed and the password that was right, so it says nothing to anybody else, is good
+//! for nobody else and not beyond that password, and cannot be made without the master key: whoever knew the old
+//! password, and kept as many cookies as they liked, guesses the new one like any stranger. It opens no session: it is a
+//! place in another queue.
 
 use std::time::Duration;
 
 use ::http::header::HeaderValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
+use crate::flow::sign_in;
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::identity::LoginName;
@@ -19,25 +23,29 @@ use crate::identity::LoginName;
 const REMEMBERED: Duration = Duration::from_hours(365 * 24);
 const ID_LEN: usize = 16;
 
-/// The cookie for a browser in which somebody has just signed in under this name.
+/// The cookie for a browser in which somebody has just proven the password of this name.
 pub fn cookie(call: &Call, name: &LoginName) -> Option<HeaderValue> {
     let (sealer, random) = (&call.app.core.sealer, &call.app.core.random);
     let until = call.now + REMEMBERED;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
-    let sealed = sealer.seal(&context(name), &plain, random);
+    let sealed = sealer.seal(&context(call, name)?, &plain, random);
     Cookie::Known.set(&URL_SAFE_NO_PAD.encode(sealed), Some(REMEMBERED))
 }
 
-/// What names this browser, if somebody has signed in in it under this name.
+/// What names this browser, if somebody has proven the password of this name in it that is still in force.
 pub fn browser(call: &Call, name: &LoginName) -> Option<[u8; ID_LEN]> {
     let sealed = URL_SAFE_NO_PAD.decode(call.cookie(Cookie::Known)?).ok()?;
-    let plain = call.app.core.sealer.open(&context(name), &sealed).ok()?;
+    let plain = call.app.core.sealer.open(&context(call, name)?, &sealed).ok()?;
     let (id, until) = plain.split_first_chunk::<ID_LEN>()?;
     let until = u64::from_be_bytes(until.try_into().ok()?);
     (call.now < Timestamp::from_seconds(until)).then_some(*id)
 }
 
-fn context(name: &LoginName) -> String {
-    format!("known browser of {}", name.as_str())
+/// None for somebody without a password, and where the store cannot be read: then no browser is known.
+fn context(call: &Call, name: &LoginName) -> Option<Zeroizing<String>> {
+    let user = sign_in::find(&call.app.core, name).ok()??;
+    let password = user.password?;
+    let (name, password) = (name.as_str(), password.as_str());
+    Some(Zeroizing::new(format!("known browser of {name} with {password}")))
 }

@@ -13,6 +13,8 @@ pub(crate) mod token;
 pub(crate) mod upstream;
 pub(crate) mod wire;
 
+use std::time::Duration;
+
 pub(crate) use browser::{Browser, Screen};
 pub(crate) use relying_party::{AuthorizationRequest, RelyingParty};
 pub(crate) use reply::Reply;
@@ -38,4 +40,16 @@ pub(crate) fn write_form<N: AsRef<str>, V: AsRef<str>>(fields: &[(N, V)]) -> Str
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
         .finish()
+}
+
+/// Comes back once this is so.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waiting)
+        .await
+        .unwrap();
 }
