@@ -2,7 +2,7 @@
 
 use super::begin_family::DrawnFamily;
 use super::mint::mint;
-use super::{Answer, Core, Failure, gate};
+use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, User};
@@ -22,7 +22,8 @@ pub async fn create_anonymous_user(
     scope: Option<Scope>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    if let Err(refusal) = gate::check_grant(client, GrantType::Anonymous) {
+    let gate = core.gate();
+    if let Err(refusal) = gate.check_grant(client, GrantType::Anonymous) {
         return Ok(Err(refusal));
     }
     if client.is_public() {
@@ -51,7 +52,7 @@ pub async fn create_anonymous_user(
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };
-            let user = match gate::admit_user(&*tx, &bearer, &authorization, user.clone())? {
+            let user = match gate.admit_newcomer(&*tx, &bearer, &authorization, user.clone())? {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };

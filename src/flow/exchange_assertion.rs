@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::begin_family::DrawnFamily;
 use super::federated_user::{self, Newcomer};
 use super::mint::{Order, mint};
-use super::{Answer, Core, Failure, gate};
+use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -44,7 +44,8 @@ pub async fn exchange_assertion(
     scope: Option<Scope>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    if let Err(refusal) = gate::check_grant(client, GrantType::JwtBearer) {
+    let gate = core.gate();
+    if let Err(refusal) = gate.check_grant(client, GrantType::JwtBearer) {
         return Ok(Err(refusal));
     }
     if client.is_public() {
@@ -98,7 +99,7 @@ pub async fn exchange_assertion(
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };
-            let user = match gate::admit_user(&*tx, &bearer, &authorization, user)? {
+            let user = match gate.admit_newcomer(&*tx, &bearer, &authorization, user)? {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };

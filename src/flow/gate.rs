@@ -1,47 +1,103 @@
 //! May this subject get a token for this client now? The one question that every grant asks, and everybody who wants to
 //! know whether what a grant has brought is still in force.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
 use crate::identity::{Factor, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
+use crate::oauth::client_auth;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
-use crate::store::tables::{CONSENTS, PROVIDERS, USERS};
+use crate::store::tables::{CLIENTS, CONSENTS, PROVIDERS, USERS};
 
-use super::Answer;
-
-/// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`).
-pub fn check_grant(client: &Client, grant_type: GrantType) -> Answer<()> {
-    if client.grant_types.contains(&grant_type) {
-        return Ok(());
-    }
-    Err(Refusal::naming(
-        ErrorCode::UnauthorizedClient,
-        &format!("this client is not registered for the grant {grant_type}"),
-    ))
-}
+use super::{Answer, Catalog};
 
 const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 
-/// Lets the user of an authorization pass, as the user is now.
-///
-/// A grant asks inside the transaction that issues, so that a user disabled a moment ago gets nothing. The client
-/// was found enabled before.
-pub fn admit(
-    snapshot: &dyn Snapshot,
-    client: &Client,
-    authorization: &Authorization,
-) -> Result<Answer<User>, StoreError> {
-    match USERS.get(snapshot, &authorization.user)? {
-        Some(user) => admit_user(snapshot, client, authorization, user),
-        None => Ok(Err(GONE)),
+/// Asks, of whatever is in force at that moment.
+#[derive(Clone)]
+pub struct Gate {
+    catalog: Arc<ArcSwap<Catalog>>,
+}
+
+impl Gate {
+    pub(super) fn new(catalog: &Arc<ArcSwap<Catalog>>) -> Self {
+        Self {
+            catalog: Arc::clone(catalog),
+        }
+    }
+
+    /// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`), and one that is out of
+    /// service by now.
+    pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Answer<()> {
+        self.check_client(client)?;
+        if client.grant_types.contains(&grant_type) {
+            return Ok(());
+        }
+        Err(Refusal::naming(
+            ErrorCode::UnauthorizedClient,
+            &format!("this client is not registered for the grant {grant_type}"),
+        ))
+    }
+
+    /// Whoever has its keys fetched chooses how long its authentication takes: meanwhile it may have been disabled, or
+    /// removed and another one registered under its name.
+    fn check_client(&self, client: &Client) -> Answer<()> {
+        let catalog = self.catalog.load();
+        let is_same = |now: &Arc<Client>| now.enabled && now.client_uuid == client.client_uuid;
+        if catalog.client(&client.client_id).is_some_and(is_same) {
+            Ok(())
+        } else {
+            Err(client_auth::UNKNOWN)
+        }
+    }
+
+    /// Lets the user of an authorization pass, as client and user are now.
+    ///
+    /// A grant asks inside the transaction that issues, so that a user disabled a moment ago gets nothing.
+    pub fn admit(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        authorization: &Authorization,
+    ) -> Result<Answer<User>, StoreError> {
+        if let Err(refusal) = self.check_client(client) {
+            return Ok(Err(refusal));
+        }
+        match USERS.get(snapshot, &authorization.user)? {
+            Some(user) => judge(snapshot, client, authorization, user),
+            None => Ok(Err(GONE)),
+        }
+    }
+
+    /// The same for a user who comes with nothing that was granted before, and whose record is perhaps about to be
+    /// written.
+    ///
+    /// What was granted goes with its client, in one transaction; this would begin after it. So the client's own row
+    /// is looked for, which is gone before the catalog says so.
+    pub fn admit_newcomer(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        authorization: &Authorization,
+        user: User,
+    ) -> Result<Answer<User>, StoreError> {
+        if let Err(refusal) = self.check_client(client) {
+            return Ok(Err(refusal));
+        }
+        if !CLIENTS.contains(snapshot, &client.client_id)? {
+            return Ok(Err(client_auth::UNKNOWN));
+        }
+        judge(snapshot, client, authorization, user)
     }
 }
 
-/// The same for a user whose record is at hand, and perhaps about to be written.
-pub fn admit_user(
+fn judge(
     snapshot: &dyn Snapshot,
     client: &Client,
     authorization: &Authorization,

@@ -1,6 +1,6 @@
 //! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
 
-use super::{Core, Failure, gate};
+use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -23,7 +23,7 @@ pub struct LiveAccessToken {
 }
 
 /// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
-/// force since. A grant is in force only as long as [`gate::admit`] would let it bring more tokens. A token without one
+/// force since. A grant is in force only as long as [`super::gate::Gate::admit`] would let it bring more tokens. A token without one
 /// is a client's own, and stands with the client.
 pub fn live_access_token(
     core: &Core,
@@ -53,7 +53,7 @@ pub fn live_access_token(
         else {
             return Ok(None);
         };
-        let admitted = gate::admit(snapshot, client, &family.authorization)?;
+        let admitted = core.gate().admit(snapshot, client, &family.authorization)?;
         Ok(admitted.ok().map(|user| LiveAccessToken {
             claims,
             grant: Some((user, family)),
@@ -120,7 +120,7 @@ fn refresh_token(
     {
         return Ok(Introspection::INACTIVE);
     }
-    let Ok(user) = gate::admit(snapshot, client, authorization)? else {
+    let Ok(user) = core.gate().admit(snapshot, client, authorization)? else {
         return Ok(Introspection::INACTIVE);
     };
     Ok(Introspection::Active(Box::new(Active {

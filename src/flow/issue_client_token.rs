@@ -1,7 +1,7 @@
 //! A client acts for itself: RFC 6749 section 4.4.
 
 use super::mint::mint_for_client;
-use super::{Answer, Core, Failure, gate};
+use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
 use crate::oauth::client::{AuthMethod, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -17,7 +17,7 @@ pub fn issue_client_token(
     asked: Option<&Scope>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    if let Err(refusal) = gate::check_grant(client, GrantType::ClientCredentials) {
+    if let Err(refusal) = core.gate().check_grant(client, GrantType::ClientCredentials) {
         return Ok(Err(refusal));
     }
     let most = match (client.method(), &client.secret_credentials) {

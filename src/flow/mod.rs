@@ -40,6 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 pub use self::catalog::Catalog;
+use self::gate::Gate;
 use crate::clock::Clock;
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{SetupError, Terms};
@@ -112,7 +113,7 @@ pub struct Core {
     pub passwords: PasswordPool,
     /// The way to upstream providers, and what they publish.
     pub upstreams: Upstreams,
-    catalog: ArcSwap<Catalog>,
+    catalog: Arc<ArcSwap<Catalog>>,
     reloading: Mutex<()>,
 }
 
@@ -136,7 +137,7 @@ impl Core {
             sealer,
             policy: Arc::new(policy),
             passwords,
-            catalog,
+            catalog: Arc::new(catalog),
             reloading: Mutex::new(()),
         })
     }
@@ -150,6 +151,11 @@ impl Core {
     /// The clients, providers and keys as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
+    }
+
+    /// The one question of every grant, for a transaction to ask.
+    pub fn gate(&self) -> Gate {
+        Gate::new(&self.catalog)
     }
 
     /// Reads clients and keys again, after an administrator changed some.

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::begin_family::DrawnFamily;
 use super::mint::{Order, mint};
-use super::{Answer, Core, Failure, gate, sessions};
+use super::{Answer, Core, Failure, sessions};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::oauth::client::GrantType;
@@ -27,7 +27,8 @@ pub async fn redeem_code(
     exchange: CodeExchange,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    if let Err(refusal) = gate::check_grant(client, GrantType::AuthorizationCode) {
+    let gate = core.gate();
+    if let Err(refusal) = gate.check_grant(client, GrantType::AuthorizationCode) {
         return Ok(Err(refusal));
     }
     let (drawn, redeemer) = (DrawnFamily::draw(core), client.clone());
@@ -45,7 +46,7 @@ pub async fn redeem_code(
                 }
                 Redemption::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let user = match gate::admit(&*tx, &redeemer, &code.authorization)? {
+            let user = match gate.admit(&*tx, &redeemer, &code.authorization)? {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::mint::{Order, mint};
-use super::{Answer, Core, Failure, gate};
+use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::oauth::client::GrantType;
@@ -32,7 +32,8 @@ pub async fn rotate_refresh_token(
     scope: Option<Scope>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    if let Err(refusal) = gate::check_grant(client, GrantType::RefreshToken) {
+    let gate = core.gate();
+    if let Err(refusal) = gate.check_grant(client, GrantType::RefreshToken) {
         return Ok(Err(refusal));
     }
     let random = core.random.bytes();
@@ -62,7 +63,7 @@ pub async fn rotate_refresh_token(
                 Ok(scope) => scope,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let user = match gate::admit(&*tx, &bearer, &family.authorization)? {
+            let user = match gate.admit(&*tx, &bearer, &family.authorization)? {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };

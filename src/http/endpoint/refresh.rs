@@ -3,7 +3,6 @@
 use super::client::limited;
 use super::token;
 use crate::flow::authenticate_client::authenticate_api_key;
-use crate::flow::gate::check_grant;
 use crate::http::call::Call;
 use crate::http::request::{self, Parameters};
 use crate::http::response::Answer;
@@ -25,7 +24,9 @@ pub async fn respond(call: &Call) -> Answer {
         Ok(Err(refusal)) => return token::refused(call, grant, &refusal),
         Err(failure) => return token::failed(call, grant, &failure),
     };
-    let request = check_grant(&client, GrantType::RefreshToken)
+    let gate = call.app.core.gate();
+    let request = gate
+        .check_grant(&client, GrantType::RefreshToken)
         .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
     match request {
         Ok(request) => token::issue(call, &client, (grant, request), &parameters).await,

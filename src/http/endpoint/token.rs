@@ -5,7 +5,6 @@ use ::http::StatusCode;
 use super::client::authenticated;
 use crate::flow::create_anonymous_user::create_anonymous_user;
 use crate::flow::exchange_assertion::exchange_assertion;
-use crate::flow::gate::check_grant;
 use crate::flow::issue_client_token::issue_client_token;
 use crate::flow::redeem_code::redeem_code;
 use crate::flow::rotate_refresh_token::rotate_refresh_token;
@@ -33,7 +32,7 @@ pub async fn respond(call: &Call) -> Answer {
         Err(failure) => return failed(call, grant, &failure),
     };
     let request = asked.and_then(|grant_type| {
-        check_grant(&client, grant_type)?;
+        call.app.core.gate().check_grant(&client, grant_type)?;
         TokenRequest::parse(grant_type, &parameters)
     });
     match request {

@@ -18,6 +18,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -77,6 +78,8 @@ impl Seen {
 pub(crate) enum Say {
     /// A JSON document.
     Json(Value),
+    /// The same, once the test lets it go.
+    Held(Arc<Notify>, Value),
     /// These bytes, status line and all.
     Raw(Vec<u8>),
     /// Bytes without end.
@@ -189,8 +192,14 @@ impl Upstream {
 
     /// Publishes these keys.
     pub(crate) fn publish(&self, keys: &[&SigningKey]) {
-        let keys: Vec<_> = keys.iter().map(|key| key.public().to_jwk()).collect();
-        self.say("/jwks", Say::Json(json!({ "keys": keys })));
+        self.say("/jwks", Say::Json(published(keys)));
+    }
+
+    /// Has whoever asks for the keys wait until it is let go.
+    pub(crate) fn hold_keys(&self) -> Arc<Notify> {
+        let gone = Arc::new(Notify::new());
+        self.say("/jwks", Say::Held(Arc::clone(&gone), published(&[self.key()])));
+        gone
     }
 
     /// Everything that was asked of it at a path.
@@ -219,6 +228,11 @@ impl Upstream {
     pub(crate) fn sign(&self, claims: &Value) -> String {
         jwt::sign(self.key(), "JWT", claims).unwrap()
     }
+}
+
+fn published(keys: &[&SigningKey]) -> Value {
+    let keys: Vec<_> = keys.iter().map(|key| key.public().to_jwk()).collect();
+    json!({ "keys": keys })
 }
 
 async fn answer(
@@ -261,8 +275,15 @@ async fn answer(
         });
         script.says.get(&path).cloned()
     };
+    let say = match say {
+        Some(Say::Held(gone, document)) => {
+            gone.notified().await;
+            Some(Say::Json(document))
+        }
+        say => say,
+    };
     match say {
-        Some(Say::Json(document)) => {
+        Some(Say::Json(document) | Say::Held(_, document)) => {
             let body = document.to_string();
             let head = format!(
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",

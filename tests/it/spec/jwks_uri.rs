@@ -1,18 +1,24 @@
 //! `jwks_uri` of clients (RFC 7591 section 2, RFC 7517): assertions are checked with the keys that the client
 //! publishes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idsvc::clock::Timestamp;
+use idsvc::flow::admin::client;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
 use idsvc::random::Random;
+use idsvc::store::tables::FAMILIES;
 use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::harness::wire::Call;
-use crate::harness::{ISSUER, RelyingParty, Reply, Say, Server, Upstream};
+use crate::harness::{ISSUER, RelyingParty, Reply, Say, Server, Upstream, until};
 
+const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 const UNREACHABLE: &str =
     "503 temporarily_unavailable: the keys of this client could not be fetched from its jwks_uri";
@@ -30,7 +36,7 @@ fn publishing(jwks_uri: String) -> impl FnOnce(&mut Client) {
         client.jwks_uri = Some(jwks_uri);
         client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
         client.secrets.clear();
-        client.grant_types = [GrantType::ClientCredentials].into();
+        client.grant_types = [GrantType::ClientCredentials, GrantType::Anonymous].into();
     }
 }
 
@@ -75,6 +81,15 @@ impl Scene {
     async fn with(&self, say: Say) -> Reply {
         self.website.say("/jwks", say);
         self.ask(self.website.key()).await
+    }
+
+    /// Asks for a token, and comes back once the keys are being fetched for it.
+    async fn ask_and_hold(&self, grant: &str) -> (Arc<Notify>, JoinHandle<Reply>) {
+        let held = self.website.hold_keys();
+        let call = self.ask(self.website.key()).with("grant_type", grant);
+        let reply = tokio::spawn(call.without("scope").into_future());
+        until(async || self.fetched() > 0).await;
+        (held, reply)
     }
 
     fn fetched(&self) -> usize {
@@ -297,4 +312,35 @@ async fn a_silent_website_delays_nobody_else() {
     assert_eq!(waiting.await.unwrap().refusal(), UNREACHABLE);
     let waited = begun.elapsed().as_secs();
     assert!((8..20).contains(&waited), "{waited} s");
+}
+
+/// Who has its keys fetched chooses how long that takes: what counts is the client as it is afterwards.
+#[tokio::test]
+async fn a_client_that_goes_while_its_keys_are_fetched_gets_nothing() {
+    for grant in ["client_credentials", ANONYMOUS] {
+        let scene = scene().await;
+        let (held, reply) = scene.ask_and_hold(grant).await;
+        let off = |client: &mut Client| client.enabled = false;
+        scene.server.change_client(&scene.robot, off).await;
+        held.notify_one();
+        assert_eq!(reply.await.unwrap().refusal(), UNKNOWN, "{grant}");
+    }
+    let scene = scene().await;
+    let (held, reply) = scene.ask_and_hold(ANONYMOUS).await;
+    client::remove(scene.server.admin(), "robot".to_owned())
+        .await
+        .unwrap();
+    let jwks_uri = format!("{}/jwks", scene.website.issuer);
+    scene.server.client_with("robot", publishing(jwks_uri)).await;
+    held.notify_one();
+    assert_eq!(
+        reply.await.unwrap().refusal(),
+        UNKNOWN,
+        "a namesake is another client"
+    );
+    let store = &scene.server.app.core.store;
+    let begun = store
+        .read(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX))
+        .unwrap();
+    assert!(begun.is_empty());
 }
