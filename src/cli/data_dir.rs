@@ -179,17 +179,17 @@ impl DataDir {
         if key.is_none() {
             key = read_key(&key_file)?;
         }
-        let key = match key {
-            Some(key) => key,
-            None if fingerprint.is_some() => return Err(DataDirError::KeyMissing(key_file)),
-            None => make_key(&key_file, random)?,
+        let sealer = if let Some(stored) = fingerprint {
+            fitting(key_file, key, &stored)?
+        } else {
+            let key = match key {
+                Some(key) => key,
+                None => make_key(&key_file, random)?,
+            };
+            let sealer = Sealer::new(&key);
+            settings::put_fingerprint(&store, &sealer.fingerprint())?;
+            sealer
         };
-        let sealer = Sealer::new(&key);
-        match fingerprint {
-            Some(stored) if stored == sealer.fingerprint() => {}
-            Some(_) => return Err(DataDirError::KeyForeign(key_file)),
-            None => settings::put_fingerprint(&store, &sealer.fingerprint())?,
-        }
         Ok(Self {
             path: path.to_owned(),
             store,
@@ -256,6 +256,25 @@ pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<PathBuf, DataDirErr
 pub fn master_key(directory: &Path) -> Result<MasterKey, DataDirError> {
     let path = directory.join(MASTER_KEY);
     read_key(&path)?.ok_or(DataDirError::KeyMissing(path))
+}
+
+/// Encryption under the master key of a data directory whose store was sealed under the key of this fingerprint.
+pub(super) fn sealer_of(directory: &Path, fingerprint: &str) -> Result<Sealer, DataDirError> {
+    let path = directory.join(MASTER_KEY);
+    let key = read_key(&path)?;
+    fitting(path, key, fingerprint)
+}
+
+fn fitting(path: PathBuf, key: Option<MasterKey>, fingerprint: &str) -> Result<Sealer, DataDirError> {
+    let Some(key) = key else {
+        return Err(DataDirError::KeyMissing(path));
+    };
+    let sealer = Sealer::new(&key);
+    if sealer.fingerprint() == fingerprint {
+        Ok(sealer)
+    } else {
+        Err(DataDirError::KeyForeign(path))
+    }
 }
 
 /// The key in the file; none when there is no file.

@@ -3,6 +3,7 @@
 mod access;
 mod backups;
 mod certificate;
+mod held;
 mod themes;
 
 use std::fs;
@@ -170,6 +171,9 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
             let data_dir = &session.settings().data_dir;
             of_data_dir(data_dir, &mut findings);
             access::examine(data_dir, &mut findings);
+            if let Some(set_up) = &set_up {
+                held::examine(data_dir, set_up, &mut findings);
+            }
             if let (Some(config), Some(set_up)) = (&config, set_up) {
                 findings.push(of_issuer(&set_up.issuer, config));
             }

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 use self::backend::redb::Redb;
 use self::backend::writer::{Order, Pace, Write, Writer};
-use self::backend::{Backend, Snapshot, Tx};
+use self::backend::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
 /// Why the store did not do what it was asked.
@@ -290,6 +290,11 @@ impl Store {
             Ok(())
         })?;
         seen
+    }
+
+    /// The file that is open; none of a store in memory.
+    pub fn file(&self) -> Option<FileId> {
+        self.backend.file()
     }
 
     /// Whether writes can be expected to succeed: false from a failed commit until one has succeeded again.

@@ -195,6 +195,57 @@ fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
 }
 
 #[test]
+fn the_doctor_notices_what_only_the_next_start_would_miss() {
+    let service = Service::with_client();
+    let mut running = service.serve();
+    let data = service.folder.path().join("data");
+    let (key, database) = (data.join("master.key"), data.join("idsvc.redb"));
+    let mended = || {
+        let output = service.run(&["doctor"]);
+        let printed = shown(&output);
+        let found: Vec<_> = printed.lines().filter(|line| line.starts_with("MEND")).collect();
+        assert_eq!(
+            output.status.code(),
+            Some(i32::from(!found.is_empty())),
+            "{printed}"
+        );
+        found.join("\n")
+    };
+    assert_eq!(mended(), "");
+    let aside = data.join("aside");
+    fs::rename(&key, &aside).unwrap();
+    assert!(mended().contains("master.key is missing"), "{}", mended());
+    fs::write(&key, "00".repeat(32)).unwrap();
+    assert!(
+        mended().contains("is not the key that this database was sealed with"),
+        "{}",
+        mended()
+    );
+    fs::write(&key, "no key").unwrap();
+    assert!(mended().contains("is not a master key"), "{}", mended());
+    fs::rename(&aside, &key).unwrap();
+
+    let copy = data.join("copy");
+    fs::copy(&database, &copy).unwrap();
+    fs::rename(&copy, &database).unwrap();
+    assert!(
+        mended().contains("it is not the file that the service has open"),
+        "{}",
+        mended()
+    );
+    fs::remove_file(&database).unwrap();
+    assert!(mended().contains("idsvc.redb: it is not there"), "{}", mended());
+
+    service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
+    service.json(&["backup", "saved", "--json"]);
+    running.terminate();
+    service.json(&["restore", "saved", "--json"]);
+    let _again = service.serve();
+    assert_eq!(mended(), "");
+    service.json(&["user", "show", "alice@example.com", "--json"]);
+}
+
+#[test]
 fn what_happened_can_be_read_with_a_service_and_without_one() {
     let service = Service::with_client();
     let running = service.serve();

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Admin, Done};
 use crate::audit::{self, Event};
+use crate::store::backend::FileId;
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::{Store, StoreError};
 
@@ -60,6 +61,10 @@ pub struct SetUp {
     pub issuer: String,
     /// Whether it belongs to the development server.
     pub for_development: bool,
+    /// The fingerprint of the master key that it is sealed under.
+    pub master_key_fingerprint: Option<String>,
+    /// The file that is open.
+    pub database: Option<FileId>,
 }
 
 /// What the store was set up for.
@@ -68,6 +73,8 @@ pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
     Ok(SetUp {
         issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
         for_development: is_for_development(store)?,
+        master_key_fingerprint: stored_fingerprint(store)?,
+        database: store.file(),
     })
 }
 

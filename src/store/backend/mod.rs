@@ -11,7 +11,11 @@ pub(crate) mod counted;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::fs::Metadata;
 use std::ops::{Bound, ControlFlow};
+use std::os::unix::fs::MetadataExt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
 
@@ -77,6 +81,23 @@ pub trait Tx: Snapshot {
     fn remove(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError>;
 }
 
+/// What tells a file from every other on this machine for as long as somebody has it open, whatever its name is by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Of the file that this was read of.
+    pub fn of(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+        }
+    }
+}
+
 /// How a transaction is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -99,6 +120,11 @@ pub trait Backend: Send + Sync {
 
     /// Opens the storage afresh, which may be needed after a failure. Reads under way may fail.
     fn recover(&self) -> Result<(), StoreError>;
+
+    /// The file that is open, where there is one.
+    fn file(&self) -> Option<FileId> {
+        None
+    }
 
     /// Moves rows together and gives free space back; reads wait meanwhile. Says whether anything moved.
     fn compact(&self) -> Result<bool, StoreError>;

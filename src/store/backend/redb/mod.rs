@@ -26,7 +26,7 @@ use self::errors::{
 use self::journal::Journal;
 use self::memory::Memory;
 use self::rows::{ReadSnapshot, WriteTx, guarded};
-use super::{Backend, Snapshot, Tx, Verdict};
+use super::{Backend, FileId, Snapshot, Tx, Verdict};
 use crate::store::{OpenError, StoreError, owner};
 
 const COMPACTION_ATTEMPTS: usize = 100;
@@ -48,18 +48,24 @@ pub struct Redb {
     state: RwLock<State>,
     /// None where nothing lasts, and every commit goes to the engine's own storage.
     checkpoints: Option<Mutex<Checkpoints>>,
+    opened: Opened,
 }
+
+/// The file that an opener opened last.
+type Opened = Arc<Mutex<Option<FileId>>>;
 
 impl Redb {
     /// Opens the database file, or makes it, readable for its owner only. `cache_bytes` bounds the page cache.
     pub fn open_file(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
-        let opener = opener_of(path, cache_bytes)?;
-        Self::open_with(path, opener, Some(Journal::beside(path)))
+        let opened = Opened::default();
+        let opener = opener_of(path, cache_bytes, Arc::clone(&opened))?;
+        let engine = Self::open_with(path, opener, Some(Journal::beside(path)))?;
+        Ok(Self { opened, ..engine })
     }
 
     /// The same without a journal: for a file that is filled and then moved to its place.
     pub fn open_alone(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
-        Self::open(path, opener_of(path, cache_bytes)?)
+        Self::open(path, opener_of(path, cache_bytes, Opened::default())?)
     }
 
     /// Opens an empty database in memory.
@@ -91,6 +97,7 @@ impl Redb {
             opener,
             state: RwLock::new(State::Open(database)),
             checkpoints: checkpoints.map(Mutex::new),
+            opened: Opened::default(),
         })
     }
 
@@ -184,6 +191,10 @@ impl Backend for Redb {
         }
     }
 
+    fn file(&self) -> Option<FileId> {
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn compact(&self) -> Result<bool, StoreError> {
         self.settle()?;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -255,7 +266,7 @@ fn builder(cache_bytes: usize) -> Builder {
 }
 
 /// Makes the file if it is not there. One that goes missing later is not made again.
-fn opener_of(path: &Path, cache_bytes: usize) -> Result<Opener, OpenError> {
+fn opener_of(path: &Path, cache_bytes: usize, opened: Opened) -> Result<Opener, OpenError> {
     let existed = path.exists();
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false);
@@ -269,10 +280,12 @@ fn opener_of(path: &Path, cache_bytes: usize) -> Result<Opener, OpenError> {
     let may_be_new = AtomicBool::new(true);
     Ok(Box::new(move || {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        if !may_be_new.load(Ordering::Relaxed) && file.metadata()?.len() == 0 {
+        let found = file.metadata()?;
+        if !may_be_new.load(Ordering::Relaxed) && found.len() == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         let database = builder(cache_bytes).create_file(file)?;
+        *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(FileId::of(&found));
         may_be_new.store(false, Ordering::Relaxed);
         Ok(database)
     }))
