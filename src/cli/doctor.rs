@@ -19,7 +19,7 @@ use super::Global;
 use super::call::{Call, Session, unexpected};
 use super::data_dir::{DATABASE, MASTER_KEY};
 use super::grade;
-use super::output::{Output, Stop, moment};
+use super::output::{Output, Stop, moment, printable};
 use super::serve::gives_way;
 use super::setting_flags::SettingFlags;
 use crate::clock::{Clock, Timestamp};
@@ -449,6 +449,24 @@ fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_found_is_text_on_a_line_of_its_own_whatever_a_provider_says() {
+        let says = "asks for \u{1b}[2J\u{9b}1A\n0 in order, \u{202e}dednem eb ot 0";
+        let finding = Finding::good("provider", "corp", says).but(Level::Advice, "line\r\nline");
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut output = Output {
+            json: false,
+            out: &mut out,
+            err: &mut err,
+        };
+        show(&[finding], false, &mut output).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "advice  provider corp: asks for \u{fffd}[2J\u{fffd}1A 0 in order, \u{fffd}dednem eb ot 0\n      \
+             line\u{fffd} line\n0 in order, 1 that could be better, 0 to be mended\n"
+        );
+    }
 
     #[test]
     fn a_full_disk_is_told_with_the_figures_that_count() {

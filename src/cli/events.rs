@@ -207,7 +207,7 @@ fn follow(
 /// One event on one line: an object with `--json`, else the time, the name, and the rest in the order of names.
 fn show(event: &Value, output: &mut Output<'_>) -> Result<(), Stop> {
     if output.json {
-        return output.line(&event.to_string());
+        return output.exact(&event.to_string());
     }
     let time = event.get("time").and_then(Value::as_u64).unwrap_or_default();
     let name = event.get("event").and_then(Value::as_str).unwrap_or_default();

@@ -36,7 +36,7 @@ mod steady;
 pub mod theme;
 pub mod user;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -183,12 +183,7 @@ pub fn main() -> ExitCode {
         Ok(()) | Err(Stop::Unread) => return ExitCode::SUCCESS,
         Err(stop) => stop,
     };
-    for line in stop.to_string().lines() {
-        let _ = writeln!(err, "error: {line}");
-    }
-    if let Stop::Refused { hint: Some(hint), .. } = &stop {
-        let _ = writeln!(err, "hint: {hint}");
-    }
+    output.complain(&stop);
     ExitCode::from(if matches!(stop, Stop::Misused(_)) { 2 } else { 1 })
 }
 

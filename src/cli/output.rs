@@ -85,9 +85,14 @@ impl Output<'_> {
         Ok(self.out.flush()?)
     }
 
-    /// Prints a line for people.
+    /// Prints a line for people, or several.
     pub fn line(&mut self, line: &str) -> Result<(), Stop> {
-        writeln!(self.out, "{line}")?;
+        self.exact(&harmless(line))
+    }
+
+    /// Prints what a program reads: as it is.
+    pub fn exact(&mut self, text: &str) -> Result<(), Stop> {
+        writeln!(self.out, "{text}")?;
         Ok(self.out.flush()?)
     }
 
@@ -118,7 +123,17 @@ impl Output<'_> {
 
     /// Says something to people that is no result. Nobody is stopped by a closed standard error.
     pub fn say(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", harmless(text));
+    }
+
+    /// Says why a command ended.
+    pub fn complain(&mut self, stop: &Stop) {
+        for line in stop.to_string().lines() {
+            self.say(&format!("error: {line}"));
+        }
+        if let Stop::Refused { hint: Some(hint), .. } = stop {
+            self.say(&format!("hint: {hint}"));
+        }
     }
 
     /// Says what to do next, unless a program is listening.
@@ -138,7 +153,7 @@ impl Output<'_> {
                 "{question} Nobody is there to answer: add --yes to go on"
             )));
         }
-        let _ = write!(self.err, "{question} [y/N] ");
+        let _ = write!(self.err, "{} [y/N] ", printable(question));
         let _ = self.err.flush();
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).map_err(Stop::refused)?;
@@ -149,17 +164,20 @@ impl Output<'_> {
     }
 }
 
-/// A text without what a terminal would obey.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
+/// A text that is a part of a line, as a cell or what was found: without what a terminal would obey, and without an end
+/// of a line, after which it could pass for something else.
+pub fn printable(text: &str) -> String {
+    harmless(text).replace('\n', " ")
+}
+
+/// Lines without what a terminal would obey: control characters, and those that turn the order of letters around
+/// (Unicode Standard Annex #9 section 2).
+fn harmless(text: &str) -> String {
+    let is_obeyed = |c: char| {
+        c.is_control() && c != '\n'
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_obeyed, "\u{fffd}")
 }
 
 /// A moment as people read it, RFC 3339 in UTC.
@@ -213,9 +231,23 @@ mod tests {
         };
         output.hint("next");
         output
-            .facts(&[("name", "a\u{1b}[2J".to_owned()), ("none", String::new())])
+            .facts(&[("name", "a\u{1b}[2J\nb".to_owned()), ("none", String::new())])
             .unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "name  a\u{fffd}[2J\n");
-        assert_eq!(String::from_utf8(err).unwrap(), "next\n");
+        output.table(&["A"], [["\u{9b}31m\nMEND".to_owned()]]).unwrap();
+        output.line("one\ntwo \u{202e}eno\u{2069}\u{200f}").unwrap();
+        output.exact("{\"as\": \"\u{9b}\"}").unwrap();
+        output.say("warning: \r\u{85}all is well");
+        output.complain(&Stop::Refused {
+            message: "no\nnot \u{7}".to_owned(),
+            hint: Some("\u{1b}c".to_owned()),
+        });
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "name  a\u{fffd}[2J b\n A\n \u{fffd}31m MEND\none\ntwo \u{fffd}eno\u{fffd}\u{fffd}\n{\"as\": \"\u{9b}\"}\n"
+        );
+        assert_eq!(
+            String::from_utf8(err).unwrap(),
+            "next\nwarning: \u{fffd}\u{fffd}all is well\nerror: no\nerror: not \u{fffd}\nhint: \u{fffd}c\n"
+        );
     }
 }

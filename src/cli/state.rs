@@ -197,7 +197,7 @@ pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Res
     if output.json {
         return output.document(&whole);
     }
-    output.line(to_toml(&whole)?.trim_end())
+    output.exact(to_toml(&whole)?.trim_end())
 }
 
 /// Reads an export to its end.

@@ -11,14 +11,19 @@ pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), 
     }
     output.table(
         &["CLIENT", "NAME", "KIND", "ENABLED", "REDIRECT URIS"],
-        views.iter().map(|view| {
-            [
+        views.iter().flat_map(|view| {
+            let mut uris = view.redirect_uris.iter().cloned();
+            let first = [
                 view.client_id.clone(),
                 view.name.clone().unwrap_or_default(),
                 if view.public { "public" } else { "confidential" }.to_owned(),
                 yes_no(view.enabled),
-                view.redirect_uris.join("\n"),
-            ]
+                uris.next().unwrap_or_default(),
+            ];
+            // One line each, in the last column.
+            let further =
+                uris.map(|uri| std::array::from_fn(|at| if at == 4 { uri.clone() } else { String::new() }));
+            std::iter::once(first).chain(further).collect::<Vec<_>>()
         }),
     )?;
     if views.is_empty() {
