@@ -1,5 +1,6 @@
 //! Backups that nobody has to think of: made at intervals inside the running service, the oldest removed.
 
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -67,11 +68,7 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
     let now = core.clock.now();
     let folder = make_folder_in(data_dir, BACKUPS)?;
     let existing = scheduled(&folder)?;
-    let is_due = existing
-        .iter()
-        .filter(|(at, _)| *at <= now)
-        .max()
-        .is_none_or(|(at, _)| now.since(*at) >= interval);
+    let is_due = newest(&existing, now).is_none_or(|(at, _)| now.since(*at) >= interval);
     if !is_due {
         return Ok(None);
     }
@@ -87,7 +84,7 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
-    prune(&folder, &file, keep)?;
+    prune(&folder, &file, keep, now)?;
     Ok(Some(file))
 }
 
@@ -122,10 +119,12 @@ fn remove_unfinished(folder: &Path) -> Result<(), Missed> {
     Ok(())
 }
 
-/// Removes the oldest. The newest one stays in any case.
-fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), Missed> {
+/// Removes the oldest, and before them those whose names are ahead of the clock: when they were made, nobody knows.
+/// The newest one stays in any case.
+fn prune(folder: &Path, newest: &Path, keep: usize, now: Timestamp) -> Result<(), Missed> {
     let mut existing = scheduled(folder)?;
-    existing.sort_by(|one, other| other.cmp(one));
+    let age = |made: &Made| (made.0 <= now, made.clone());
+    existing.sort_by_key(|made| Reverse(age(made)));
     existing.retain(|(_, file)| file != newest);
     for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
         fs::remove_file(&file).map_err(|source| Missed::Io { path: file, source })?;
@@ -133,8 +132,11 @@ fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), Missed> {
     Ok(())
 }
 
-/// The scheduled backups in a folder, with the moment that their names tell.
-fn scheduled(folder: &Path) -> Result<Vec<(Timestamp, PathBuf)>, Missed> {
+/// A scheduled backup: the moment that its name tells, and where it is.
+pub type Made = (Timestamp, PathBuf);
+
+/// The scheduled backups in a folder.
+fn scheduled(folder: &Path) -> Result<Vec<Made>, Missed> {
     let dated = |path: PathBuf| {
         let name = path.file_name()?.to_str()?;
         let text = name
@@ -158,13 +160,17 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Missed> {
     Ok(paths)
 }
 
-/// The newest scheduled backup of a data directory, or why that cannot be known.
-pub fn newest(data_dir: &Path) -> Result<Option<(Timestamp, PathBuf)>, String> {
+/// The scheduled backups of a data directory, or why they cannot be known.
+pub fn made_in(data_dir: &Path) -> Result<Vec<Made>, String> {
     match scheduled(&data_dir.join(BACKUPS)) {
-        Ok(found) => Ok(found.into_iter().max()),
-        Err(Missed::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(Missed::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found.map_err(|error| error.to_string()),
     }
+}
+
+/// The newest of these whose name is not ahead of the clock.
+pub fn newest(existing: &[Made], now: Timestamp) -> Option<&Made> {
+    existing.iter().filter(|(at, _)| *at <= now).max()
 }
 
 /// Reads `20260102T030405Z`.
@@ -224,7 +230,8 @@ mod tests {
             .collect();
         kept.sort();
         assert_eq!(kept, made[2..]);
-        assert_eq!(newest(&data.0).unwrap().unwrap().1, made[4]);
+        let existing = made_in(&data.0).unwrap();
+        assert_eq!(newest(&existing, core.clock.now()).unwrap().1, made[4]);
     }
 
     #[test]
@@ -236,6 +243,25 @@ mod tests {
         let made = round(&core, &data.0, HOUR, 1).unwrap().unwrap();
         assert!(made.exists() && !ahead.exists());
         assert_eq!(round(&core, &data.0, HOUR, 1).unwrap(), None);
+    }
+
+    #[test]
+    fn names_ahead_of_the_clock_push_no_true_backup_out() {
+        let (data, core) = (scratch(), core());
+        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
+        let first = round(&core, &data.0, HOUR, 2).unwrap().unwrap();
+        for days in [1, 2, 3] {
+            let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 24 * days));
+            fs::write(&ahead, "x").unwrap();
+        }
+        core.clock.advance(HOUR);
+        let second = round(&core, &data.0, HOUR, 2).unwrap().unwrap();
+        let existing = made_in(&data.0).unwrap();
+        assert_eq!(existing.len(), 2);
+        assert!(first.exists() && second.exists());
+        let ahead = (core.clock.now() + HOUR, folder.join("ahead"));
+        let existing = [existing, vec![ahead]].concat();
+        assert_eq!(newest(&existing, core.clock.now()).unwrap().1, second);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! master key. The reader trusts no length it is told, keeps one row in memory, and only after the last byte
 //! knows that the stream is whole and was made by this service.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ const HEADER_LIMIT: usize = 64 * 1024;
 const KEY_LIMIT: u32 = 64 * 1024;
 const VALUE_LIMIT: u32 = 64 * 1024 * 1024;
 const END: u8 = 0;
+/// How long the end is: its sign, the number of rows, the seal.
+const END_LEN: u64 = 1 + 8 + 32;
 const TABLE: u8 = 1;
 const ROW: u8 = 2;
 /// Rows are put into the new database in transactions of about so many bytes.
@@ -213,6 +215,26 @@ impl<R: Read> Incoming<R> {
             read: 0,
             announced: self.header.rows,
         }
+    }
+}
+
+/// Reads the header, and looks whether the end is there: as much as tells a backup from a file that was emptied or cut
+/// off. Nothing is proven by it.
+pub fn glance(mut source: impl Read + Seek) -> Result<Header, BackupError> {
+    let header = Incoming::open(&mut source)?.header;
+    let unreadable = BackupError::Unreadable;
+    let begun = source.stream_position().map_err(unreadable)?;
+    let length = source.seek(SeekFrom::End(0)).map_err(unreadable)?;
+    let end = length.checked_sub(END_LEN).filter(|end| *end >= begun);
+    let end = end.ok_or(BackupError::CutOff)?;
+    source.seek(SeekFrom::Start(end)).map_err(unreadable)?;
+    let (mut sign, mut rows) = ([0], [0; 8]);
+    fill(&mut source, &mut sign)?;
+    fill(&mut source, &mut rows)?;
+    if sign == [END] && u64::from_be_bytes(rows) == header.rows {
+        Ok(header)
+    } else {
+        Err(BackupError::CutOff)
     }
 }
 
@@ -461,6 +483,20 @@ mod tests {
             schema,
             &mut |_, _| {},
         )
+    }
+
+    #[test]
+    fn a_glance_tells_a_backup_from_what_is_none_any_more() {
+        let whole = backup();
+        let glance = |bytes: &[u8]| glance(io::Cursor::new(bytes));
+        assert_eq!(glance(&whole).unwrap().rows, read_all(&whole, &key()).unwrap());
+        assert!(matches!(glance(b""), Err(BackupError::NotABackup)));
+        for length in [FORMAT.len() + 1, whole.len() / 2, whole.len() - 1] {
+            assert!(
+                matches!(glance(&whole[..length]), Err(BackupError::CutOff)),
+                "{length}"
+            );
+        }
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Backups: whether they are made, and whether one is due that is not there.
 
-use super::{Finding, Level};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use super::{Finding, Level, SLACK};
 use crate::cli::output::moment;
 use crate::cli::schedule;
 use crate::clock::Timestamp;
 use crate::config::Config;
+use crate::store::backup::{BackupError, glance};
 
 /// Looks at the newest backup that the service made by itself. `oldest` is the time of the oldest thing in the database.
 pub(super) fn examine(
@@ -25,15 +30,29 @@ pub(super) fn examine(
         return;
     };
     let is_late = |at: Timestamp| now.since(at) > interval * 2;
-    let (seen, is_late) = match schedule::newest(&config.settings.data_dir) {
+    let made = match schedule::made_in(&config.settings.data_dir) {
+        Ok(made) => made,
         Err(error) => {
             let remedy = "run this as the user of the service, or give that user the folder";
             findings.push(finding(error).but(Level::Mend, remedy));
             return;
         }
-        Ok(Some((made, _))) => (format!("the newest is of {}", moment(made)), is_late(made)),
-        Ok(None) if oldest.is_some_and(is_late) => ("there is none".to_owned(), true),
-        Ok(None) => ("the first is made when the service runs".to_owned(), false),
+    };
+    let latest = now + SLACK;
+    for (_, ahead) in made.iter().filter(|(at, _)| *at > latest) {
+        let message = "its name is ahead of the clock, so it counts as the oldest and goes first";
+        findings.push(Finding::good("backup", ahead.display().to_string(), message).but(
+            Level::Advice,
+            "see that the clock is right, and move the file away or remove it",
+        ));
+    }
+    let (seen, is_late) = match schedule::newest(&made, latest) {
+        Some((at, file)) => {
+            findings.extend(of_file(file));
+            (format!("the newest is of {}", moment(*at)), is_late(*at))
+        }
+        None if oldest.is_some_and(is_late) => ("there is none".to_owned(), true),
+        None => ("the first is made when the service runs".to_owned(), false),
     };
     findings.push(match (is_late, is_running) {
         (false, _) => finding(seen),
@@ -48,6 +67,18 @@ pub(super) fn examine(
     });
 }
 
+/// What is wrong with a backup, as far as its beginning and end show.
+fn of_file(file: &Path) -> Option<Finding> {
+    let opened = File::open(file).map_err(BackupError::Unreadable);
+    let error = opened.and_then(|opened| glance(BufReader::new(opened))).err()?;
+    let remedy = match error {
+        BackupError::Unreadable(_) => "run this as the user of the service, or give that user the file",
+        _ => "remove it: the service makes another one soon, and idsvc backup makes one at once",
+    };
+    let subject = file.display().to_string();
+    Some(Finding::good("backup", subject, error.to_string()).but(Level::Mend, remedy))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -57,6 +88,8 @@ mod tests {
     use crate::cli::data_dir::{BACKUPS, make_folder_in};
     use crate::config::Sources;
     use crate::config::resolve::resolve;
+    use crate::flow::admin::backup::{self, BackUp};
+    use crate::flow::admin::tests::core;
     use crate::random::Random;
 
     #[test]
@@ -95,8 +128,30 @@ mod tests {
         );
         let folder = make_folder_in(&data, BACKUPS).unwrap();
         let made = folder.join(crate::cli::backup::name("scheduled", hours(1)));
-        fs::write(&made, "x").unwrap();
+        let mut whole = Vec::new();
+        backup::copy(&core(), BackUp::default(), &mut whole).unwrap();
+        fs::write(&made, &whole).unwrap();
         assert_eq!(look(Some(hours(3)), true).level, Level::Good);
+        for left in [&whole[..0], &whole[..whole.len() - 1]] {
+            fs::write(&made, left).unwrap();
+            let broken = look(Some(hours(3)), true);
+            assert_eq!(
+                (broken.level, &broken.subject[..]),
+                (Level::Mend, made.to_str().unwrap())
+            );
+        }
+        let ahead = folder.join(crate::cli::backup::name(
+            "scheduled",
+            now + Duration::from_hours(1),
+        ));
+        fs::rename(&made, &ahead).unwrap();
+        let early = look(None, true);
+        assert_eq!(
+            (early.level, &early.subject[..]),
+            (Level::Advice, ahead.to_str().unwrap())
+        );
+        fs::remove_file(&ahead).unwrap();
+        assert_eq!(look(Some(hours(3)), true).message, "there is none");
         fs::remove_dir_all(&folder).unwrap();
         fs::write(&folder, "in the way").unwrap();
         let unreadable = look(None, true);
