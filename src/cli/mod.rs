@@ -45,7 +45,7 @@ use clap::{Args, Parser, Subcommand};
 
 use self::call::Call;
 use self::output::{Output, Stop};
-use crate::config::Sources;
+use crate::config::{Fault, Sources, is_read};
 
 /// An OAuth 2.1 and OpenID Connect identity and token service in one executable.
 #[derive(Debug, Parser)]
@@ -147,14 +147,32 @@ pub enum Noun {
 impl Global {
     /// Everything that was given beside these flags: `flags` as dotted key and value.
     pub fn sources(&self, flags: Vec<(&'static str, String)>) -> Sources {
-        let mut flags = flags;
+        let (mut flags, mut variables, mut faults) = (flags, Vec::new(), Vec::new());
         if let Some(directory) = &self.data_dir {
-            flags.push(("data_dir", directory.display().to_string()));
+            match directory.to_str() {
+                Some(directory) => flags.push(("data_dir", directory.to_owned())),
+                None => faults.push(no_text("--data-dir")),
+            }
         }
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect::<Vec<_>>();
-        Sources::collect(&flags, &variables, self.config.as_deref())
+        for (name, value) in std::env::vars_os() {
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => variables.push((name, value)),
+                (Ok(name), Err(_)) if is_read(&name) => faults.push(no_text(&name)),
+                // Other programs have variables too.
+                _ => {}
+            }
+        }
+        let mut sources = Sources::collect(&flags, &variables, self.config.as_deref());
+        sources.faults.extend(faults);
+        sources
+    }
+}
+
+/// Half of what was meant could mean another file or directory.
+fn no_text(place: &str) -> Fault {
+    Fault {
+        place: place.to_owned(),
+        message: "its value is not UTF-8, which every setting is: name it otherwise".to_owned(),
     }
 }
 

@@ -32,6 +32,14 @@ use self::file::{Given, Origin, Parsed, Raw};
 /// The environment variable that names the file.
 pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
 
+/// Under which name the service manager says where the service may keep its data.
+const STATE_VARIABLE: &str = "STATE_DIRECTORY";
+
+/// Whether an environment variable of this name is looked at.
+pub fn is_read(name: &str) -> bool {
+    name.starts_with("IDSVC_") || name == STATE_VARIABLE
+}
+
 /// Where the file is looked for when nobody names one.
 pub const USUAL_FILES: [&str; 2] = ["./idsvc.toml", "/etc/idsvc/idsvc.toml"];
 
@@ -113,7 +121,7 @@ impl Sources {
                 .find(|(known, value)| known == name && !value.is_empty());
             found.map(|(_, value)| value.as_str())
         };
-        sources.state_directory = variable("STATE_DIRECTORY")
+        sources.state_directory = variable(STATE_VARIABLE)
             .and_then(|list| list.split(':').next())
             .map(PathBuf::from);
         let named = named
