@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::call::Call;
 use super::data_dir::{self, BACKUPS, DATABASE};
+use super::deed::Deed;
 use super::output::{Output, Stop, moment, yes_no};
 use super::place::{self, Unfinished};
 use super::progress::Progress;
@@ -210,11 +211,19 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
             _ => return Err(unwritable(&file, error)),
         }
     }
+    let name = file.display().to_string();
+    show(&header, &name, bytes, output)
+        .map_err(|stop| Deed::plain(format!("the backup {name} was made")).unshown(stop))?;
+    output.hint(&advice(&header, &data_dir));
+    Ok(())
+}
+
+fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Result<(), Stop> {
     if output.json {
-        return output.document(&document(&header, &file.display().to_string(), bytes));
+        return output.document(&document(header, file, bytes));
     }
     output.facts(&[
-        ("file", file.display().to_string()),
+        ("file", file.to_owned()),
         ("rows", header.rows.to_string()),
         ("bytes", bytes.to_string()),
         ("created_at", moment(header.created_at)),
@@ -222,9 +231,7 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
         ("verified", yes_no(true)),
         ("holds_master_key", yes_no(header.master_key.is_some())),
         ("master_key_fingerprint", header.master_key_fingerprint.clone()),
-    ])?;
-    output.hint(&advice(&header, &data_dir));
-    Ok(())
+    ])
 }
 
 fn is_within(file: &Path, data_dir: &Path) -> bool {
@@ -307,6 +314,28 @@ pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> R
         subject: &header.master_key_fingerprint,
     });
     event_log::flush();
+    show_restored(&header, &data_dir, length, output).map_err(|stop| {
+        Deed::plain(format!("the backup was restored into {}", data_dir.display())).unshown(stop)
+    })?;
+    output.hint(&format!(
+        "\nStart the service. What happened after {} is forgotten: whoever refreshed since then signs in again.",
+        moment(header.created_at)
+    ));
+    if fs::metadata(&data_dir).is_ok_and(|made| made.uid() == 0) {
+        output.hint(&format!(
+            "The data belongs to root. A service that runs as another user has to be given it first: chown -R USER: {}",
+            data_dir.display()
+        ));
+    }
+    Ok(())
+}
+
+fn show_restored(
+    header: &Header,
+    data_dir: &Path,
+    length: Option<u64>,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
     if output.json {
         return output.document(&json!({
             "data_dir": data_dir,
@@ -323,16 +352,5 @@ pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> R
         ("rows", header.rows.to_string()),
         ("created_at", moment(header.created_at)),
         ("issuer", header.issuer.clone().unwrap_or_default()),
-    ])?;
-    output.hint(&format!(
-        "\nStart the service. What happened after {} is forgotten: whoever refreshed since then signs in again.",
-        moment(header.created_at)
-    ));
-    if fs::metadata(&data_dir).is_ok_and(|made| made.uid() == 0) {
-        output.hint(&format!(
-            "The data belongs to root. A service that runs as another user has to be given it first: chown -R USER: {}",
-            data_dir.display()
-        ));
-    }
-    Ok(())
+    ])
 }

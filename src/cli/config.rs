@@ -97,7 +97,8 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
                     .iter()
                     .map(|fault| json!({ "place": fault.place, "message": fault.message }))
                     .collect();
-                output.document(&json!({ "ok": false, "file": file, "faults": faults }))?;
+                // Read or not, they are refused.
+                let _ = output.document(&json!({ "ok": false, "file": file, "faults": faults }));
             }
             Err(Stop::refused(error))
         }

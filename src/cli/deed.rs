@@ -14,7 +14,8 @@ pub struct Deed {
 }
 
 impl Deed {
-    fn plain(done: String) -> Self {
+    /// A change of which nothing is lost but the sight of it.
+    pub(super) fn plain(done: String) -> Self {
         Self {
             done,
             lost: "that",
@@ -27,6 +28,16 @@ impl Deed {
             done,
             lost: "its secret",
             remedy: Some(format!("idsvc client rotate-secret {client_id} makes a new one")),
+        }
+    }
+
+    fn with_api_key(done: String, lost: &'static str, client_id: &str) -> Self {
+        Self {
+            done,
+            lost,
+            remedy: Some(format!(
+                "idsvc client api-key list {client_id} names the key, so that it can be revoked; then add another"
+            )),
         }
     }
 
@@ -75,10 +86,19 @@ impl Deed {
             },
             Command::ClientAdd(add) => {
                 let done = format!("client {} was added", add.client_id);
-                if add.public || add.secret.is_some() {
-                    Self::plain(done)
-                } else {
-                    Self::with_secret(done, &add.client_id)
+                match (add.public || add.secret.is_some(), add.api_key) {
+                    (true, false) => Self::plain(done),
+                    (false, false) => Self::with_secret(done, &add.client_id),
+                    (true, true) => Self::with_api_key(done, "its API key", &add.client_id),
+                    (false, true) => {
+                        let Self { remedy: secret, .. } = Self::with_secret(String::new(), &add.client_id);
+                        let key = Self::with_api_key(done, "its secret and its API key", &add.client_id);
+                        let remedies: Vec<_> = secret.into_iter().chain(key.remedy).collect();
+                        Self {
+                            remedy: Some(remedies.join("; ")),
+                            ..key
+                        }
+                    }
                 }
             }
             Command::ClientRotateSecret(rotate) => {
@@ -92,13 +112,9 @@ impl Deed {
             Command::ClientRemove(id) => Self::plain(format!("client {id} was removed")),
             Command::ClientEnable(id) => Self::plain(format!("client {id} was enabled")),
             Command::ClientDisable(id) => Self::plain(format!("client {id} was disabled")),
-            Command::ApiKeyAdd(client_id) => Self {
-                done: format!("client {client_id} has one more API key"),
-                lost: "it",
-                remedy: Some(format!(
-                    "idsvc client api-key list {client_id} names it, so that it can be revoked; then add another"
-                )),
-            },
+            Command::ApiKeyAdd(client_id) => {
+                Self::with_api_key(format!("client {client_id} has one more API key"), "it", client_id)
+            }
             Command::ApiKeyRevoke(which) => Self::plain(format!(
                 "API key {} of client {} was revoked",
                 which.id, which.client_id

@@ -409,41 +409,47 @@ fn of_key(
 
 fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), Stop> {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let (faults, advice) = (count(Level::Mend), count(Level::Advice));
-    if output.json {
-        output.document(&json!({ "ok": faults == 0, "findings": findings }))?;
+    let (good, advice, faults) = (count(Level::Good), count(Level::Advice), count(Level::Mend));
+    let shown = if output.json {
+        output.document(&json!({ "ok": faults == 0, "findings": findings }))
     } else {
-        for level in [Level::Mend, Level::Advice, Level::Good] {
-            for finding in findings
-                .iter()
-                .filter(|finding| finding.level == level && (all || level != Level::Good))
-            {
-                let sign = match level {
-                    Level::Mend => "MEND",
-                    Level::Advice => "advice",
-                    Level::Good => "good",
-                };
-                let rule = finding.rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
-                output.line(&format!(
-                    "{sign}  {} {}: {}{rule}",
-                    finding.check, finding.subject, finding.message
-                ))?;
-                if let Some(remedy) = &finding.remedy {
-                    output.line(&format!("      {remedy}"))?;
-                }
-            }
-        }
-        output.line(&format!(
-            "{} in order, {advice} that could be better, {faults} to be mended",
-            count(Level::Good)
-        ))?;
-    }
+        let count = format!("{good} in order, {advice} that could be better, {faults} to be mended");
+        list(findings, all, output).and_then(|()| output.line(&count))
+    };
+    // What was found counts, whether somebody reads it or not.
     if faults == 0 {
-        Ok(())
+        shown
     } else {
         let things = if faults == 1 { "thing" } else { "things" };
         Err(Stop::refused(format!("{faults} {things} must be mended")))
     }
+}
+
+fn list(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+    for level in [Level::Mend, Level::Advice, Level::Good] {
+        for finding in findings
+            .iter()
+            .filter(|finding| finding.level == level && (all || level != Level::Good))
+        {
+            let sign = match level {
+                Level::Mend => "MEND",
+                Level::Advice => "advice",
+                Level::Good => "good",
+            };
+            let rule = finding.rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
+            let Finding {
+                check,
+                subject,
+                message,
+                ..
+            } = finding;
+            output.line(&printable(&format!("{sign}  {check} {subject}: {message}{rule}")))?;
+            if let Some(remedy) = &finding.remedy {
+                output.line(&printable(&format!("      {remedy}")))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::call::{Call, Session, unexpected};
+use super::deed::Deed;
 use super::output::{Output, Stop};
 use super::progress::Progress;
 use crate::control::{Command, Reply};
@@ -284,7 +285,8 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
     let checked = pass(request, false, &session, source, lines).map_err(|(_, stop)| stop)?;
     if !checked.bad.is_empty() && !request.skip_bad {
         if output.json {
-            output.document(&document(&checked, false))?;
+            // Read or not, it is refused.
+            let _ = output.document(&document(&checked, false));
         }
         let mut message: Vec<String> = checked.bad.iter().take(SHOWN).map(sentence).collect();
         if checked.bad.len() > SHOWN {
@@ -302,8 +304,20 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
     } else {
         pass(request, true, &session, source, lines).map_err(|(so_far, stop)| broken_off(&so_far, &stop))?
     };
+    let changed = if request.dry_run {
+        0
+    } else {
+        done.added + done.updated
+    };
+    show(&done, request.dry_run, output).map_err(|stop| match changed {
+        0 => stop,
+        _ => Deed::plain(imported(&done)).unshown(stop),
+    })
+}
+
+fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), Stop> {
     if output.json {
-        return output.document(&document(&done, !request.dry_run));
+        return output.document(&document(done, !is_dry_run));
     }
     for bad in done.bad.iter().take(SHOWN) {
         output.say(&sentence(bad));
@@ -317,12 +331,22 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
         ("unchanged", done.unchanged.to_string()),
         ("bad", done.bad.len().to_string()),
     ])?;
-    if request.dry_run {
+    if is_dry_run {
         output.hint("Nothing was imported: this was a dry run.");
     } else if done.added > 0 {
         output.hint("They sign in with the passwords they have; each is hashed anew at the first sign-in.");
     }
     Ok(())
+}
+
+fn imported(done: &Imported) -> String {
+    let Imported {
+        added, updated, bad, ..
+    } = done;
+    format!(
+        "users were imported: {added} added, {updated} updated, {} bad",
+        bad.len()
+    )
 }
 
 fn sentence(bad: &BadLine) -> String {

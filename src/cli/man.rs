@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 
 use super::Cli;
+use super::deed::Deed;
 use super::output::{Output, Stop};
 
 /// Where the pages go.
@@ -28,8 +29,11 @@ pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), Stop> {
         |error: std::io::Error| Stop::refused(format!("{} cannot be written: {error}", directory.display()));
     fs::create_dir_all(directory).map_err(unwritable)?;
     clap_mangen::generate_to(Cli::command(), directory).map_err(unwritable)?;
-    if output.json {
-        return output.document(&serde_json::json!({ "directory": directory }));
-    }
-    output.line(&format!("the pages are in {}", directory.display()))
+    let made = format!("the pages are in {}", directory.display());
+    let shown = if output.json {
+        output.document(&serde_json::json!({ "directory": directory }))
+    } else {
+        output.line(&made)
+    };
+    shown.map_err(|stop| Deed::plain(made).unshown(stop))
 }

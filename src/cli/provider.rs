@@ -304,8 +304,8 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
 }
 
 fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), Stop> {
-    if output.json {
-        output.document(report)?;
+    let shown = if output.json {
+        output.document(report)
     } else {
         let standing = |standing| match standing {
             Standing::Ok => "ok",
@@ -322,9 +322,10 @@ fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), Stop> {
                     finding.remedy.clone().unwrap_or_default(),
                 ]
             }),
-        )?;
-    }
+        )
+    };
     if report.works {
+        shown?;
         output.hint(&format!("provider {} works", report.provider));
         return Ok(());
     }

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::call::Call;
 use super::data_dir;
-use super::output::{Output, Stop, yes_no};
+use super::deed::Deed;
+use super::output::{Output, Stop, printable, yes_no};
 use crate::http::preview::{self, Previewed};
 use crate::net::Limits;
 use crate::net::listener::Listener;
@@ -211,11 +212,14 @@ fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop>
     for (name, text) in &files {
         write(&path.join(name), text, data_dir)?;
     }
-    if output.json {
+    let made = format!("{} is made", path.display());
+    let shown = if output.json {
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
-        return output.document(&json!({ "theme": place.name, "path": path, "files": names }));
-    }
-    output.line(&format!("{} is made", path.display()))?;
+        output.document(&json!({ "theme": place.name, "path": path, "files": names }))
+    } else {
+        output.line(&made)
+    };
+    shown.map_err(|stop| Deed::plain(made).unshown(stop))?;
     output.hint(&format!(
         "Look at it: idsvc theme preview {0}\nUse it for one client: idsvc client update ID --theme {1}; for all: theme = \"{1}\"",
         new.theme, place.name
@@ -265,17 +269,18 @@ fn check(place: &Place, output: &mut Output<'_>) -> Result<(), Stop> {
         (None, theme) => theme.map_or(&[][..], |theme| theme.findings()),
     };
     let faults = serious(findings).count();
-    if output.json {
-        output.document(&json!({ "theme": place.name, "ok": faults == 0, "findings": findings }))?;
+    let shown = if output.json {
+        output.document(&json!({ "theme": place.name, "ok": faults == 0, "findings": findings }))
     } else if findings.is_empty() {
-        output.line(&format!("theme {} is all right", place.name))?;
+        output.line(&format!("theme {} is all right", place.name))
     } else {
-        for finding in findings {
-            output.line(&format!("{:8} {finding}", finding.severity.as_str()))?;
-        }
-    }
+        let line = |finding: &Finding| printable(&format!("{:8} {finding}", finding.severity.as_str()));
+        findings
+            .iter()
+            .try_for_each(|finding| output.line(&line(finding)))
+    };
     match faults {
-        0 => Ok(()),
+        0 => shown,
         1 => Err(Stop::refused(format!("theme {} has a fault", place.name))),
         faults => Err(Stop::refused(format!("theme {} has {faults} faults", place.name))),
     }
