@@ -20,6 +20,7 @@ use super::output::{Output, Stop, moment};
 use crate::audit::NAMES;
 use crate::clock::{Clock, Timestamp};
 use crate::config::reader::parse_duration;
+use crate::control::{Command, Reply};
 
 /// Which events.
 #[derive(Debug, Args)]
@@ -33,12 +34,15 @@ pub struct Events {
     /// Show only events of this name; may be repeated
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     pub event: Vec<String>,
-    /// Show only events about this user, client, session or command
+    /// Show only events about this user, client, session or command; a user that was removed goes by its uuid
     #[arg(long, value_name = "TEXT")]
     pub about: Option<String>,
     /// Show only what happened within this time, as in 24h
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub since: Option<Duration>,
+    /// The uuid of the user that `about` names: events have nothing else of a user.
+    #[arg(skip)]
+    pub about_user: Option<String>,
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -59,7 +63,10 @@ impl Events {
         let is_named = self.event.is_empty() || self.event.iter().any(|wanted| wanted == name);
         let is_about = self.about.as_deref().is_none_or(|about| {
             let mut members = event.as_object().into_iter().flat_map(|members| members.values());
-            members.any(|value| value.as_str() == Some(about))
+            members.any(|value| {
+                let text = value.as_str();
+                text == Some(about) || (text.is_some() && text == self.about_user.as_deref())
+            })
         });
         (is_named && is_about && at >= earliest.seconds()).then_some(event)
     }
@@ -106,14 +113,27 @@ fn is_there(path: &Path) -> Result<bool, Stop> {
         .map_err(|error| Stop::refused(io_error(path)(error)))
 }
 
+/// The uuid of the user of that name or address, if there is one and the service or its store can be asked.
+fn uuid_of(who: &str, call: &Call<'_>, output: &mut Output<'_>) -> Option<String> {
+    match call.ask(Command::UserShow(who.to_owned()), output) {
+        Ok(Reply::User(user)) => Some(user.uuid.to_string()),
+        _ => None,
+    }
+}
+
 /// Runs `idsvc events`.
-pub fn run(request: &Events, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(mut request: Events, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let data_dir = call.settings(output)?.data_dir;
     let folder = data_dir.join(EVENTS);
     // A directory with neither is another than the one that was meant.
     if !is_there(&folder)? && !is_there(&data_dir.join(DATABASE))? {
         return Err(Stop::refused(DataDirError::Absent(data_dir)));
     }
+    request.about_user = request
+        .about
+        .as_deref()
+        .and_then(|who| uuid_of(who, call, output));
+    let request = &request;
     let now = Clock::System.now();
     let earliest = request
         .since
@@ -158,7 +178,13 @@ pub fn run(request: &Events, call: &Call<'_>, output: &mut Output<'_>) -> Result
         show(event, output)?;
     }
     if last.is_empty() {
-        output.hint("no such event: idsvc events --follow waits for what happens");
+        let hint = "no such event: idsvc events --follow waits for what happens";
+        match &request.about {
+            Some(_) if request.about_user.is_none() => output.hint(&format!(
+                "{hint}; no user has that name now, and one that was removed goes by its uuid"
+            )),
+            _ => output.hint(hint),
+        }
     }
     Ok(())
 }

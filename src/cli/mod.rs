@@ -220,7 +220,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Apply(request) => state::apply(&request, &call, output),
         Noun::Export(request) => state::export(&request, &call, output),
         Noun::Doctor(request) => doctor::run(&request, &cli.global, &call, output),
-        Noun::Events(request) => events::run(&request, &call, output),
+        Noun::Events(request) => events::run(request, &call, output),
         Noun::Backup(request) => backup::run(&request, &call, output),
         Noun::Restore(request) => backup::restore(&request, &call, output),
         Noun::Completions(completions) => completions::run(&completions, output),

@@ -290,6 +290,16 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
     );
     assert_eq!(line.lines().count(), 1);
     assert!(!line.contains("wrong password"));
+    let about = |who: &str| shown(&service.run(&["events", "--about", who]));
+    let alice = service.json(&["user", "show", "alice@example.com", "--json"]);
+    let line = about("alice@example.com");
+    assert!(line.contains("command=\"user add\""), "{line}");
+    assert_eq!(line, about(alice["uuid"].as_str().unwrap()));
+    let running = service.serve();
+    assert!(about("ALICE@example.com").contains(&line));
+    terminate(running);
+    let nobody = service.run(&["events", "--about", "bob@example.com"]);
+    assert!(said(&nobody).contains("goes by its uuid"), "{}", said(&nobody));
     let mode = fs::metadata(service.folder.path().join("data/events/events.jsonl"))
         .unwrap()
         .permissions()
