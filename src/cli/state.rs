@@ -13,6 +13,7 @@ use super::call::{Call, unexpected};
 use super::output::{Output, Stop};
 use super::state_file::{Declared, Sources, parse};
 use crate::control::{Command, ExportLine, Reply};
+use crate::flow::admin::client::ClientView;
 use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, SecretChange};
 
 /// Which state, and how far.
@@ -193,7 +194,20 @@ struct Whole {
 /// Runs `idsvc export`. Nothing is printed before everything is here: half a state looks like a whole one.
 pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let command = Command::Export(request.with_hashes);
-    let whole = call.session(&command, output)?.take_bytes(command, gather)?;
+    let session = call.session(&command, output)?;
+    if request.with_hashes {
+        let Reply::Clients(clients) = session.ask(Command::ClientList)? else {
+            return Err(unexpected());
+        };
+        let ends = |client: &&ClientView| client.secrets.iter().any(|secret| secret.expires_at.is_some());
+        for client in clients.iter().filter(ends) {
+            output.say(&format!(
+                "warning: the old secret of client {}, which is about to end, is left out: a file has no room for when",
+                client.client_id
+            ));
+        }
+    }
+    let whole = session.take_bytes(command, gather)?;
     if output.json {
         return output.document(&whole);
     }

@@ -177,6 +177,15 @@ fn export_and_apply_are_a_fixed_point_and_a_copy_is_the_same() {
     assert_eq!(shown(&copy.run(&["export", "--with-hashes"])), shown(&whole));
     let json = copy.run(&["export", "--json"]);
     assert_eq!(pipe(&copy, &json.stdout, &[])["unchanged"], 6);
+
+    assert!(!said(&whole).contains("left out"), "{}", said(&whole));
+    copy.json(&["client", "rotate-secret", "robot", "--keep-old", "24h", "--json"]);
+    let without_old = copy.run(&["export", "--with-hashes"]);
+    assert!(
+        without_old.status.success() && said(&without_old).contains("the old secret of client robot"),
+        "{}",
+        said(&without_old)
+    );
 }
 
 #[test]
