@@ -241,6 +241,16 @@ pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
         .recursive(true)
         .mode(0o700)
         .create(path)
+        .map_err(|error| match fs::read_link(path) {
+            Ok(target) if !path.exists() => io::Error::new(
+                io::ErrorKind::NotFound,
+                format!(
+                    "it is a symbolic link to {}, which is not there",
+                    target.display()
+                ),
+            ),
+            _ => error,
+        })
         .map_err(io_error(path))?;
     Ok(path.to_owned())
 }
@@ -451,6 +461,18 @@ mod tests {
         for error in errors.map(|error| error.to_string()) {
             assert!(error.contains("run this as the user that owns"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_called_one() {
+        let scratch = Scratch::new();
+        std::os::unix::fs::symlink("/nowhere/at/all", &scratch.0).unwrap();
+        let said = scratch.open().err().unwrap().to_string();
+        fs::remove_file(&scratch.0).unwrap();
+        assert!(
+            said.ends_with("cannot be used: it is a symbolic link to /nowhere/at/all, which is not there"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ const LINE_LIMIT: u64 = 64 * 1024;
 /// How many lines, and about how many bytes, go into one transaction.
 const CHUNK_LINES: usize = 500;
 const CHUNK_BYTES: usize = 256 * 1024;
-/// The most that standard input may hold: it is read twice.
+/// The most that standard input or a pipe may hold: it is read twice.
 const INPUT_LIMIT: u64 = 2 << 30;
 /// How many bad lines are shown to people.
 const SHOWN: usize = 20;
@@ -156,14 +156,23 @@ fn unreadable(error: std::io::Error) -> Stop {
 }
 
 fn open(file: &Path) -> Result<Box<dyn Twice>, Stop> {
-    if file.as_os_str() != "-" {
-        let opened = File::open(file)
+    let mut stream: Box<dyn Read> = if file.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        let mut opened = File::open(file)
             .map_err(|error| Stop::refused(format!("{} cannot be read: {error}", file.display())))?;
-        return Ok(Box::new(opened));
-    }
+        match opened.stream_position() {
+            Ok(_) => return Ok(Box::new(opened)),
+            // A pipe is read once.
+            Err(_) => Box::new(opened),
+        }
+    };
     let mut text = Vec::new();
-    let mut limited = std::io::stdin().lock().take(INPUT_LIMIT);
-    limited.read_to_end(&mut text).map_err(unreadable)?;
+    stream
+        .as_mut()
+        .take(INPUT_LIMIT)
+        .read_to_end(&mut text)
+        .map_err(unreadable)?;
     Ok(Box::new(Cursor::new(text)))
 }
 

@@ -40,7 +40,7 @@ pub enum Verb {
 /// A new theme.
 #[derive(Debug, Args)]
 pub struct New {
-    /// The theme's name, or the path of its folder
+    /// The theme's name, which its folder gets too
     #[arg(value_name = "NAME")]
     pub theme: String,
     /// Write a template for every page too
@@ -183,8 +183,8 @@ fn list(call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
 }
 
 fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    check_name(&new.theme).map_err(|problem| Stop::Misused(format!("{:?}: {problem}", new.theme)))?;
     let place = Place::of(&new.theme, call, output)?;
-    check_name(&place.name).map_err(|problem| Stop::Misused(format!("{:?}: {problem}", place.name)))?;
     if let Some(tag) = new.language.iter().find(|tag| !is_tag(tag)) {
         return Err(Stop::Misused(format!(
             "{tag:?} is no language tag, as in nl or pt-BR"

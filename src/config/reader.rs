@@ -9,7 +9,7 @@ use super::reference::{self, Setting};
 use super::{ConfigError, Fault, Sources};
 
 /// A hundred years: far enough for everybody, and no date after it overflows.
-const LONGEST: Duration = Duration::from_hours(24 * 36_525);
+pub const LONGEST: Duration = Duration::from_hours(24 * 36_525);
 
 /// Hands out values and keeps the faults. A value that is wrong is replaced by a harmless one, so that the
 /// next fault is found too; it never gets out, for then there is a fault.

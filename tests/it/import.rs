@@ -155,6 +155,13 @@ fn a_bad_line_is_named_and_nothing_is_imported_unless_it_is_to_be_skipped() {
     );
 }
 
+/// A pipe that holds this text and then ends.
+fn pipe_of(text: &str) -> std::io::PipeReader {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+    reader
+}
+
 #[test]
 fn users_come_through_a_pipe_and_clashes_are_settled_as_told() {
     let service = Service::with_client();
@@ -170,6 +177,13 @@ fn users_come_through_a_pipe_and_clashes_are_settled_as_told() {
         child.wait_with_output().unwrap()
     };
     service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
+    let by_path = service
+        .command(&["user", "import", "/dev/stdin"])
+        .stdin(pipe_of(r#"{"email":"bob@example.com"}"#))
+        .output()
+        .unwrap();
+    assert!(by_path.status.success(), "{}", said(&by_path));
+    service.json(&["user", "show", "bob@example.com", "--json"]);
     let line = r#"{"email":"alice@example.com","user_type":"staff"}"#;
     let refused = import(&[], line);
     assert_eq!(refused.status.code(), Some(1));

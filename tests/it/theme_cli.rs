@@ -96,13 +96,14 @@ fn a_new_theme_is_sound_from_the_beginning() {
     assert!(String::from_utf8_lossy(&added.stderr).contains("there is no theme nobody yet"));
     let again = service.run(&["theme", "new", "acme"]);
     assert_eq!(again.status.code(), Some(1));
-    for wrong in ["default", "Acme", "locales", "-x"] {
+    for wrong in ["default", "Acme", "locales", "-x", "../evil", "./acme", "/acme"] {
         let refused = service.run(&["theme", "new", "--", wrong]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}");
     }
     let wrong = service.run(&["theme", "new", "b", "--language", "../x"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(!service.folder.path().join("data/themes/b").exists());
+    assert!(!service.folder.path().join("data/evil").exists());
 }
 
 #[test]

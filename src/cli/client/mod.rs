@@ -13,7 +13,7 @@ use self::print::{list, show};
 use super::call::Call;
 use super::key::algorithm;
 use super::output::{Output, Stop};
-use crate::config::reader::parse_duration;
+use crate::config::reader::{LONGEST, parse_duration};
 use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
@@ -82,9 +82,11 @@ pub struct Rotate {
 }
 
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
-    parse_duration(text)
-        .map(|duration| duration.as_secs())
-        .ok_or_else(|| "write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned())
+    match parse_duration(text) {
+        Some(duration) if duration <= LONGEST => Ok(duration.as_secs()),
+        Some(_) => Err("it is more than a hundred years".to_owned()),
+        None => Err("write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned()),
+    }
 }
 
 /// Whether PKCE is demanded.
@@ -381,4 +383,18 @@ fn warn_of_theme(command: &Command, call: &Call<'_>, output: &mut Output<'_>) ->
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_longer_than_a_setting_may_be() {
+        assert_eq!(seconds("36525d"), Ok(36_525 * 86_400));
+        for wrong in ["36526d", "18446744073709551615s", "24"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert!(seconds("36526d").unwrap_err().contains("a hundred years"));
+    }
 }
