@@ -167,13 +167,23 @@ fn open(file: &Path) -> Result<Box<dyn Twice>, Stop> {
             Err(_) => Box::new(opened),
         }
     };
+    whole(stream.as_mut(), INPUT_LIMIT).map(|text| -> Box<dyn Twice> { Box::new(Cursor::new(text)) })
+}
+
+/// All that comes, unless it is more than `limit` bytes: a part of it would pass for all.
+fn whole(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, Stop> {
     let mut text = Vec::new();
-    stream
-        .as_mut()
-        .take(INPUT_LIMIT)
+    let length = stream
+        .take(limit + 1)
         .read_to_end(&mut text)
         .map_err(unreadable)?;
-    Ok(Box::new(Cursor::new(text)))
+    if length as u64 > limit {
+        return Err(Stop::refused(format!(
+            "more than {} MiB come in: put them into a file and name that",
+            limit >> 20
+        )));
+    }
+    Ok(text)
 }
 
 fn count(source: &mut dyn Twice) -> Result<u64, Stop> {
@@ -379,4 +389,16 @@ fn document(done: &Imported, is_imported: bool) -> serde_json::Value {
         "unchanged": done.unchanged,
         "bad": done.bad,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_is_taken_in_is_refused_and_not_cut_off() {
+        assert_eq!(whole(&mut &b"12345678"[..], 8).unwrap(), b"12345678");
+        let refused = whole(&mut &b"123456789"[..], 8).unwrap_err().to_string();
+        assert!(refused.contains("put them into a file"), "{refused}");
+    }
 }
