@@ -52,7 +52,12 @@ pub struct App {
     process: u32,
     requests: AtomicU32,
     bodies: Arc<Semaphore>,
+    places: Arc<Semaphore>,
 }
+
+/// All the requests that may be under way at one moment. What is kept of each, with the greatest header that is taken,
+/// is below 20 KiB without its body.
+const MOST_REQUESTS: usize = 8192;
 
 /// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
 const BODIES_KIB: usize = 64 * 1024;
@@ -88,10 +93,20 @@ impl Document {
     }
 }
 
-/// Room for one body; free again when dropped.
+/// Room for one body, or for one request; free again when dropped.
 pub struct Room {
     _of_all: OwnedSemaphorePermit,
     _of_one: Share,
+}
+
+impl Room {
+    fn of(all: &Arc<Semaphore>, amount: usize, of_one: Share) -> Option<Self> {
+        let amount = u32::try_from(amount).ok()?;
+        Some(Self {
+            _of_all: Arc::clone(all).try_acquire_many_owned(amount).ok()?,
+            _of_one: of_one,
+        })
+    }
 }
 
 /// The development server's own relying party.
@@ -174,6 +189,7 @@ impl App {
             documents: ArcSwapOption::empty(),
             requests: AtomicU32::new(0),
             bodies: Arc::new(Semaphore::new(BODIES_KIB)),
+            places: Arc::new(Semaphore::new(MOST_REQUESTS)),
         }
     }
 
@@ -192,19 +208,18 @@ impl App {
         (free < LEAST_TO_WRITE).then_some(free)
     }
 
+    /// A place among the requests under way, for as long as what comes back is kept; nothing when this address, or all
+    /// of them together, have too many.
+    pub fn place_for(&self, from: IpAddr) -> Option<Room> {
+        Room::of(&self.places, 1, self.limits.place_for_request(from)?)
+    }
+
     /// Room for a body of so many bytes from this address, for as long as what comes back is kept; nothing when
     /// too many are being read already. Without it, peers that send slowly could fill the memory together, and
     /// without the address one of them could take all the room.
     pub fn room_for(&self, bytes: usize, from: IpAddr) -> Option<Room> {
         let kib = bytes.div_ceil(1024);
-        let of_one = self.limits.room_for_body(kib, from)?;
-        let of_all = Arc::clone(&self.bodies)
-            .try_acquire_many_owned(u32::try_from(kib).ok()?)
-            .ok()?;
-        Some(Room {
-            _of_all: of_all,
-            _of_one: of_one,
-        })
+        Room::of(&self.bodies, kib, self.limits.room_for_body(kib, from)?)
     }
 
     /// The address of a route.

@@ -15,6 +15,8 @@ pub mod request;
 pub mod response;
 pub mod screen;
 
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,7 @@ use self::call::Call;
 use self::headers::AllowedOrigin;
 use self::request::{BodyError, MOST_UNREAD, discard_unread, keep_unread, names_its_host, read_body};
 use self::response::{Answer, empty};
-use crate::app::App;
+use crate::app::{App, Room};
 use crate::net::Peer;
 use crate::route::{Cors, Route, strip_issuer_path};
 
@@ -35,21 +37,59 @@ use crate::route::{Cors, Route, strip_issuer_path};
 pub const MAX_BODY: usize = 64 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
+/// The most fields of a header that is taken, and what HTTP/1 connections are cut at, too. HTTP/2 counts their bytes
+/// alone, of which an empty one has few; in memory it takes several times as many.
+const MOST_FIELDS: usize = 100;
 
-/// Answers one request.
-pub async fn respond<B>(app: Arc<App>, request: Request<B>, peer: Peer) -> Answer
+/// Answers one request. Whether it is taken at all is settled before this returns, and one that is not keeps nothing
+/// of its header: what a peer sends faster than it is answered would otherwise lie in memory until its turn.
+pub fn respond<B>(
+    app: Arc<App>,
+    request: Request<B>,
+    peer: Peer,
+) -> Pin<Box<dyn Future<Output = Answer> + Send>>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     let begun = Instant::now();
-    let (parts, mut body) = request.into_parts();
-    let version = parts.version;
-    let is_addressed = names_its_host(version, &parts.headers);
-    let mut is_read = body.is_end_stream();
+    let (parts, body) = request.into_parts();
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
-    let mut call = Call::new(app, parts, peer);
-    let mut answer = match &route {
-        _ if !is_addressed => empty(StatusCode::BAD_REQUEST),
+    let version = parts.version;
+    let call = Call::new(app, parts, peer);
+    let place = match admit(&call) {
+        Ok(place) => place,
+        Err(mut refusal) => {
+            if !body.is_end_stream() {
+                leave(body, version, &call, &mut refusal);
+            }
+            return Box::pin(ready(finish(&call, route.as_ref(), peer, begun, *refusal)));
+        }
+    };
+    Box::pin(async move {
+        let (call, answer) = answer(call, route.as_ref(), body, version).await;
+        let answer = finish(&call, route.as_ref(), peer, begun, answer);
+        drop(place);
+        answer
+    })
+}
+
+/// A place for the request, unless its header is not taken or there are too many requests under way.
+fn admit(call: &Call) -> Result<Room, Box<Answer>> {
+    if call.headers().len() > MOST_FIELDS {
+        return Err(Box::new(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
+    }
+    let place = call.app.place_for(call.client_address());
+    place.ok_or_else(|| Box::new(error::busy()))
+}
+
+/// The answer to a request that is taken, when its body is here if it is to have one.
+async fn answer<B>(mut call: Call, route: Option<&Route>, mut body: B, version: Version) -> (Call, Answer)
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+{
+    let mut is_read = body.is_end_stream();
+    let mut answer = match route {
+        _ if !names_its_host(version, call.headers()) => empty(StatusCode::BAD_REQUEST),
         None => call.not_found(),
         Some(route) if is_preflight(&call) && route.cors() != Cors::None => preflight(&call, route),
         Some(route) if !route.methods().contains(call.method()) => {
@@ -73,11 +113,16 @@ where
     if !is_read {
         leave(body, version, &call, &mut answer);
     }
-    if let Some(route) = &route {
-        share(&call, route, &mut answer);
+    (call, answer)
+}
+
+/// What every answer has, whoever made it, and a note that it was given.
+fn finish(call: &Call, route: Option<&Route>, peer: Peer, begun: Instant, mut answer: Answer) -> Answer {
+    if let Some(route) = route {
+        share(call, route, &mut answer);
     }
     headers::secure(answer.headers_mut(), &call.request_id, peer.tls);
-    let label = route.as_ref().map_or("none", Route::label);
+    let label = route.map_or("none", Route::label);
     call.app
         .metrics
         .answered(label, answer.status().as_u16(), begun.elapsed());
@@ -120,9 +165,6 @@ fn announced(body: &impl Body) -> usize {
 
 /// The pages whose work needs much room get it on the heap: every request would otherwise carry it along.
 async fn dispatch(call: &Call, route: &Route) -> Answer {
-    let Some(_place) = call.app.limits.place_for_request(call.client_address()) else {
-        return error::busy();
-    };
     match route {
         Route::Authorize => endpoint::authorize::respond(call).await,
         Route::Token => endpoint::token::respond(call).await,

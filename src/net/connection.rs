@@ -248,12 +248,13 @@ impl Guarded {
         } = self;
         service_fn(move |request: Request<Incoming>| {
             let serving = activity.serving();
-            let (service, fallback, draining) = (Arc::clone(&service), fallback.clone(), draining.clone());
+            let (fallback, draining) = (fallback.clone(), draining.clone());
+            let version = request.version();
+            let has_body = !request.body().is_end_stream();
+            // Now, and not when its turn comes: until the service has seen it, the request lies in memory.
+            let answer = Pending::of(|| service(request, peer));
             async move {
                 let _serving = serving;
-                let version = request.version();
-                let has_body = !request.body().is_end_stream();
-                let answer = Pending::of(|| service(request, peer));
                 let (mut response, is_body_left) = match tokio::time::timeout(limit, answer).await {
                     Ok(Ok(response)) => (response, false),
                     Ok(Err(Panicked)) => {

@@ -150,7 +150,7 @@ async fn a_header_or_a_body_is_waited_for_ten_seconds() {
 }
 
 #[tokio::test]
-async fn a_header_of_more_than_16_kib_is_refused_in_both_versions_of_http() {
+async fn a_header_of_more_than_16_kib_or_100_fields_is_refused_in_both_versions_of_http() {
     let service = service(1000);
     let certificate = issue(&service);
     let target = Target::new(service.port, &[certificate], HTTP_1);
@@ -167,6 +167,8 @@ async fn a_header_of_more_than_16_kib_is_refused_in_both_versions_of_http() {
         (String::new(), one(17 << 10), true),
         (String::new(), one(15 << 10), false),
         (String::new(), many(500), true),
+        (String::new(), many(101), true),
+        (String::new(), many(98), false),
         (query(17 << 10), Vec::new(), true),
         (query(15 << 10), Vec::new(), false),
         (query(10 << 10), one(10 << 10), true),

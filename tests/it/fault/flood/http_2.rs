@@ -9,7 +9,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
-use super::target::{HTTP_1, HTTP_2, Target, Waits, bystander, issue, memory, serve, service, still_answers};
+use super::target::{
+    HTTP_1, HTTP_2, Target, Waits, ask, bystander, issue, memory, serve, service, still_answers,
+};
 use crate::fault::report;
 use crate::harness::frames::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE,
@@ -197,6 +199,64 @@ async fn floods_of_frames_end_with_the_connection_and_others_are_answered_meanwh
         assert_eq!(ended.len(), ATTACKERS, "{}: attackers go on", flood.name);
         let grown = memory(&running, "VmHWM").saturating_sub(before);
         assert!(grown < GROWTH, "{}: {grown} KiB more", flood.name);
+    }
+}
+
+/// Forms whose bodies never come, behind headers that are short on the wire and long in memory: a field that is in the
+/// table of the connection is one byte (RFC 7541 section 6.1), and an empty one counts 33 against the limit.
+fn repeated_fields(requests: u32, fields: usize) -> Vec<u8> {
+    const NEW_FIELD: [u8; 4] = [0x40, 1, b'a', 0];
+    const NEWEST_FIELD: u8 = 0x80 + 62;
+    (0..requests)
+        .flat_map(|number| {
+            let mut block = header_block(Method::Post, "/oauth2/token");
+            block.extend(NEW_FIELD);
+            block.resize(block.len() + fields - 1, NEWEST_FIELD);
+            frame(HEADERS, END_HEADERS, 2 * number + 1, &block)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_that_are_short_on_the_wire_and_long_in_memory_do_not_gather_there() {
+    const CONNECTIONS: usize = 200;
+    const STREAMS: u32 = 32;
+    let service = service(1000).with("IDSVC_LIMITS_EXEMPT", "");
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let running = serve(&service, &target).await;
+    for (name, fields) in [("too many fields", 420), ("as many fields as are taken", 95)] {
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            connections.push(greet(target.speaking(HTTP_2)).await.unwrap());
+        }
+        let before = memory(&running, "VmRSS");
+        let sent = repeated_fields(STREAMS, fields);
+        let mut attackers = JoinSet::new();
+        for mut connection in connections {
+            let sent = sent.clone();
+            attackers.spawn(async move {
+                connection.write_all(&sent).await.unwrap();
+                connection.flush().await.unwrap();
+                // Each is answered at once, but for the few that are waited for.
+                let mut answers = 0;
+                while answers < STREAMS {
+                    let frame = frames::read(&mut connection).await.unwrap();
+                    answers += u32::from(frame.kind == HEADERS);
+                }
+            });
+        }
+        attackers.join_all().await;
+        let grown = memory(&running, "VmHWM").saturating_sub(before);
+        report(
+            &format!("HTTP/2 {name}"),
+            &format!(
+                "{CONNECTIONS} connections, {STREAMS} requests each: {} MiB more",
+                grown >> 10
+            ),
+        );
+        ask(&mut target.connect().await.unwrap()).await.unwrap();
+        assert!(grown < GROWTH, "{name}: {grown} KiB more");
     }
 }
 
