@@ -35,6 +35,7 @@ const START: &str = "start";
 const CALLBACK: &str = "callback";
 const LOGO: &str = "logo";
 const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
+const CHANGE_PASSWORD: &str = "/.well-known/change-password";
 
 macro_rules! routes {
     ($($(#[$doc:meta])* $name:ident $path:expr, $methods:ident, $label:literal, $cors:ident;)*) => {
@@ -140,7 +141,7 @@ routes! {
     Account "/account", FOLLOW_OR_SUBMIT, "account", None;
     /// Where password managers look for the page to change a password on (W3C, A Well-Known URL for Changing
     /// Passwords).
-    ChangePassword "/.well-known/change-password", READ, "change_password", None;
+    ChangePassword CHANGE_PASSWORD, READ, "change_password", None;
     /// The page that says what went wrong.
     Error "/error", READ, "error", None;
     /// Liveness.
@@ -202,11 +203,14 @@ impl Route {
 }
 
 /// What [`Route::recognise`] is to be asked about a request for `request_path`, or nothing when the request
-/// is for no address of this issuer. `issuer_path` is the path of the issuer's own address, with or without
+/// is for no address of this issuer. Password managers know the origin alone, and ask there. `issuer_path` is the path of the issuer's own address, with or without
 /// a slash at its end.
 pub fn strip_issuer_path<'path>(issuer_path: &str, request_path: &'path str) -> Option<&'path str> {
     let issuer_path = issuer_path.trim_end_matches('/');
     if issuer_path.is_empty() {
+        return Some(request_path);
+    }
+    if request_path == CHANGE_PASSWORD {
         return Some(request_path);
     }
     if let Some(well_known) = request_path.strip_suffix(issuer_path)
@@ -308,6 +312,10 @@ mod tests {
     fn a_path_beside_the_issuers_is_not_ours() {
         assert_eq!(strip_issuer_path("/tenant", "/tenant2/login"), None);
         assert_eq!(strip_issuer_path("/tenant", "/login"), None);
+        assert_eq!(
+            strip_issuer_path("/tenant", CHANGE_PASSWORD),
+            Some(CHANGE_PASSWORD)
+        );
         assert_eq!(strip_issuer_path("/tenant", "/tenant"), Some("/"));
     }
 
