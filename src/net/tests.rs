@@ -356,6 +356,9 @@ async fn the_peer_chooses_the_http_version() {
         .unwrap();
     assert_eq!(frame(&mut peer).await.0, SETTINGS);
 
+    let mut peer = secured(&server, &certificate, &[b"http/1.0"]).await.unwrap();
+    ask(&mut peer, GET, "from 127.0.0.1").await;
+
     assert!(secured(&server, &certificate, &[b"spdy/3"]).await.is_err());
 }
 

@@ -22,6 +22,8 @@ use super::certificate::{self, Pair};
 pub const HTTP_2: &[u8] = b"h2";
 /// The protocol name of HTTP/1.1 (RFC 7301 section 6).
 pub const HTTP_1_1: &[u8] = b"http/1.1";
+/// HTTP/1.0, for who asks for nothing else.
+pub const HTTP_1_0: &[u8] = b"http/1.0";
 
 /// The least time between two looks at the certificate's files.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -315,7 +317,7 @@ fn server_config(
         .map_err(TlsError::Setup)?
         .with_no_client_auth()
         .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+    config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec(), HTTP_1_0.to_vec()];
     config.ticketer = tickets;
     Ok(config)
 }
