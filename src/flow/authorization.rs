@@ -368,7 +368,7 @@ where
                 .filter(|live| expected.is_none_or(|expected| expected == live.id));
             if let Some(live) = &live {
                 transaction.set_progress(advance(tx, live)?);
-                sessions::touch(tx, live, now)?;
+                sessions::touch(tx, live, policy.lifetimes.session, now)?;
             }
             let step = step(
                 &*tx,

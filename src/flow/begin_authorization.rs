@@ -77,7 +77,7 @@ pub async fn begin_authorization(
             match step {
                 Step::Issue(authorization) => {
                     if let Some(live) = &live {
-                        sessions::touch(tx, live, now)?;
+                        sessions::touch(tx, live, policy.lifetimes.session, now)?;
                     }
                     authorization::issue(tx, &transaction.request, authorization, slot, &policy, now)?;
                     Ok(Taken::Issued)

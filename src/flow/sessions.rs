@@ -93,8 +93,13 @@ pub fn find(
 
 /// Notes that a session was used, when the last note is old enough. The session was found in the same
 /// transaction: an older copy could bring one back that has ended since.
-pub(super) fn touch(tx: &mut dyn Tx, live: &LiveSession, now: Timestamp) -> Result<(), StoreError> {
-    if !live.session.is_due_for_touch(now) {
+pub(super) fn touch(
+    tx: &mut dyn Tx,
+    live: &LiveSession,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if !live.session.is_due_for_touch(lifetimes, now) {
         return Ok(());
     }
     let touched = Session {

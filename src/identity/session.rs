@@ -90,7 +90,7 @@ pub struct Session {
     pub upstream_token: Option<UpstreamToken>,
     /// When the session began.
     pub created_at: Timestamp,
-    /// When the session was last used, to within [`Session::TOUCH_AFTER`].
+    /// When the session was last used, to within what [`Session::is_due_for_touch`] says.
     pub last_used_at: Timestamp,
     /// The browser it is in, as it was at the last sign-in.
     #[serde(default)]
@@ -107,8 +107,9 @@ pub struct SessionLifetimes {
 }
 
 impl Session {
-    /// A use is written down only when the last one noted is at least this long ago.
-    pub const TOUCH_AFTER: Duration = Duration::from_mins(5);
+    /// A use is written down only when the last one noted is at least this long ago, or a tenth of what a session may
+    /// be idle.
+    const TOUCH_AFTER: Duration = Duration::from_mins(5);
 
     /// How long a sign-in counts as proof that whoever acts in the session is its user.
     pub const FRESH: Duration = Duration::from_mins(10);
@@ -124,8 +125,8 @@ impl Session {
     }
 
     /// Whether this use is to be written down.
-    pub fn is_due_for_touch(&self, now: Timestamp) -> bool {
-        now.since(self.last_used_at) >= Self::TOUCH_AFTER
+    pub fn is_due_for_touch(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
+        now.since(self.last_used_at) >= Self::TOUCH_AFTER.min(lifetimes.idle / 10)
     }
 }
 
@@ -133,14 +134,8 @@ impl Session {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_session_ends_by_idleness_and_by_age() {
-        let lifetimes = SessionLifetimes {
-            idle: Duration::from_secs(100),
-            absolute: Duration::from_secs(250),
-        };
-        let start = Timestamp::from_seconds(1_000);
-        let mut session = Session {
+    fn session_at(start: Timestamp) -> Session {
+        Session {
             digest: Digest::of(b"x"),
             user: Uuid::from_u128(1),
             auth_time: start,
@@ -149,11 +144,40 @@ mod tests {
             created_at: start,
             last_used_at: start,
             device: Device::default(),
+        }
+    }
+
+    #[test]
+    fn a_session_ends_by_idleness_and_by_age() {
+        let lifetimes = SessionLifetimes {
+            idle: Duration::from_secs(100),
+            absolute: Duration::from_secs(250),
         };
+        let start = Timestamp::from_seconds(1_000);
+        let mut session = session_at(start);
         assert!(session.is_live(lifetimes, start + Duration::from_secs(99)));
         assert!(!session.is_live(lifetimes, start + Duration::from_secs(100)));
         session.last_used_at = start + Duration::from_mins(4);
         assert!(session.is_live(lifetimes, start + Duration::from_secs(249)));
         assert!(!session.is_live(lifetimes, start + Duration::from_secs(250)));
+    }
+
+    #[test]
+    fn a_use_is_noted_often_enough_for_any_idle_time() {
+        let start = Timestamp::from_seconds(1_000);
+        let session = session_at(start);
+        let noted_after = |idle| {
+            let lifetimes = SessionLifetimes {
+                idle: Duration::from_secs(idle),
+                absolute: Duration::from_hours(24),
+            };
+            (0..1_000)
+                .find(|seconds| session.is_due_for_touch(lifetimes, start + Duration::from_secs(*seconds)))
+                .unwrap()
+        };
+        assert_eq!(
+            (noted_after(12 * 3600), noted_after(900), noted_after(60)),
+            (300, 90, 6)
+        );
     }
 }

@@ -43,7 +43,10 @@ where
         .store
         .write(name, move |tx| {
             match sessions::find(&*tx, presented.as_ref(), lifetimes, now)? {
-                Some(live) if live.session.is_fresh(now) => deed(tx, live).map(Some),
+                Some(live) if live.session.is_fresh(now) => {
+                    sessions::touch(tx, &live, lifetimes, now)?;
+                    deed(tx, live).map(Some)
+                }
                 Some(_) | None => Ok(None),
             }
         })

@@ -40,8 +40,9 @@ pub struct Application {
     pub scope: Scope,
 }
 
-/// Reads what the page shows, in one snapshot.
-pub fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
+/// Reads what the page shows, in one snapshot. That is a use of the session; where it cannot be noted, the page is
+/// shown all the same.
+pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core.store.read(|snapshot| {
         let Some(live) = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
@@ -56,7 +57,22 @@ pub fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Bo
             applications,
         })))
     })?;
-    Ok(account.map_or(Outcome::SignIn, Outcome::Done))
+    let Some(account) = account else {
+        return Ok(Outcome::SignIn);
+    };
+    if account.live.session.is_due_for_touch(lifetimes, now) {
+        let presented = browser.session.clone();
+        let noted = core.store.write("use_session", move |tx| {
+            match sessions::find(&*tx, presented.as_ref(), lifetimes, now)? {
+                Some(live) => sessions::touch(tx, &live, lifetimes, now),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = noted.await {
+            tracing::debug!(%error, "the use of a session is not noted");
+        }
+    }
+    Ok(Outcome::Done(account))
 }
 
 /// Live refresh families and remembered consents, told by client. One that is not registered any more can do

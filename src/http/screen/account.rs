@@ -226,7 +226,7 @@ fn proof_of(notice: &str) -> String {
 }
 
 async fn show(call: &Call, notice: Option<AccountNotice>) -> Answer {
-    match view(&call.app.core, &call.browser(), call.now) {
+    match view(&call.app.core, &call.browser(), call.now).await {
         Ok(Outcome::Done(account)) => draw(call, *account, notice),
         Ok(Outcome::SignIn) => sign_in(call).await,
         Err(failure) => error::failed_page(call, &failure),

@@ -1,5 +1,7 @@
 //! OpenID Connect Core 1.0: the authorization request and who has to sign in for it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -493,6 +495,30 @@ async fn a_session_ends_by_idleness_and_by_age() {
         assert!(silent(&browser, &acme.request()).await.starts_with("idsvc_ac_"));
     }
     server.advance(3 * 3_600);
+    assert!(
+        silent(&browser, &acme.request())
+            .await
+            .starts_with("login_required")
+    );
+}
+
+/// Each way to use a session counts, however short the time without use may be.
+#[tokio::test]
+async fn a_session_in_use_does_not_end_by_idleness() {
+    let server = Server::start_with(|policy| policy.lifetimes.session.idle = Duration::from_mins(5)).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    for _ in 0..4 {
+        server.advance(4 * 60);
+        assert!(silent(&browser, &acme.request()).await.starts_with("idsvc_ac_"));
+    }
+    for _ in 0..4 {
+        server.advance(4 * 60);
+        assert_eq!(browser.visit("/account").await.page(), "/account");
+    }
+    assert!(silent(&browser, &acme.request()).await.starts_with("idsvc_ac_"));
+    server.advance(5 * 60);
     assert!(
         silent(&browser, &acme.request())
             .await
