@@ -15,6 +15,7 @@ use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
 use crate::net::outbound::{Client, Terms};
 use crate::oauth::client::is_theme_name;
+use crate::oauth::code;
 use crate::oauth::policy::{KeyRotation, Lifetimes};
 
 /// The regions there are.
@@ -22,8 +23,6 @@ pub const REGIONS: [&str; 2] = ["us", "ap"];
 
 pub(super) const DEV_PORT: u16 = 8443;
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
-/// RFC 6749 section 4.1.2.
-const LONGEST_CODE: Duration = Duration::from_mins(10);
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);
 /// Keys stay published while what they signed is in use: quicker ones would pile up in the key set.
@@ -118,7 +117,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
             absolute: reader.duration("lifetimes.session_absolute", SECOND),
         },
     };
-    if lifetimes.code > LONGEST_CODE
+    if lifetimes.code > code::LONGEST_LIFETIME
         && let Some((_, origin)) = reader.raw("lifetimes.code")
     {
         reader.fault(

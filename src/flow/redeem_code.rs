@@ -59,7 +59,7 @@ pub async fn redeem_code(
                     "the user has signed out",
                 )));
             }
-            CODES.put(tx, &exchange.id, &code)?;
+            CODES.put(tx, &exchange.id, &code.remembered())?;
             let granted = (user, code.authorization);
             let order = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
             Ok(Outcome::Granted(Box::new(Order {

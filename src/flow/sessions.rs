@@ -1,15 +1,17 @@
 //! Finding, starting and ending browser sessions; shared by the flows of signing in and out.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use uuid::Uuid;
 
 use super::Core;
 use super::authorization::Browser;
 use super::start_session::Entrance;
+use super::sweep::first_id_at;
 use crate::clock::Timestamp;
 use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
-use crate::oauth::code::Authorization;
+use crate::oauth::code::{self, Authorization};
 use crate::oauth::refresh::RefreshFamily;
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
@@ -294,16 +296,26 @@ pub fn end_federated(
             end_family(tx, id, now)?;
         }
     }
-    forget_codes(tx, |authorization| {
+    forget_codes(tx, now, |authorization| {
         authorization.user == user && is_from(&authorization.factor)
     })
     .map(|_| ())
 }
 
-/// Forgets the codes of these authorizations, and says whether there were any. Looks at every code there is: those of
-/// the last minutes.
-pub fn forget_codes(tx: &mut dyn Tx, is_meant: impl Fn(&Authorization) -> bool) -> Result<bool, StoreError> {
-    let meant = CODES.keys_where(&*tx, |_, code| is_meant(&code.authorization))?;
+/// Forgets the codes of these authorizations, and says whether there were any. Looks at every code that may still be
+/// redeemed: those of the last minutes.
+pub fn forget_codes(
+    tx: &mut dyn Tx,
+    now: Timestamp,
+    is_meant: impl Fn(&Authorization) -> bool,
+) -> Result<bool, StoreError> {
+    let mut meant = Vec::new();
+    CODES.visit(&*tx, first_id_at(now - code::LONGEST_LIFETIME).., |id, code| {
+        if code.redeemed.is_none() && is_meant(&code.authorization) {
+            meant.push(id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
     for id in &meant {
         CODES.remove(tx, id)?;
     }

@@ -29,7 +29,8 @@ use crate::store::tables::{
 /// The most rows of one table that one round looks at.
 const ROUND: usize = 500;
 
-/// A redeemed code is kept this long after it expired, so that its replay is recognised and revokes.
+/// A redeemed code is kept this long after it expired, so that its replay is recognised and revokes: unless there is
+/// nothing left to revoke. The families of one user at one client are bounded, and so are the codes.
 const CODE_MEMORY: Duration = Duration::from_hours(24);
 
 /// Where the next round begins, in the tables whose old rows may still live.
@@ -83,7 +84,7 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
 }
 
 /// The smallest time-ordered identifier made at `moment`.
-fn first_id_at(moment: Timestamp) -> Uuid {
+pub(super) fn first_id_at(moment: Timestamp) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(moment.seconds().saturating_mul(1000), &[0; 10]).into_uuid()
 }
 
@@ -155,10 +156,13 @@ fn codes(
 ) -> Result<Option<Uuid>, StoreError> {
     let (rows, next) = candidates(&*tx, CODES, begin, now - policy.lifetimes.code, swept)?;
     for (id, code) in rows {
-        let kept_for = if code.redeemed.is_some() {
-            CODE_MEMORY
-        } else {
-            Duration::ZERO
+        let brought = match code.redeemed {
+            Some(family) => FAMILIES.get(&*tx, &family)?,
+            None => None,
+        };
+        let kept_for = match brought {
+            Some(family) if family.revoked_at.is_none() => CODE_MEMORY,
+            Some(_) | None => Duration::ZERO,
         };
         if now >= code.expires_at + kept_for {
             CODES.remove(tx, &id)?;

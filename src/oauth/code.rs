@@ -1,5 +1,7 @@
 //! Authorization codes: RFC 6749 sections 4.1.2 to 4.1.4.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -12,6 +14,9 @@ use crate::oauth::redirect_uri::ReturnTo;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::kept_scope;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
+
+/// The longest that a code may be good (RFC 6749 section 4.1.2).
+pub const LONGEST_LIFETIME: Duration = Duration::from_mins(10);
 
 /// How a user signed in and what was granted: what a code carries over into the tokens. It is a part of every refresh
 /// family, so the names in the row are short.
@@ -125,6 +130,31 @@ pub enum Redemption {
 }
 
 impl AuthorizationCode {
+    /// What is remembered of it once it was redeemed: as much as tells its replay. The rest, of which the client chose
+    /// some, would lie there for as long.
+    #[must_use]
+    pub fn remembered(&self) -> Self {
+        let of = &self.authorization;
+        Self {
+            digest: self.digest,
+            authorization: Authorization {
+                client_id: of.client_id.clone(),
+                user: of.user,
+                session: of.session,
+                auth_time: of.auth_time,
+                factor: of.factor.clone(),
+                upstream_token: None,
+                scope: Scope::default(),
+                claims: ClaimsRequest::default(),
+            },
+            return_to: self.return_to.clone(),
+            nonce: None,
+            code_challenge: None,
+            expires_at: self.expires_at,
+            redeemed: self.redeemed,
+        }
+    }
+
     /// Redeems the code for `family`.
     ///
     /// The order matters: who presents the code is settled before anything can be consumed or revoked.

@@ -87,6 +87,40 @@ async fn a_replay_is_recognised_for_a_day() {
     );
 }
 
+/// A client with a session at hand makes codes as fast as they can be redeemed.
+#[tokio::test]
+async fn used_codes_are_remembered_without_what_the_client_sent_and_while_there_is_something_to_revoke() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let nonce = "n".repeat(1000);
+    let mut first = None;
+    for _ in 0..60 {
+        let request = acme.request().with("nonce", &nonce);
+        let code = browser.authorize(&request).await;
+        let code = match first {
+            None => code.sign_in().await.callback().code(),
+            Some(()) => code.callback().code(),
+        };
+        acme.redeem(&code).await.tokens();
+        first = Some(());
+    }
+    let kept = |server: &Server| {
+        let store = &server.app.core.store;
+        store.read(|snapshot| CODES.scan(snapshot, .., 100)).unwrap()
+    };
+    assert_eq!(kept(&server).len(), 60);
+    for (_, code) in kept(&server) {
+        assert!(code.redeemed.is_some());
+        assert_eq!((code.nonce, code.code_challenge), (None, None));
+    }
+    server.advance(2 * MINUTE);
+    sweep_all(&server).await;
+    assert_eq!(kept(&server).len(), 50, "those of the families that are left");
+    server.advance(2 * DAY);
+    sweep_all(&server).await;
+    assert_eq!(kept(&server).len(), 0);
+}
+
 #[tokio::test]
 async fn more_rows_than_one_round_holds_are_all_seen() {
     let server = Server::start_with_limits(|limits| limits.enabled = false).await;

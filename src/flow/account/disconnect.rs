@@ -33,7 +33,7 @@ pub async fn disconnect(
             }
         }
         let is_its = |granted: &Authorization| granted.user == user && granted.client_id == asked;
-        is_any |= sessions::forget_codes(tx, is_its)?;
+        is_any |= sessions::forget_codes(tx, now, is_its)?;
         Ok((user, is_any))
     })
     .await?;

@@ -65,7 +65,7 @@ impl Withdrawal {
         for id in families? {
             sessions::end_family(tx, id, now)?;
         }
-        sessions::forget_codes(tx, is_meant).map(|_| ())
+        sessions::forget_codes(tx, now, is_meant).map(|_| ())
     }
 }
 
@@ -93,6 +93,7 @@ mod tests {
 
     const NAMES: [&str; 4] = ["kept", "one", "three", "two"];
     const OUTSIDE: &str = "nobody";
+    /// Of the codes, the last minutes alone are looked at.
     const WITHDRAWN_FROM: [&str; 5] = ["sessions", "families", "codes", "consents", "login_transactions"];
 
     fn declared(clients: &[&str], providers: &[(&str, &str)]) -> Apply {
@@ -216,7 +217,7 @@ mod tests {
         let (core, passes) = scene().await;
         let left = declared(&["kept"], &[("kept", "kept"), ("one", "elsewhere")]);
         apply(admin(&core), left.clone()).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 1, 1, 1]);
+        assert_eq!(passes_of(&passes), [1, 1, 0, 1, 1]);
         let pairs = |all: &[(&str, &str)]| -> Vec<_> {
             all.iter()
                 .map(|(client, by)| ((*client).to_owned(), (*by).to_owned()))
@@ -247,10 +248,10 @@ mod tests {
     async fn one_that_goes_has_no_more_looked_through_than_it_can_be_in() {
         let (core, passes) = scene().await;
         client::remove(admin(&core), "one".to_owned()).await.unwrap();
-        assert_eq!(passes_of(&passes), [0, 1, 1, 1, 1]);
+        assert_eq!(passes_of(&passes), [0, 1, 0, 1, 1]);
         assert!(alive(&core).iter().all(|(client, _)| client != "one"));
         provider::remove(admin(&core), "one".to_owned()).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 1, 0, 0]);
+        assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
         let update = |fields| UpdateProvider {
             id: "two".to_owned(),
             fields,
@@ -266,7 +267,7 @@ mod tests {
             ..ProviderFields::default()
         };
         provider::update(admin(&core), update(moved)).await.unwrap();
-        assert_eq!(passes_of(&passes), [1, 1, 1, 0, 0]);
+        assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
         let left: BTreeMap<_, usize> = alive(&core)
             .into_iter()
             .fold(BTreeMap::new(), |mut left, (_, by)| {
