@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use uuid::Uuid;
 
 /// A moment in whole seconds since 1970-01-01T00:00:00Z: the `NumericDate` of RFC 7519 section 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,6 +38,11 @@ impl Timestamp {
             .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
             .and_then(|moment| moment.format(&Rfc3339).ok())
             .unwrap_or_else(|| self.0.to_string())
+    }
+
+    /// The smallest time-ordered identifier made at this moment ([`crate::random::Random::uuid_v7`]).
+    pub fn first_id(self) -> Uuid {
+        uuid::Builder::from_unix_timestamp_millis(self.0.saturating_mul(1000), &[0; 10]).into_uuid()
     }
 
     /// How long ago `earlier` was; zero when it lies ahead, as after a clock that jumped back.

@@ -22,6 +22,7 @@ use super::grade;
 use super::output::{Output, Stop, moment, printable};
 use super::serve::gives_way;
 use super::setting_flags::SettingFlags;
+use super::steady::is_far_ahead;
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
@@ -174,13 +175,14 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
             if let Some(set_up) = &set_up {
                 held::examine(data_dir, set_up, &mut findings);
             }
+            let last_known = set_up.as_ref().and_then(|set_up| set_up.last_known);
             if let (Some(config), Some(set_up)) = (&config, set_up) {
                 findings.push(of_issuer(&set_up.issuer, config));
             }
             let settings = config
                 .as_ref()
                 .map_or(session.settings(), |config| &config.settings);
-            of_store(&session, settings, now, &mut findings)?
+            of_store(&session, settings, (now, last_known), &mut findings)?
         }
         Err(stop) => {
             let said = stop.to_string();
@@ -298,7 +300,7 @@ fn of_room(data_dir: &Path, size: u64, free: u64) -> Finding {
 fn of_store(
     session: &Session,
     settings: &Settings,
-    now: Timestamp,
+    (now, last_known): (Timestamp, Option<Timestamp>),
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Timestamp>, Stop> {
     let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
@@ -313,7 +315,7 @@ fn of_store(
         .chain(clients.iter().map(|client| client.created_at));
     let oldest = made.clone().min();
     let changed = clients.iter().map(|client| client.updated_at);
-    of_clock(now, made.chain(changed).max(), findings);
+    findings.push(of_clock(now, made.chain(changed).max(), last_known));
     for key in &keys {
         let is_replaced = keys
             .iter()
@@ -355,21 +357,34 @@ fn of_provider(id: &str, seen: Examined) -> Finding {
     finding.but(level, remedy)
 }
 
-fn of_clock(now: Timestamp, newest: Option<Timestamp>, findings: &mut Vec<Finding>) {
+/// Whether the clock fits the newest of the records, and the newest moment but for the last hour that the store knows
+/// of.
+fn of_clock(now: Timestamp, newest: Option<Timestamp>, last_known: Option<Timestamp>) -> Finding {
+    let finding = |message| Finding::good("clock", "system clock", message);
     let latest = newest.map_or(EARLIEST, |newest| newest.max(EARLIEST));
-    findings.push(if now + SLACK < latest {
-        Finding::good(
-            "clock",
-            "system clock",
-            format!("it shows {}, and records are of {}", moment(now), moment(latest)),
-        )
+    if now + SLACK < latest {
+        return finding(format!(
+            "it shows {}, and records are of {}",
+            moment(now),
+            moment(latest)
+        ))
         .but(
             Level::Mend,
             "set the clock, and let something like chrony keep it: tokens are dated by it",
-        )
-    } else {
-        Finding::good("clock", "system clock", format!("it shows {}", moment(now)))
-    });
+        );
+    }
+    match last_known.filter(|known| is_far_ahead(now, *known).is_some()) {
+        Some(known) => finding(format!(
+            "it shows {}, and but for the last hour nothing in the database is younger than {}",
+            moment(now),
+            moment(known)
+        ))
+        .but(
+            Level::Advice,
+            "set the clock, unless the service was off or idle for so long: it removes nothing that looks expired in the first hour after a start",
+        ),
+        None => finding(format!("it shows {}", moment(now))),
+    }
 }
 
 fn of_key(
@@ -491,5 +506,23 @@ mod tests {
                 && full.ends_with("need 256 MiB"),
             "{full}"
         );
+    }
+
+    #[test]
+    fn a_clock_that_is_far_from_what_the_store_knows_is_told() {
+        let day = Duration::from_hours(24);
+        let level = |now, known| of_clock(now, Some(EARLIEST), known).level;
+        assert_eq!(
+            level(EARLIEST + day * 900, Some(EARLIEST + day * 899)),
+            Level::Good
+        );
+        assert_eq!(level(EARLIEST + day * 900, None), Level::Good);
+        let ahead = of_clock(EARLIEST + day * 900, Some(EARLIEST), Some(EARLIEST));
+        assert_eq!(ahead.level, Level::Advice);
+        assert!(
+            ahead.message.contains("nothing in the database is younger than"),
+            "{ahead:?}"
+        );
+        assert_eq!(level(EARLIEST - day, None), Level::Mend);
     }
 }

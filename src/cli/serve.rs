@@ -23,7 +23,7 @@ use crate::config::{Config, Tls, host_of};
 use crate::control;
 use crate::control::server::ControlSocket;
 use crate::flow::admin::Admin;
-use crate::flow::{Core, rotate_keys, sweep};
+use crate::flow::{Core, last_known, rotate_keys, sweep};
 use crate::http::error::fallback;
 use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
@@ -401,7 +401,12 @@ async fn keep_fresh(app: Arc<App>) {
 /// round as long as that finds something, so that no flood of requests outgrows it.
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
-    let mut steady = Steady::new(app.core.clock.now(), uptime());
+    let now = app.core.clock.now();
+    let known = last_known::last_known(&app.core, now).unwrap_or_else(|error| {
+        tracing::error!(%error, "what the clock is to be held against was not read");
+        None
+    });
+    let mut steady = Steady::new(now, uptime(), known);
     loop {
         if !steady.is_believed(app.core.clock.now(), uptime()) {
             tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;

@@ -4,17 +4,24 @@
 //! afterwards. But what housekeeping removes is gone: the keys that tokens are verified with, and the memory that an
 //! assertion was used, which could be used again once the clock is right.
 //!
+//! When the service starts there is no earlier look. Then the clock is held against the newest thing in the store: a
+//! machine without a battery may come up in any year, long before a time server answers.
+//!
 //! A machine that wakes up is no such case: the timer that the clock is held against ([`crate::clock::uptime`]) has
 //! counted the time asleep. Where it has not, as in a virtual machine that was paused, the clock seems to jump.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::flow::last_known::SETTLED;
 
 /// How much further than the machine's own timer the clock may go between two looks.
 const TOLERANCE: Duration = Duration::from_mins(5);
 /// How long nothing is removed after that. A clock that is still there then was set right, not wrong.
-const PAUSE: Duration = Duration::from_hours(1);
+const PAUSE: Duration = SETTLED;
+/// How much later than the newest thing in the store it may be at a start. A service that was not used for longer is
+/// taken for one whose clock is ahead, which costs it a pause.
+const LONGEST_GAP: Duration = Duration::from_hours(24);
 /// The longest that nothing is removed, however often the clock jumps: a machine that is paused every hour has its
 /// housekeeping done all the same.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24);
@@ -38,12 +45,24 @@ struct Ahead {
 }
 
 impl Steady {
-    /// The clock as it is when the process starts is believed.
-    pub(super) fn new(now: Timestamp, timer: Duration) -> Self {
+    /// The clock as it is when the process starts, and the newest moment that the store knows of
+    /// ([`crate::flow::last_known`]).
+    pub(super) fn new(now: Timestamp, timer: Duration, known: Option<Timestamp>) -> Self {
+        let by = known.and_then(|known| is_far_ahead(now, known));
+        if let Some(by) = by {
+            tracing::warn!(
+                seconds = by.as_secs(),
+                "the clock is more than a day ahead of all that is in the database: unless the service was off or idle for so long, set it right; nothing that looks expired is removed for an hour"
+            );
+        }
         Self {
             looked: timer,
             told: now,
-            ahead: None,
+            ahead: by.map(|by| Ahead {
+                by,
+                since: timer,
+                jumped: timer,
+            }),
         }
     }
 
@@ -78,6 +97,11 @@ impl Steady {
     }
 }
 
+/// By how much the clock is ahead of what the store knows of, where that is too much to be believed at a start.
+pub(super) fn is_far_ahead(now: Timestamp, known: Timestamp) -> Option<Duration> {
+    Some(now.since(known)).filter(|by| *by > LONGEST_GAP)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,7 +113,7 @@ mod tests {
     #[test]
     fn a_clock_that_goes_with_the_timer_is_believed() {
         let start = DAY * 30;
-        let mut steady = Steady::new(NOON, start);
+        let mut steady = Steady::new(NOON, start, None);
         for minutes in 1..200 {
             let passed = MINUTE * minutes;
             assert!(steady.is_believed(NOON + passed, start + passed));
@@ -99,7 +123,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_ahead_is_not_believed_until_it_is_back_or_an_hour_has_passed() {
         let start = DAY * 30;
-        let mut steady = Steady::new(NOON, start);
+        let mut steady = Steady::new(NOON, start, None);
         assert!(!steady.is_believed(NOON + DAY, start + MINUTE));
         assert!(!steady.is_believed(NOON + DAY + MINUTE, start + 2 * MINUTE));
         assert!(steady.is_believed(NOON + 3 * MINUTE, start + 3 * MINUTE));
@@ -111,7 +135,7 @@ mod tests {
     #[test]
     fn a_machine_that_sleeps_every_hour_is_believed_and_a_jump_in_between_is_not() {
         let start = DAY * 30;
-        let mut steady = Steady::new(NOON, start);
+        let mut steady = Steady::new(NOON, start, None);
         let mut passed = Duration::ZERO;
         for _ in 0..48 {
             // The timer has counted the time asleep.
@@ -132,7 +156,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_every_half_hour_is_believed_once_a_day() {
         let start = DAY * 30;
-        let mut steady = Steady::new(NOON, start);
+        let mut steady = Steady::new(NOON, start, None);
         let mut believed = 0;
         for rounds in 1..=2 * 24 * 5_u32 {
             let passed = 30 * MINUTE * rounds;
@@ -144,7 +168,7 @@ mod tests {
     #[test]
     fn a_clock_that_comes_back_in_part_is_still_ahead() {
         let start = DAY * 30;
-        let mut steady = Steady::new(NOON, start);
+        let mut steady = Steady::new(NOON, start, None);
         assert!(!steady.is_believed(NOON + DAY, start + MINUTE));
         assert!(!steady.is_believed(NOON + DAY - 9 * MINUTE, start + 2 * MINUTE));
         assert!(steady.is_believed(NOON + 3 * MINUTE, start + 3 * MINUTE));
@@ -153,11 +177,34 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_back_is_believed() {
         let start = DAY * 30;
-        let mut steady = Steady::new(NOON, start);
+        let mut steady = Steady::new(NOON, start, None);
         assert!(steady.is_believed(NOON - DAY, start + MINUTE));
         assert!(
             !steady.is_believed(NOON, start + 2 * MINUTE),
             "it is ahead of what it was"
         );
+    }
+
+    #[test]
+    fn a_clock_that_is_far_ahead_at_the_start_is_not_believed_until_it_is_back_or_an_hour_has_passed() {
+        let ahead = NOON + 365 * 73 * DAY;
+        let mut steady = Steady::new(ahead, MINUTE, Some(NOON));
+        assert!(!steady.is_believed(ahead, MINUTE));
+        assert!(!steady.is_believed(ahead + 59 * MINUTE, 60 * MINUTE));
+        assert!(steady.is_believed(ahead + 60 * MINUTE, 61 * MINUTE));
+        // Set right by a time server. A week in which the machine was off looks like a clock that is still ahead.
+        for (off, is_believed) in [(MINUTE, true), (7 * DAY, false)] {
+            let mut steady = Steady::new(ahead, MINUTE, Some(NOON));
+            assert!(!steady.is_believed(ahead + MINUTE, 2 * MINUTE));
+            assert_eq!(steady.is_believed(NOON + off, 3 * MINUTE), is_believed);
+            assert!(steady.is_believed(NOON + off + 58 * MINUTE, 61 * MINUTE));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_near_what_is_known_or_behind_it_is_believed_at_the_start() {
+        for now in [NOON, NOON + DAY, NOON - DAY] {
+            assert!(Steady::new(now, MINUTE, Some(NOON)).is_believed(now, MINUTE));
+        }
     }
 }

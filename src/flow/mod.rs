@@ -21,6 +21,7 @@ pub mod gate;
 pub mod give_consent;
 pub mod introspect;
 pub mod issue_client_token;
+pub mod last_known;
 pub mod mint;
 pub mod read_userinfo;
 pub mod redeem_code;

@@ -8,7 +8,6 @@ use uuid::Uuid;
 use super::Core;
 use super::authorization::Browser;
 use super::start_session::Entrance;
-use super::sweep::first_id_at;
 use crate::clock::Timestamp;
 use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
 use crate::oauth::code::{self, Authorization};
@@ -310,7 +309,7 @@ pub fn forget_codes(
     is_meant: impl Fn(&Authorization) -> bool,
 ) -> Result<bool, StoreError> {
     let mut meant = Vec::new();
-    CODES.visit(&*tx, first_id_at(now - code::LONGEST_LIFETIME).., |id, code| {
+    CODES.visit(&*tx, (now - code::LONGEST_LIFETIME).first_id().., |id, code| {
         if code.redeemed.is_none() && is_meant(&code.authorization) {
             meant.push(id);
         }

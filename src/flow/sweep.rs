@@ -83,18 +83,13 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     Ok(swept)
 }
 
-/// The smallest time-ordered identifier made at `moment`.
-pub(super) fn first_id_at(moment: Timestamp) -> Uuid {
-    uuid::Builder::from_unix_timestamp_millis(moment.seconds().saturating_mul(1000), &[0; 10]).into_uuid()
-}
-
 fn drop_older<R: Record>(
     tx: &mut dyn Tx,
     table: Table<Uuid, R>,
     before: Timestamp,
     swept: &mut Swept,
 ) -> Result<(), StoreError> {
-    let old = table.scan(&*tx, ..first_id_at(before), ROUND)?;
+    let old = table.scan(&*tx, ..before.first_id(), ROUND)?;
     swept.more |= old.len() == ROUND;
     for (id, _) in old {
         table.remove(tx, &id)?;
@@ -130,7 +125,7 @@ fn candidates<R: Record>(
     before: Timestamp,
     swept: &mut Swept,
 ) -> Result<Page<R>, StoreError> {
-    let end = first_id_at(before);
+    let end = before.first_id();
     let from = match begin {
         Some(id) if id < end => Bound::Excluded(id),
         _ => Bound::Unbounded,

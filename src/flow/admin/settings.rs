@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Admin, Done};
 use crate::audit::{self, Event};
+use crate::clock::Timestamp;
+use crate::flow::last_known::last_known;
 use crate::store::backend::FileId;
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::{Store, StoreError};
@@ -65,6 +67,9 @@ pub struct SetUp {
     pub master_key_fingerprint: Option<String>,
     /// The file that is open.
     pub database: Option<FileId>,
+    /// The newest moment that the store knows of, but for the last hour.
+    #[serde(default)]
+    pub last_known: Option<Timestamp>,
 }
 
 /// What the store was set up for.
@@ -75,6 +80,7 @@ pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
         for_development: is_for_development(store)?,
         master_key_fingerprint: stored_fingerprint(store)?,
         database: store.file(),
+        last_known: last_known(admin.core, admin.core.clock.now())?,
     })
 }
 

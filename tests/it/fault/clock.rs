@@ -1,4 +1,4 @@
-//! The clock jumps a day forward and a day back under the running service.
+//! The clock jumps a day forward and a day back under the running service, and is decades ahead when it starts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::kiosk::{Kiosk, is_ready};
 use super::shim::{Fault, Faults};
-use crate::harness::process::{Running, Service};
+use crate::harness::process::{Running, Service, shown};
 use crate::harness::token::Jwt;
 
 const DAY: i64 = 86_400;
@@ -129,4 +129,46 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     assert_eq!(scene.refresh(&retired), Err(400), "a revoked family came back");
     assert!(is_ready(&running));
     assert!(!service.log().contains("panic"), "{}", service.log());
+}
+
+/// What is at stake is an account that nobody can sign in to but with its refresh token.
+#[test]
+fn a_start_decades_ahead_removes_nobody() {
+    let faults = Faults::none();
+    let service = faults.over(Service::new());
+    let kiosk = Kiosk::register(&service);
+    let mut running = service.serve();
+    let token = kiosk.enter(&running).unwrap();
+    running.terminate();
+    running.wait();
+
+    faults.set(Fault::Clock, 73 * 365 * DAY);
+    for starts in 1..=2 {
+        let mut running = service.serve();
+        running.until(|running| {
+            running
+                .log()
+                .matches("the clock is more than a day ahead")
+                .count()
+                == starts
+        });
+        // By the wrong clock the store is of today then.
+        kiosk.enter(&running).unwrap();
+        running.terminate();
+        running.wait();
+    }
+    let doctor = shown(&service.run(&["doctor"]));
+    assert!(
+        doctor.contains("nothing in the database is younger than"),
+        "{doctor}"
+    );
+
+    faults.set(Fault::Clock, 0);
+    let running = service.serve();
+    kiosk.refresh(&running, &token).unwrap();
+    assert!(
+        !service.log().contains("anonymous_user_removed"),
+        "{}",
+        service.log()
+    );
 }
