@@ -14,6 +14,12 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
+/// When this was written: no clock that is right shows less.
+pub const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
+
+/// How far ahead of the clock a moment may lie that was noted by it, for clocks that were corrected.
+const CLOCK_SLACK: Duration = Duration::from_hours(1);
+
 /// A moment in whole seconds since 1970-01-01T00:00:00Z: the `NumericDate` of RFC 7519 section 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -43,6 +49,27 @@ impl Timestamp {
     /// The smallest time-ordered identifier made at this moment ([`crate::random::Random::uuid_v7`]).
     pub fn first_id(self) -> Uuid {
         uuid::Builder::from_unix_timestamp_millis(self.0.saturating_mul(1000), &[0; 10]).into_uuid()
+    }
+
+    /// When a time-ordered identifier was made; the epoch for any other.
+    pub fn of_id(id: Uuid) -> Self {
+        Self(id.get_timestamp().map_or(0, |made_at| made_at.to_unix().0))
+    }
+
+    /// Whether this moment, which the service has noted as past, lies ahead: the clock was ahead when it was noted.
+    ///
+    /// What was made then would be good for as long as the clock was ahead, so it counts as expired: sessions, sign-ins
+    /// under way, codes, access tokens. It is not removed for that. The clock may as well be behind now, which from
+    /// what is in the store looks just the same, and then all of it is good again once the clock is right; until then
+    /// people sign in anew and applications refresh.
+    ///
+    /// Refresh tokens are no such case: an anonymous user has no other way in, and an application throws a token away
+    /// that was refused. They go on, and with the next use last as long as any other ([`crate::oauth::refresh`]).
+    ///
+    /// A clock before [`EARLIEST`] is behind for certain, such as that of a machine which has no battery for it and has
+    /// not yet reached a time server. Nothing lies ahead of it, and the service works as well as it can.
+    pub fn is_ahead_of(self, now: Self) -> bool {
+        now >= EARLIEST && now + CLOCK_SLACK < self
     }
 
     /// How long ago `earlier` was; zero when it lies ahead, as after a clock that jumped back.
@@ -156,5 +183,26 @@ mod tests {
         let epoch = Timestamp::from_seconds(0);
         assert_eq!(epoch - Duration::from_secs(1), epoch);
         assert_eq!(epoch.since(end), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_moment_lies_ahead_of_a_clock_that_may_be_right_only() {
+        let second = Duration::from_secs(1);
+        assert!(!(EARLIEST + CLOCK_SLACK).is_ahead_of(EARLIEST));
+        assert!((EARLIEST + CLOCK_SLACK + second).is_ahead_of(EARLIEST));
+        assert!(!(EARLIEST + CLOCK_SLACK + second).is_ahead_of(EARLIEST - second));
+        assert!(!EARLIEST.is_ahead_of(Timestamp(0)));
+    }
+
+    #[test]
+    fn a_time_ordered_identifier_tells_when_it_was_made_and_others_do_not() {
+        assert_eq!(Timestamp::of_id(EARLIEST.first_id()), EARLIEST);
+        for id in [
+            Uuid::nil(),
+            Uuid::max(),
+            uuid::Builder::from_random_bytes([255; 16]).into_uuid(),
+        ] {
+            assert_eq!(Timestamp::of_id(id), Timestamp(0));
+        }
     }
 }

@@ -23,7 +23,7 @@ use super::output::{Output, Stop, moment, printable};
 use super::serve::gives_way;
 use super::setting_flags::SettingFlags;
 use super::steady::is_far_ahead;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::{Clock, EARLIEST, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
 use crate::control::{Command, Reply};
@@ -118,8 +118,6 @@ const KEY_AGE: Duration = Duration::from_hours(24 * 90);
 const KEY_SLACK: Duration = Duration::from_hours(24);
 /// How far a moment in the future may lie, for clocks that were corrected.
 const SLACK: Duration = Duration::from_mins(5);
-/// When this was written: no clock that is right shows less.
-const EARLIEST: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
 /// Runs every check; refuses when something must be done.
 pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
@@ -174,6 +172,9 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
             access::examine(data_dir, &mut findings);
             if let Some(set_up) = &set_up {
                 held::examine(data_dir, set_up, &mut findings);
+            }
+            if let Some(set_up) = &set_up {
+                findings.extend(of_outlasting(set_up.outlasting));
             }
             let last_known = set_up.as_ref().and_then(|set_up| set_up.last_known);
             if let (Some(config), Some(set_up)) = (&config, set_up) {
@@ -385,6 +386,15 @@ fn of_clock(now: Timestamp, newest: Option<Timestamp>, last_known: Option<Timest
         ),
         None => finding(format!("it shows {}", moment(now))),
     }
+}
+
+/// What is in force for longer than was promised.
+fn of_outlasting(tokens: usize) -> Option<Finding> {
+    let message = format!(
+        "{tokens} of them last longer than new ones: they were issued while the clock was ahead, or before lifetimes.refresh_token was changed"
+    );
+    let remedy = "each lasts as long as new ones from its next use on; idsvc session revoke --user WHO ends those of a user at once";
+    (tokens > 0).then(|| Finding::good("clock", "refresh tokens", message).but(Level::Advice, remedy))
 }
 
 fn of_key(

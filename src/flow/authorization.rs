@@ -132,7 +132,7 @@ pub fn underway(
     let Some((transaction, session)) = found else {
         return Ok(Err(Stale::Expired));
     };
-    if let Err(stale) = check(&transaction, browser, now) {
+    if let Err(stale) = check((id, &transaction), browser, now) {
         return Ok(Err(stale));
     }
     let client = if transaction.request.is_for_own_page() {
@@ -167,8 +167,12 @@ pub fn underway(
 }
 
 /// Whether a transaction may be carried on in this browser now.
-pub(super) fn check(transaction: &LoginTransaction, browser: &Browser, now: Timestamp) -> Result<(), Stale> {
-    if !transaction.is_open(now) {
+pub(super) fn check(
+    (id, transaction): (Uuid, &LoginTransaction),
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<(), Stale> {
+    if !transaction.is_open(now) || Timestamp::of_id(id).is_ahead_of(now) {
         return Err(Stale::Expired);
     }
     if browser.binding != Some(transaction.browser) {
@@ -361,7 +365,7 @@ where
             let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
                 return Ok(None);
             };
-            if check(&transaction, &browser, now).is_err() {
+            if check((id, &transaction), &browser, now).is_err() {
                 return Ok(None);
             }
             let live = sessions::find(&*tx, browser.session.as_ref(), policy.lifetimes.session, now)?

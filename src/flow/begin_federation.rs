@@ -80,7 +80,7 @@ pub async fn begin_federation(
             let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
                 return Ok(false);
             };
-            if authorization::check(&transaction, &browser, now).is_err() {
+            if authorization::check((id, &transaction), &browser, now).is_err() {
                 return Ok(false);
             }
             transaction.upstream = Some(question.clone());

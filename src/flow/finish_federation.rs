@@ -60,7 +60,7 @@ pub async fn finish_federation(
             let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
                 return Ok(Err(Stale::Expired));
             };
-            if let Err(stale) = authorization::check(&transaction, &asked, now) {
+            if let Err(stale) = authorization::check((id, &transaction), &asked, now) {
                 return Ok(Err(stale));
             }
             let fits = |question: &UpstreamSignIn| question.provider == expected && question.state == state;

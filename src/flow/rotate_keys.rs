@@ -22,9 +22,6 @@ use crate::store::tables::SIGNING_KEYS;
 
 const RSA_BITS: usize = 2048;
 
-/// How far in the future a key may have begun to sign, for clocks that were corrected.
-const CLOCK_SLACK: Duration = Duration::from_hours(1);
-
 /// A stored signing key does not open.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("signing key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
@@ -302,7 +299,7 @@ fn due(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> Option<
     match record.standing {
         KeyStanding::Announced { active_from } if active_from <= now => Some(Due::Activate),
         KeyStanding::Announced { active_from } if now + announce < active_from => Some(Due::Hasten),
-        KeyStanding::Active { since } if now + CLOCK_SLACK < since => Some(Due::Redate),
+        KeyStanding::Active { since } if since.is_ahead_of(now) => Some(Due::Redate),
         KeyStanding::Retired { remove_at } if remove_at <= now => Some(Due::Remove),
         KeyStanding::Announced { .. } | KeyStanding::Active { .. } | KeyStanding::Retired { .. } => None,
     }
@@ -422,6 +419,7 @@ async fn renew(core: &Core) -> Result<bool, RotateError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::EARLIEST;
     use crate::flow::admin::tests::core;
     use crate::jose::keyring::KeyState;
 
@@ -541,6 +539,7 @@ mod tests {
     #[tokio::test]
     async fn a_key_that_began_while_the_clock_was_ahead_rotates_as_others_do() {
         let core = core();
+        core.clock.advance(Duration::from_secs(EARLIEST.seconds()));
         let first = placed(rotate(&core, Algorithm::EdDsa, false).await.unwrap());
         let ahead = core.clock.now() + 3000 * DAY;
         core.store

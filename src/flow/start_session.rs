@@ -67,7 +67,7 @@ where
             let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
                 return Ok(Err(Stale::Expired));
             };
-            if let Err(stale) = authorization::check(&transaction, &browser, now) {
+            if let Err(stale) = authorization::check((id, &transaction), &browser, now) {
                 return Ok(Err(stale));
             }
             let Some((user, said)) = identify(tx)? else {

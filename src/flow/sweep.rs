@@ -227,7 +227,7 @@ fn sessions(
     for (id, session) in rows {
         // Signing out has to find it as long as there is a grant that ends with it.
         let is_bound = || Ok(!FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty());
-        if !session.is_live(lifetimes, now) && !is_bound()? {
+        if session.is_over(lifetimes, now) && !is_bound()? {
             SESSIONS.remove(tx, &id)?;
             SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
             swept.removed += 1;

@@ -121,7 +121,12 @@ impl Session {
 
     /// Whether the session still stands.
     pub fn is_live(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
-        now < self.last_used_at + lifetimes.idle && now < self.created_at + lifetimes.absolute
+        !self.is_over(lifetimes, now) && !self.created_at.is_ahead_of(now)
+    }
+
+    /// Whether its time is over for good. One that is merely dated ahead may stand again.
+    pub fn is_over(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
+        now >= self.last_used_at + lifetimes.idle || now >= self.created_at + lifetimes.absolute
     }
 
     /// Whether this use is to be written down.
@@ -133,9 +138,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::EARLIEST;
 
-    fn session_at(start: Timestamp) -> Session {
-        Session {
+    fn begun_at(start: Timestamp) -> (Session, SessionLifetimes) {
+        let lifetimes = SessionLifetimes {
+            idle: Duration::from_secs(100),
+            absolute: Duration::from_secs(250),
+        };
+        let session = Session {
             digest: Digest::of(b"x"),
             user: Uuid::from_u128(1),
             auth_time: start,
@@ -144,17 +154,29 @@ mod tests {
             created_at: start,
             last_used_at: start,
             device: Device::default(),
+        };
+        (session, lifetimes)
+    }
+
+    #[test]
+    fn a_session_that_is_dated_ahead_does_not_stand_and_is_not_over() {
+        let start = EARLIEST + Duration::from_hours(24);
+        let (session, lifetimes) = begun_at(start);
+        for (now, stands) in [
+            (start, true),
+            (start - Duration::from_hours(1), true),
+            (start - Duration::from_hours(2), false),
+            (Timestamp::from_seconds(0), true),
+        ] {
+            assert_eq!(session.is_live(lifetimes, now), stands, "{now:?}");
+            assert!(!session.is_over(lifetimes, now));
         }
     }
 
     #[test]
     fn a_session_ends_by_idleness_and_by_age() {
-        let lifetimes = SessionLifetimes {
-            idle: Duration::from_secs(100),
-            absolute: Duration::from_secs(250),
-        };
         let start = Timestamp::from_seconds(1_000);
-        let mut session = session_at(start);
+        let (mut session, lifetimes) = begun_at(start);
         assert!(session.is_live(lifetimes, start + Duration::from_secs(99)));
         assert!(!session.is_live(lifetimes, start + Duration::from_secs(100)));
         session.last_used_at = start + Duration::from_mins(4);
@@ -165,7 +187,7 @@ mod tests {
     #[test]
     fn a_use_is_noted_often_enough_for_any_idle_time() {
         let start = Timestamp::from_seconds(1_000);
-        let session = session_at(start);
+        let (session, _) = begun_at(start);
         let noted_after = |idle| {
             let lifetimes = SessionLifetimes {
                 idle: Duration::from_secs(idle),

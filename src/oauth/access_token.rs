@@ -138,7 +138,7 @@ impl PresentedAccessToken {
     /// Whether the token is this issuer's and still good. There is no leeway: issuer and verifier
     /// share one clock.
     pub fn is_current(&self, issuer: &str, now: Timestamp) -> bool {
-        self.iss == issuer && now < self.exp
+        self.iss == issuer && now < self.exp && !self.iat.is_ahead_of(now)
     }
 }
 

@@ -175,7 +175,7 @@ impl AuthorizationCode {
         if let Some(family) = self.redeemed {
             return Redemption::Replayed { family };
         }
-        if now >= self.expires_at {
+        if now >= self.expires_at || Timestamp::of_id(exchange.id).is_ahead_of(now) {
             return Redemption::Refused(Refusal::invalid_grant("code has expired"));
         }
         if let Err(refusal) = self

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::clock::Timestamp;
+use crate::clock::{EARLIEST, Timestamp};
 use crate::oauth::client::RefreshPolicy;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::Refusal;
@@ -292,7 +292,7 @@ impl RefreshFamily {
                 Refresh::Replayed(Box::new(self))
             }
             (Standing::Current, RefreshPolicy::Reuse) => {
-                self.expires_at = expiry(terms.lifetimes, self.created_at, now);
+                self.prolong(terms.lifetimes, now);
                 Refresh::Reused(Box::new(self))
             }
             (Standing::Current, RefreshPolicy::Rotate) => {
@@ -324,8 +324,22 @@ impl RefreshFamily {
             number,
             digest: next.digest(),
         };
-        self.expires_at = expiry(lifetimes, self.created_at, now);
+        self.prolong(lifetimes, now);
         Refresh::Granted(Box::new(self), next)
+    }
+
+    /// From now on the newest token lasts as long as any. A family that began while the clock was ahead begins now. A
+    /// clock that is behind for certain shortens nothing: the token would have expired as soon as the clock is right.
+    fn prolong(&mut self, lifetimes: &Lifetimes, now: Timestamp) {
+        if self.created_at.is_ahead_of(now) {
+            self.created_at = now;
+        }
+        let end = expiry(lifetimes, self.created_at, now);
+        self.expires_at = if now < EARLIEST {
+            end.max(self.expires_at)
+        } else {
+            end
+        };
     }
 }
 
@@ -499,6 +513,30 @@ mod tests {
             present(&family, first.reveal(), "other", &random, START),
             Refresh::Refused(_)
         ));
+    }
+
+    #[test]
+    fn a_token_issued_while_the_clock_was_ahead_lasts_as_long_as_others_from_its_next_use_on() {
+        let random = Random::seeded(7);
+        let (mut family, token) = start(&random);
+        let now = EARLIEST + Duration::from_hours(24);
+        family.created_at = now + Duration::from_hours(24 * 365 * 73);
+        family.expires_at = family.created_at + Duration::from_hours(24 * 90);
+        let (family, _) = granted(present(&family, token.reveal(), "web", &random, now));
+        assert_eq!(family.created_at, now);
+        assert_eq!(family.expires_at, now + Duration::from_hours(24 * 90));
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_for_certain_shortens_nothing() {
+        let random = Random::seeded(8);
+        let (mut family, token) = start(&random);
+        family.created_at = EARLIEST;
+        family.expires_at = EARLIEST + Duration::from_hours(24 * 90);
+        let (created_at, expires_at) = (family.created_at, family.expires_at);
+        let epoch = Timestamp::from_seconds(0);
+        let (family, _) = granted(present(&family, token.reveal(), "web", &random, epoch));
+        assert_eq!((family.created_at, family.expires_at), (created_at, expires_at));
     }
 
     #[test]

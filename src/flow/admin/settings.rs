@@ -6,8 +6,10 @@ use super::{Admin, Done};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::last_known::last_known;
+use crate::oauth::refresh::RefreshFamily;
 use crate::store::backend::FileId;
 use crate::store::schema::{meta_get, meta_put};
+use crate::store::tables::FAMILIES;
 use crate::store::{Store, StoreError};
 
 /// Under which name the issuer is kept.
@@ -70,17 +72,25 @@ pub struct SetUp {
     /// The newest moment that the store knows of, but for the last hour.
     #[serde(default)]
     pub last_known: Option<Timestamp>,
+    /// How many refresh tokens last longer than one that is issued now.
+    #[serde(default)]
+    pub outlasting: usize,
 }
 
 /// What the store was set up for.
 pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
-    let store = &admin.core.store;
+    let (store, now) = (&admin.core.store, admin.core.clock.now());
+    let lasts = admin.core.policy.lifetimes.refresh_token;
+    let outlasts =
+        |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lasts).is_ahead_of(now);
+    let outlasting = store.read(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
     Ok(SetUp {
         issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
         for_development: is_for_development(store)?,
         master_key_fingerprint: stored_fingerprint(store)?,
         database: store.file(),
-        last_known: last_known(admin.core, admin.core.clock.now())?,
+        last_known: last_known(admin.core, now)?,
+        outlasting: outlasting.len(),
     })
 }
 

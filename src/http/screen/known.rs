@@ -38,8 +38,8 @@ pub fn browser(call: &Call, name: &LoginName) -> Option<[u8; ID_LEN]> {
     let sealed = URL_SAFE_NO_PAD.decode(call.cookie(Cookie::Known)?).ok()?;
     let plain = call.app.core.sealer.open(&context(call, name)?, &sealed).ok()?;
     let (id, until) = plain.split_first_chunk::<ID_LEN>()?;
-    let until = u64::from_be_bytes(until.try_into().ok()?);
-    (call.now < Timestamp::from_seconds(until)).then_some(*id)
+    let until = Timestamp::from_seconds(u64::from_be_bytes(until.try_into().ok()?));
+    (call.now < until && !(until - REMEMBERED).is_ahead_of(call.now)).then_some(*id)
 }
 
 /// None for somebody without a password, and where the store cannot be read: then no browser is known.

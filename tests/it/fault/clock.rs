@@ -2,15 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use idsvc::clock::Clock;
+use idsvc::flow::admin::settings::set_up;
 use serde_json::Value;
 
 use super::kiosk::{Kiosk, is_ready};
 use super::shim::{Fault, Faults};
 use crate::harness::process::{Running, Service, shown};
+use crate::harness::reply::Reply;
+use crate::harness::scene;
 use crate::harness::token::Jwt;
+use crate::sweep::sweep_all;
 
 const DAY: i64 = 86_400;
 
@@ -104,6 +109,7 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     let now = scene.jump(-DAY);
     let yesterday = scene.tokens(now);
     assert!(scene.is_active(&yesterday));
+    assert!(!scene.is_active(&also_today), "a token is from a day ahead");
     scene.refresh(&tomorrow).unwrap();
     assert_eq!(scene.refresh(&retired), Err(400), "a revoked family came back");
     assert!(
@@ -122,6 +128,7 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     let now = scene.jump(0);
     assert!(scene.is_active(&also_today));
     assert!(!scene.is_active(&yesterday), "a token outlives its twelve hours");
+    assert!(!scene.is_active(&tomorrow), "a token is from a day ahead");
     for tokens in [&also_today, &yesterday] {
         scene.refresh(tokens).unwrap();
     }
@@ -140,7 +147,6 @@ fn a_start_decades_ahead_removes_nobody() {
     let mut running = service.serve();
     let token = kiosk.enter(&running).unwrap();
     running.terminate();
-    running.wait();
 
     faults.set(Fault::Clock, 73 * 365 * DAY);
     for starts in 1..=2 {
@@ -155,7 +161,6 @@ fn a_start_decades_ahead_removes_nobody() {
         // By the wrong clock the store is of today then.
         kiosk.enter(&running).unwrap();
         running.terminate();
-        running.wait();
     }
     let doctor = shown(&service.run(&["doctor"]));
     assert!(
@@ -171,4 +176,39 @@ fn a_start_decades_ahead_removes_nobody() {
         "{}",
         service.log()
     );
+}
+
+#[tokio::test]
+async fn what_was_issued_while_the_clock_was_ahead_has_expired_and_refresh_tokens_go_on() {
+    let (server, acme, alice) = scene().await;
+    let core = &server.app.core;
+    let Clock::Manual(hand) = &core.clock else {
+        panic!("a test holds the clock");
+    };
+    let now = hand.load(Ordering::SeqCst);
+    server.advance(73 * 365 * 86_400);
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let code = acme.code(&browser).await;
+    let open = alice.browser().authorize(&acme.request()).await;
+    assert_eq!(open.page(), "/login");
+
+    hand.store(now, Ordering::SeqCst);
+    assert!(acme.redeem(&code).await.refusal().contains("code has expired"));
+    assert!(!acme.is_welcome(&tokens).await);
+    let introspected: Reply = acme.introspect(tokens.access_token()).await;
+    assert_eq!(introspected.json()["active"], false);
+    assert_eq!(browser.authorize(&acme.request()).await.page(), "/login");
+    let gone = open.browser().visit(&open.path).await.error_page();
+    assert!(gone.contains("has expired"), "{gone}");
+    // Not for good: it may be now that the clock is wrong.
+    assert_eq!(sweep_all(&server).await, 0);
+
+    let outlasting = || set_up(server.admin()).unwrap().outlasting;
+    assert_eq!(outlasting(), 1);
+    let next = acme.refresh(tokens.refresh_token()).await.tokens();
+    assert!(acme.is_welcome(&next).await);
+    assert_eq!(outlasting(), 0);
+    server.advance(90 * 86_400);
+    assert_eq!(acme.refresh(next.refresh_token()).await.error(), "invalid_grant");
 }
