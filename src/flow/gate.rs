@@ -136,3 +136,107 @@ fn judge(
     }
     Ok(Ok(user))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::flow::Core;
+    use crate::flow::admin::Admin;
+    use crate::flow::admin::client::{self, AddClient, ClientFields};
+    use crate::flow::admin::tests::core;
+    use crate::identity::Consent;
+    use crate::oauth::openid::claims::ClaimsRequest;
+
+    async fn registered(core: &Core) -> Client {
+        let request = AddClient {
+            api_key: false,
+            client_id: "web".to_owned(),
+            public: false,
+            secret: None,
+            fields: ClientFields {
+                redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+                ..ClientFields::default()
+            },
+        };
+        client::add(Admin { core }, request).await.unwrap();
+        Client::clone(core.catalog().client("web").unwrap())
+    }
+
+    async fn granted(core: &Core) -> (User, Authorization) {
+        let now = core.clock.now();
+        let user = User::local(core.random.uuid_v4(), "alice@example.com", "org", now);
+        let row = user.clone();
+        let written = core
+            .store
+            .write("test_user", move |tx| USERS.put(tx, &row.uuid, &row));
+        written.await.unwrap();
+        let authorization = Authorization {
+            client_id: "web".to_owned(),
+            user: user.uuid,
+            session: None,
+            auth_time: Some(now),
+            factor: Factor::Password,
+            upstream_token: None,
+            scope: "openid".parse().unwrap(),
+            claims: ClaimsRequest::default(),
+        };
+        (user, authorization)
+    }
+
+    fn admits(core: &Core, client: &Client, authorization: &Authorization) -> bool {
+        let admitted = core
+            .store
+            .read(|snapshot| core.gate().admit(snapshot, client, authorization));
+        admitted.unwrap().is_ok()
+    }
+
+    /// The record in hand is that of the moment in which the client proved who it is.
+    #[tokio::test]
+    async fn a_client_that_has_gone_meanwhile_gets_nothing() {
+        let core = core();
+        let client = registered(&core).await;
+        let (user, authorization) = granted(&core).await;
+        let welcomes = || {
+            let admitted = core.store.read(|snapshot| {
+                let newcomer = user.clone();
+                core.gate()
+                    .admit_newcomer(snapshot, &client, &authorization, newcomer)
+            });
+            admitted.unwrap().is_ok()
+        };
+        for enabled in [false, true] {
+            let admin = Admin { core: &core };
+            client::set_enabled(admin, "web".to_owned(), enabled)
+                .await
+                .unwrap();
+            assert_eq!(admits(&core, &client, &authorization), enabled);
+            assert_eq!(welcomes(), enabled);
+        }
+        let removed = core.store.write("test_removal", |tx| CLIENTS.remove(tx, "web"));
+        assert!(removed.await.unwrap());
+        assert!(!welcomes(), "the catalog has not heard of it yet");
+    }
+
+    #[tokio::test]
+    async fn consent_covers_the_claims_that_were_asked_for_one_by_one() {
+        let core = core();
+        let mut client = registered(&core).await;
+        client.consent = ConsentRequirement::Require;
+        let (user, mut authorization) = granted(&core).await;
+        let asked = r#"{"userinfo":{"email":null}}"#;
+        authorization.claims = ClaimsRequest::parse(asked).unwrap().0;
+        for (scope, is_enough) in [("openid", false), ("openid email", true)] {
+            let key = (user.uuid, "web".to_owned());
+            let consent = Consent {
+                scope: scope.to_owned(),
+                given_at: Timestamp::from_seconds(0),
+            };
+            let written = core
+                .store
+                .write("test_consent", move |tx| CONSENTS.put(tx, &key, &consent));
+            written.await.unwrap();
+            assert_eq!(admits(&core, &client, &authorization), is_enough, "{scope}");
+        }
+    }
+}
