@@ -503,6 +503,27 @@ mod tests {
         ));
     }
 
+    /// All tokens of a family bear its lineage, so whoever has an old one knows it.
+    #[test]
+    fn a_token_of_the_right_lineage_with_an_invented_secret_brings_nothing() {
+        let random = Random::seeded(7);
+        let (family, first) = start(&random);
+        let (family, _) = granted(present(&family, first.reveal(), "web", &random, START));
+        let lineage = PresentedRefreshToken::parse(first.reveal()).unwrap().lineage;
+        let presented = |generation| {
+            let invented = token(
+                Uuid::from_u128(7),
+                generation,
+                lineage.as_slice(),
+                &random.bytes(),
+            );
+            present(&family, invented.reveal(), "web", &random, START)
+        };
+        assert!(matches!(presented(0), Refresh::Replayed(_)), "the one before");
+        assert!(matches!(presented(1), Refresh::Replayed(_)), "the newest");
+        assert!(matches!(presented(2), Refresh::Refused(_)), "there is none yet");
+    }
+
     #[test]
     fn another_client_cannot_end_a_family_with_an_old_token() {
         let random = Random::seeded(5);
