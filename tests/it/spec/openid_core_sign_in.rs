@@ -1,6 +1,7 @@
 //! OpenID Connect Core 1.0 section 3.1.2.3: the sign-in page, and who may not get past it.
 
 use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::tables::USERS;
 use zeroize::Zeroizing;
 
@@ -342,6 +343,11 @@ async fn an_invented_cookie_is_no_session() {
         browser.set_cookie(SESSION, invented);
         assert!(!is_signed_in(&browser, &acme).await, "{invented}");
     }
+    // Who knows the id of a session, which ID tokens carry as sid, can make up the rest in the right form.
+    let session = Secret::<SessionCookie>::parse(&genuine).unwrap();
+    let forged = Secret::<SessionCookie>::assemble(session.locator(), &[7; 32]);
+    browser.set_cookie(SESSION, forged.reveal());
+    assert!(!is_signed_in(&browser, &acme).await, "of a session that exists");
     browser.set_cookie(SESSION, &genuine);
     browser.set_cookie(BINDING, "x");
     assert!(is_signed_in(&browser, &acme).await);

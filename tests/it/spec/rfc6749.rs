@@ -2,6 +2,7 @@
 
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::client::GrantType;
+use idsvc::secret::{AuthorizationCode, Secret};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -317,8 +318,11 @@ async fn an_invented_code_is_an_invalid_grant() {
     let code = acme.code(&alice.browser()).await;
     let mut changed = code.clone();
     changed.replace_range(50..51, if &code[50..51] == "A" { "B" } else { "A" });
+    let known = Secret::<AuthorizationCode>::parse(&code).unwrap();
+    let forged = Secret::<AuthorizationCode>::assemble(known.locator(), &[7; 32]);
     let unknown = "400 invalid_grant: code is unknown or has expired";
     for invented in [
+        forged.reveal(),
         "x",
         "idsvc_ac_",
         &code[..code.len() - 1],
