@@ -1,6 +1,12 @@
 //! OpenID Connect Core 1.0 section 3.1.2.3: the sign-in page, and who may not get past it.
 
+use std::net::Ipv4Addr;
+use std::sync::mpsc;
+
+use idsvc::flow::authorization;
+use idsvc::flow::sign_in::{SignIn, Typed, sign_in};
 use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::identity::{Device, User};
 use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::tables::USERS;
 use zeroize::Zeroizing;
@@ -353,6 +359,43 @@ async fn an_invented_cookie_is_no_session() {
     assert!(is_signed_in(&browser, &acme).await);
     let page = browser.authorize(&acme.request().with("prompt", "login")).await;
     page.sign_in().await.callback().code();
+}
+
+/// What was right when it was checked is looked at once more before anybody is signed in.
+#[tokio::test]
+async fn a_user_who_changes_while_the_password_is_checked_is_not_signed_in() {
+    let changes: [fn(&mut User); 2] = [|user| user.enabled = false, |user| user.password = None];
+    for change in changes {
+        let (server, acme, alice) = scene().await;
+        let browser = alice.browser();
+        let form = browser.authorize(&acme.request()).await.login_form();
+        let core = &server.app.core;
+        let now = core.clock.now();
+        let binding = browser.cookie(BINDING);
+        let here = authorization::Browser::of(None, binding.as_deref(), Device::default());
+        let id = form.value("transaction").unwrap().parse().unwrap();
+        let underway = authorization::underway(core, &here, id, now).unwrap().unwrap();
+        let typed = Typed {
+            username: "alice@example.com".to_owned(),
+            password: Zeroizing::new(alice.password.clone()),
+            from: Ipv4Addr::LOCALHOST.into(),
+        };
+        let mut user = alice.user.clone();
+        change(&mut user);
+        let (go, wait) = mpsc::channel();
+        let (changed, signed_in, ()) = tokio::join!(
+            biased;
+            core.store.write("test_user", move |tx| {
+                // By then the sign-in has read the record, and its own write stands behind this one.
+                let _ = wait.recv();
+                USERS.put(tx, &user.uuid, &user)
+            }),
+            sign_in(core, &here, underway, typed, now),
+            async { go.send(()).unwrap() },
+        );
+        changed.unwrap();
+        assert!(matches!(signed_in, Ok(SignIn::Expired)));
+    }
 }
 
 /// A sign-in has half an hour.
