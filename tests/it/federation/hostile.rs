@@ -36,6 +36,16 @@ async fn an_application_without_passwords_takes_none() {
     let refused = screen.browser().submit(&forged).await;
     assert_eq!(refused.page(), "/login");
     assert!(screen.browser().cookie("__Host-idsvc_session").is_none());
+    let page = alice.browser().authorize(&password_client.request()).await;
+    scene
+        .server
+        .change_client(&password_client, |client| client.password_sign_in = false)
+        .await;
+    let late = page.sign_in().await;
+    assert!(
+        late.browser().cookie("__Host-idsvc_session").is_none(),
+        "taken away meanwhile"
+    );
 }
 
 #[tokio::test]
