@@ -33,6 +33,15 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
         (&user.claims["name"], &user.claims["nickname"]),
         (&json!("Ann"), &json!("ann"))
     );
+    assert!(user.email_verified);
+    scene.upstream.say(
+        "/userinfo",
+        Say::Json(json!({"sub": "u-4", "email": "eve@up.example", "name": "Eve"})),
+    );
+    let tokens = scene.tokens(&scene.visitor(), "u-4", &json!({})).await;
+    let user = user::show(scene.server.admin(), &uuid(&tokens)).unwrap();
+    assert_eq!(user.email.as_deref(), Some("eve@up.example"));
+    assert!(!user.email_verified, "nobody says so");
     scene.upstream.say(
         "/userinfo",
         Say::Json(json!({"sub": "u-2", "email": "victim@up.example"})),
@@ -203,6 +212,26 @@ async fn who_may_not_come_in_is_told_so() {
         "{}",
         screen.text()
     );
+}
+
+/// Whom the operator has disabled comes in by a provider as little as with a password.
+#[tokio::test]
+async fn a_disabled_user_is_not_let_in_by_a_provider() {
+    let scene = scene().await;
+    let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    user::set_enabled(scene.server.admin(), uuid(&tokens), false)
+        .await
+        .unwrap();
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let screen = browser.visit(&question.answer("code=c")).await;
+    assert!(
+        screen.text().contains("There is no account here for you"),
+        "{}",
+        screen.text()
+    );
+    assert!(browser.cookie("__Host-idsvc_session").is_none());
 }
 
 #[tokio::test]
