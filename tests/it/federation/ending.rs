@@ -135,6 +135,34 @@ async fn a_code_does_not_outlive_the_link_that_it_stood_on() {
     scene.acme.redeem(&elsewhere).await.tokens();
 }
 
+/// A grant for offline use is bound to no session.
+#[tokio::test]
+async fn a_grant_for_offline_use_ends_with_the_link_that_it_stood_on() {
+    let scene = scene_with(open, |fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let alice = scene.server.user("alice").await;
+    let offline = scene.acme.request().with("scope", "openid offline_access");
+    let typed = scene.acme.tokens_for(&alice.browser(), &offline).await;
+    let browser = scene.visitor();
+    let hinted = offline.with("idp_hint", "up");
+    let question = Question::of(&browser.authorize(&hinted).await, &scene.upstream);
+    let ours = json!({"email": "alice@example.com", "email_verified": true});
+    scene.vouch(&question, "u-1", &ours);
+    let code = browser.visit(&question.answer("code=c")).await.callback().code();
+    let vouched = scene.acme.redeem(&code).await.tokens();
+    assert_eq!(uuid(&vouched), alice.sub());
+    let request = Unlink {
+        who: alice.sub(),
+        provider: "up".to_owned(),
+    };
+    user::unlink(scene.server.admin(), request).await.unwrap();
+    assert!(!scene.acme.is_welcome(&vouched).await);
+    assert_eq!(
+        scene.acme.refresh(vouched.refresh_token()).await.refusal(),
+        "400 invalid_grant: refresh_token has been revoked"
+    );
+    scene.acme.refresh(typed.refresh_token()).await.tokens();
+}
+
 #[tokio::test]
 async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_the_first() {
     let scene = scene().await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idsvc::flow::admin::user::{self, NewPassword, SetPassword};
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
 use idsvc::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 use tokio::task::JoinSet;
@@ -318,6 +319,24 @@ async fn withdrawn_consent_ends_refreshing() {
     for token in [tokens.access_token(), tokens.refresh_token()] {
         assert!(!is_active(&acme, token).await);
     }
+}
+
+/// A grant for offline use outlives its session, but not an operator who signs the user out.
+#[tokio::test]
+async fn an_operator_who_signs_a_user_out_ends_offline_grants_too() {
+    let (server, acme, alice) = scene().await;
+    let offline = acme.request().with("scope", "openid offline_access");
+    let tokens = acme.tokens_for(&alice.browser(), &offline).await;
+    for sign_out in [false, true] {
+        let request = SetPassword {
+            who: alice.sub(),
+            password: NewPassword::Generated,
+            sign_out,
+        };
+        user::set_password(server.admin(), request).await.unwrap();
+        assert_ne!(acme.is_welcome(&tokens).await, sign_out);
+    }
+    assert_eq!(acme.refresh(tokens.refresh_token()).await.refusal(), REVOKED);
 }
 
 /// OpenID Connect Core 11: without `offline_access` a refresh token ends with the session, with it it does not.
