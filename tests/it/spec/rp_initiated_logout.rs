@@ -394,6 +394,24 @@ async fn another_users_hint_asks_first() {
     assert!(is_signed_in(&browser, &acme).await);
 }
 
+/// Nor does it end what another user left behind in this browser.
+#[tokio::test]
+async fn another_users_hint_ends_no_session_that_ran_out() {
+    const DAY: u64 = 24 * 60 * 60;
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let hint = acme.tokens(&alice.browser()).await;
+    let browser = bob.browser();
+    let tokens = acme.tokens(&browser).await;
+    server.advance(DAY);
+    let path = logout(&[
+        ("id_token_hint", hint.id_token()),
+        ("post_logout_redirect_uri", BYE),
+    ]);
+    assert_eq!(browser.visit(&path).await.location(), BYE);
+    acme.refresh(tokens.refresh_token()).await.tokens();
+}
+
 /// Section 6: another site cannot press the button.
 #[tokio::test]
 async fn another_site_cannot_confirm_for_the_user() {
