@@ -552,6 +552,27 @@ async fn an_assertion_counts_once_until_it_has_expired() {
     );
 }
 
+/// One that is good for as long as may be stops being so in the next hour but one, when this hour is nearly over.
+#[tokio::test]
+async fn an_assertion_made_at_the_end_of_an_hour_counts_once() {
+    let robot = Robot::new().await;
+    robot.server.advance(3_569);
+    let longest = json!({"exp": robot.server.clock.now().seconds() + 3_630});
+    let assertion = robot.claiming(&longest);
+    robot.ask(&assertion).await.tokens();
+    assert_eq!(robot.ask(&assertion).await.refusal(), REPLAYED);
+}
+
+/// It is good for half a minute more than it says, and not once more in the hour that this reaches into.
+#[tokio::test]
+async fn an_assertion_that_expires_at_the_end_of_an_hour_counts_once() {
+    let robot = Robot::new().await;
+    let assertion = robot.claiming(&json!({"exp": START.seconds() + 3_590}));
+    robot.ask(&assertion).await.tokens();
+    robot.server.advance(3_605);
+    assert_eq!(robot.ask(&assertion).await.refusal(), REPLAYED);
+}
+
 #[tokio::test]
 async fn of_many_at_once_exactly_one_counts() {
     let robot = Robot::new().await;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::harness::wire::Call;
 use crate::harness::{RelyingParty, START, Say, Server, Upstream};
+use crate::sweep::sweep_all;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The audience that the provider's tokens are accepted for.
@@ -540,6 +541,42 @@ async fn two_providers_with_the_same_subject_are_two_users() {
         scene.exchange(&claims_of_the_first).await.refusal(),
         "400 invalid_grant: assertion: token is signed with an unknown key"
     );
+}
+
+/// A token is good for half a minute more than it says, and its `jti` is remembered for as long.
+#[tokio::test]
+async fn a_jti_counts_once_to_the_end() {
+    let scene = scene().await;
+    scene.server.advance(3_580);
+    let token = scene.token(&json!({"jti": "once", "exp": START.seconds() + 3_590}));
+    scene.exchange(&token).await.tokens();
+    scene.server.advance(25);
+    sweep_all(&scene.server).await;
+    assert_eq!(
+        scene.exchange(&token).await.refusal(),
+        "400 invalid_grant: assertion was used before"
+    );
+}
+
+/// RFC 7519 section 4.1.7: each issuer has its own `jti`.
+#[tokio::test]
+async fn a_jti_of_one_provider_uses_up_none_of_another() {
+    let scene = scene().await;
+    let second = Upstream::start_other().await;
+    scene.server.provider("second", trusting(&second)).await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| {
+            client.providers.insert("second".to_owned());
+        })
+        .await;
+    let mut claims = second.claims(APP, "u-1");
+    claims["jti"] = "same".into();
+    scene
+        .exchange(&scene.token(&json!({"jti": "same"})))
+        .await
+        .tokens();
+    scene.exchange(&second.sign(&claims)).await.tokens();
 }
 
 #[tokio::test]
