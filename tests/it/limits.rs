@@ -287,6 +287,8 @@ async fn sign_ins_that_nobody_finishes_are_bounded() {
         (page.header("retry-after"), page.heading().as_str()),
         (Some("1"), "Too many requests")
     );
+    let account = alice.browser().at(HERE).fetch("/account").await;
+    assert_eq!(account.status, 429, "its page begins sign-ins too");
     let begun = server
         .app
         .core
