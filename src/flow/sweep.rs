@@ -56,7 +56,7 @@ pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<S
     let begin = *cursor;
     let (swept, next, users) = core
         .store
-        .write("sweep", move |tx| {
+        .make_room("sweep", move |tx| {
             let mut swept = Swept::default();
             let mut users = Vec::new();
             drop_older(

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use self::backend::redb::Redb;
-use self::backend::writer::{Order, Pace, Write, Writer};
+use self::backend::writer::{Errand, Order, Pace, Write, Writer};
 use self::backend::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
@@ -256,11 +256,22 @@ impl Store {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
     {
-        let (sender, receiver) = oneshot::channel();
-        let reply = move |outcome| drop(sender.send(outcome));
+        let (reply, outcome) = answer();
         self.writer
             .submit(Order::Write(Box::new(Write::new(name, work, reply))))?;
-        receiver.await.unwrap_or(Err(StoreError::Closed))
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// [`Store::write`] for work that removes far more than it adds: it is tried while the disk is full, too.
+    pub async fn make_room<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, outcome) = answer();
+        let write = Write::new(name, work, reply).to_make_room();
+        self.writer.submit(Order::Write(Box::new(write)))?;
+        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// [`Store::write`] for callers that may block: the command line, and start-up.
@@ -315,13 +326,26 @@ impl Store {
         }
     }
 
-    /// Gives free space in the file back and says whether there was any. Reads and writes wait meanwhile; blocks.
-    pub fn compact(&self) -> Result<bool, StoreError> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        self.writer.submit(Order::Compact(Box::new(move |outcome| {
-            drop(sender.send(outcome));
-        })))?;
-        receiver.recv().unwrap_or(Err(StoreError::Closed))
+    /// Gives free space in the file back and says whether there was any. Reads and writes wait meanwhile.
+    pub async fn compact(&self) -> Result<bool, StoreError> {
+        let (reply, outcome) = answer();
+        self.writer
+            .submit(Order::Errand(Errand::Compact(Box::new(reply))))?;
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// How many bytes of the disk the file has taken; 0 in memory.
+    pub fn taken(&self) -> u64 {
+        self.backend.taken()
+    }
+
+    /// How many bytes of the disk the file has taken that hold nothing; 0 in memory. Writes wait while everything in the
+    /// file is looked at.
+    pub async fn spare(&self) -> Result<u64, StoreError> {
+        let (reply, outcome) = answer();
+        self.writer
+            .submit(Order::Errand(Errand::Measure(Box::new(reply))))?;
+        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Finishes what is queued, then closes the file and releases the lock on it, for every handle. Blocks.
@@ -329,3 +353,12 @@ impl Store {
         self.writer.close();
     }
 }
+
+/// Where an outcome goes, and where it is waited for.
+fn answer<T: Send + 'static>() -> (impl FnOnce(Outcome<T>) + Send + 'static, Awaited<T>) {
+    let (sender, receiver) = oneshot::channel();
+    (move |outcome| drop(sender.send(outcome)), receiver)
+}
+
+type Outcome<T> = Result<T, StoreError>;
+type Awaited<T> = oneshot::Receiver<Outcome<T>>;

@@ -118,8 +118,25 @@ pub trait Backend: Send + Sync {
     /// Brings the storage to a state that costs nothing to open: for a moment when nothing is asked of it.
     fn settle(&self) -> Result<(), StoreError>;
 
-    /// Opens the storage afresh, which may be needed after a failure. Reads under way may fail.
+    /// Opens the storage afresh, which is needed after a failure. Reads under way may fail.
     fn recover(&self) -> Result<(), StoreError>;
+
+    /// Sees whether the disk takes writes, without writing to the storage: after a write of its own that failed that
+    /// could not be read before it was opened afresh.
+    fn probe(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The bytes of the disk that the storage has taken; 0 where nothing lasts.
+    fn taken(&self) -> u64 {
+        0
+    }
+
+    /// The bytes of the disk that the storage has taken and that hold nothing, so that it can write as much without
+    /// taking more; never too many. Looks at everything that is in it. Only the writer thread calls this.
+    fn spare(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 
     /// The file that is open, where there is one.
     fn file(&self) -> Option<FileId> {

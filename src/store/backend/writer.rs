@@ -26,21 +26,32 @@ const PROOF_BYTES: usize = 1_000_000;
 /// How long nothing is written before the storage is settled.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Whom to tell how a compaction went.
-type Compaction = Box<dyn FnOnce(Result<bool, StoreError>) + Send>;
+/// Whom to tell what came of it.
+type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
 /// Something for the writer to do.
 pub enum Order {
     /// To run in the next transaction.
     Write(Box<dyn Job>),
-    /// To compact the storage between two transactions, and say how it went.
-    Compact(Compaction),
+    /// To do between two transactions.
+    Errand(Errand),
+}
+
+/// What concerns the storage as a whole.
+pub enum Errand {
+    /// To compact it, and say whether anything moved.
+    Compact(Reply<bool>),
+    /// To say how much of it holds nothing.
+    Measure(Reply<u64>),
 }
 
 /// One queued write: the work, what came of it, and whom to tell.
 pub trait Job: Send {
     /// What the transaction is called in the log.
     fn name(&self) -> &'static str;
+
+    /// Whether it makes room, so that it is to be tried where nothing else is.
+    fn makes_room(&self) -> bool;
 
     /// Does the work and remembers its outcome. Called again when the transaction had to be begun anew.
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError>;
@@ -52,6 +63,7 @@ pub trait Job: Send {
 /// A write whose outcome goes to `reply`.
 pub struct Write<T, F, R> {
     name: &'static str,
+    makes_room: bool,
     work: F,
     reply: R,
     outcome: Result<T, StoreError>,
@@ -62,9 +74,19 @@ impl<T, F, R> Write<T, F, R> {
     pub fn new(name: &'static str, work: F, reply: R) -> Self {
         Self {
             name,
+            makes_room: false,
             work,
             reply,
             outcome: Err(StoreError::Closed),
+        }
+    }
+
+    /// The same as one that makes room.
+    #[must_use]
+    pub fn to_make_room(self) -> Self {
+        Self {
+            makes_room: true,
+            ..self
         }
     }
 }
@@ -77,6 +99,10 @@ where
 {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn makes_room(&self) -> bool {
+        self.makes_room
     }
 
     fn run(&mut self, tx: &mut dyn Tx) -> Result<(), StoreError> {
@@ -192,7 +218,20 @@ impl Drop for Writer {
 
 struct Failed {
     error: StoreError,
+    /// Whether the storage was opened afresh since, so that it can be read.
+    is_open: bool,
     retry_at: Instant,
+}
+
+/// What comes before it is proven that a storage that failed takes writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    /// It is opened afresh, and then a file beside it written.
+    Reopened,
+    /// A file beside it is written.
+    Probed,
+    /// Nothing: it has just taken one.
+    Proof,
 }
 
 enum Attempt {
@@ -215,17 +254,23 @@ impl Desk {
     fn work(mut self) {
         self.forget_proof();
         while let Some(order) = self.next_order() {
-            let (batch, compaction) = self.gather(order);
+            let (batch, errand) = self.gather(order);
             self.run(batch);
-            if let Some(reply) = compaction {
-                reply(self.compact());
+            match errand {
+                Some(Errand::Compact(reply)) => reply(self.compact()),
+                Some(Errand::Measure(reply)) => {
+                    // What was removed is free once that is in the file.
+                    self.settle();
+                    reply(self.backend.spare());
+                }
+                None => {}
             }
         }
         self.backend.close();
     }
 
     /// The writes that the next transaction is made of, and what is to be done after it.
-    fn gather(&self, first: Order) -> (Vec<Box<dyn Job>>, Option<Compaction>) {
+    fn gather(&self, first: Order) -> (Vec<Box<dyn Job>>, Option<Errand>) {
         let mut batch = Vec::new();
         let mut next = Some(first);
         // How many there were when others were last let go first.
@@ -233,7 +278,7 @@ impl Desk {
         while let Some(order) = next {
             match order {
                 Order::Write(job) => batch.push(job),
-                Order::Compact(reply) => return (batch, Some(reply)),
+                Order::Errand(errand) => return (batch, Some(errand)),
             }
             if batch.len() >= self.pace.batch_max {
                 break;
@@ -264,7 +309,12 @@ impl Desk {
                 Some(failed) => {
                     let wait = failed.retry_at.saturating_duration_since(Instant::now());
                     if wait.is_zero() {
-                        self.recover();
+                        let trial = if failed.is_open {
+                            Trial::Probed
+                        } else {
+                            Trial::Reopened
+                        };
+                        self.recover(trial);
                     }
                     self.queue.recv_timeout(wait.max(Duration::from_millis(1)))
                 }
@@ -288,18 +338,17 @@ impl Desk {
         let done = catch_unwind(AssertUnwindSafe(|| self.backend.settle()));
         match done {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.fail(error),
-            Err(_) => self.fail(StoreError::Damaged("the engine panicked".to_owned())),
+            Ok(Err(error)) => self.fail(&error),
+            Err(_) => self.fail(&StoreError::Damaged("the engine panicked".to_owned())),
         }
     }
 
     fn run(&mut self, mut batch: Vec<Box<dyn Job>>) {
         self.is_settled = false;
         if let Some(failed) = &self.failed {
-            for job in batch {
+            for job in batch.extract_if(.., |job| !job.makes_room()) {
                 job.answer(Err(failed.error.clone()));
             }
-            return;
         }
         while !batch.is_empty() {
             match self.attempt(&mut batch) {
@@ -311,6 +360,10 @@ impl Desk {
                     for job in batch.drain(..) {
                         job.answer(Ok(()));
                     }
+                    if self.failed.is_some() {
+                        // There may be room for others inside the storage now, whatever the disk has.
+                        self.recover(Trial::Proof);
+                    }
                 }
                 Attempt::Spoiled(at, error) => {
                     self.meters.reruns.fetch_add(1, Ordering::Relaxed);
@@ -319,7 +372,7 @@ impl Desk {
                     job.answer(Err(error));
                 }
                 Attempt::Broken(error) => {
-                    self.fail(error.clone());
+                    self.fail(&error);
                     for job in batch.drain(..) {
                         job.answer(Err(error.clone()));
                     }
@@ -365,26 +418,30 @@ impl Desk {
         }
     }
 
-    fn fail(&mut self, error: StoreError) {
+    fn fail(&mut self, error: &StoreError) {
         tracing::error!(%error, "the store cannot be written to");
         self.meters.failures.fetch_add(1, Ordering::Relaxed);
         self.meters.unwritable.store(true, Ordering::Relaxed);
-        self.failed = Some(Failed {
-            error,
-            retry_at: Instant::now(),
-        });
-        self.recover();
+        self.recover(Trial::Reopened);
     }
 
-    /// Opens the storage afresh and sees whether it takes writes again.
-    fn recover(&mut self) {
-        let proof = catch_unwind(AssertUnwindSafe(|| {
-            self.backend.recover()?;
-            let filler = "0".repeat(PROOF_BYTES);
-            self.commit(&|tx| meta_put(tx, PROOF, &filler))?;
-            self.commit(&|tx| META.remove(tx, PROOF).map(|_| ()))
+    /// Sees whether the storage takes writes again. What failed is opened afresh, once: it can then be read for as long
+    /// as the disk fails, and is written to only when a file beside it could be, or room was made in it.
+    fn recover(&mut self, trial: Trial) {
+        let mut is_open = trial != Trial::Reopened;
+        let tried = catch_unwind(AssertUnwindSafe(|| {
+            if !is_open {
+                self.backend.recover()?;
+                is_open = true;
+            }
+            if trial != Trial::Proof {
+                self.backend.probe()?;
+            }
+            is_open = false;
+            self.prove()
+                .inspect_err(|_| is_open = self.backend.recover().is_ok())
         }));
-        let error = match proof {
+        let error = match tried {
             Ok(Ok(())) => {
                 tracing::warn!("the store can be written to again");
                 self.meters.unwritable.store(false, Ordering::Relaxed);
@@ -396,8 +453,16 @@ impl Desk {
         };
         self.failed = Some(Failed {
             error,
+            is_open,
             retry_at: Instant::now() + self.pace.retry_pause,
         });
+    }
+
+    /// Writes as much as shows that the storage takes writes, and removes it.
+    fn prove(&self) -> Result<(), StoreError> {
+        let filler = "0".repeat(PROOF_BYTES);
+        self.commit(&|tx| meta_put(tx, PROOF, &filler))?;
+        self.commit(&|tx| META.remove(tx, PROOF).map(|_| ()))
     }
 
     /// A process that was killed amid its proof has left it behind.
@@ -434,7 +499,7 @@ impl Desk {
         if let Err(error) = &done
             && !matches!(error, StoreError::Busy)
         {
-            self.fail(error.clone());
+            self.fail(error);
         }
         done
     }

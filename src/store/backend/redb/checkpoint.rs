@@ -89,6 +89,7 @@ impl Checkpoints {
             Unusable::Damaged => damaged("is not what was written").into(),
             Unusable::Io(error) => ReplayError::Unreadable(path.to_owned(), error),
         })?;
+        self.journal.trim(&records);
         if records.is_empty() {
             return Ok(());
         }

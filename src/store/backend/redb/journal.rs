@@ -200,6 +200,16 @@ impl Journal {
         }
     }
 
+    /// Gives back what lies behind these records: a journal that was read is not gone on with, and where the disk is full
+    /// it is the room for the commit after which it is not needed any more.
+    pub fn trim(&self, records: &[Vec<u8>]) {
+        let lengths = records.iter().map(|content| HEAD_LEN + content.len());
+        let end: usize = lengths.map(|length| length.next_multiple_of(PAGE)).sum();
+        let opened = OpenOptions::new().write(true).open(&self.path);
+        // It may as well stay as long as it is.
+        let _ = opened.and_then(|file| file.set_len((end as u64).max(SHORTEST)));
+    }
+
     /// Whether so much may be appended now, and no more than `most` changes are then in it.
     pub fn takes(&mut self, record: &Record, most: usize) -> bool {
         if self.mark.is_none() || record.is_too_long {
@@ -322,7 +332,8 @@ impl Journal {
     }
 }
 
-fn remove_file(path: &Path) -> io::Result<()> {
+/// Removes what may not be there.
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,

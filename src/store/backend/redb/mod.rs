@@ -4,12 +4,14 @@ mod checkpoint;
 mod errors;
 pub mod journal;
 mod memory;
+mod probe;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -30,6 +32,8 @@ use super::{Backend, FileId, Snapshot, Tx, Verdict};
 use crate::store::{OpenError, StoreError, owner};
 
 const COMPACTION_ATTEMPTS: usize = 100;
+/// What the operating system counts the room of a file in.
+const BLOCK: u64 = 512;
 /// The page cache of those who only look.
 pub const INSPECTION_CACHE_BYTES: usize = 1 << 20;
 
@@ -49,6 +53,8 @@ pub struct Redb {
     /// None where nothing lasts, and every commit goes to the engine's own storage.
     checkpoints: Option<Mutex<Checkpoints>>,
     opened: Opened,
+    /// Where the file is, if it is one.
+    path: Option<PathBuf>,
 }
 
 /// The file that an opener opened last.
@@ -60,7 +66,11 @@ impl Redb {
         let opened = Opened::default();
         let opener = opener_of(path, cache_bytes, Arc::clone(&opened))?;
         let engine = Self::open_with(path, opener, Some(Journal::beside(path)))?;
-        Ok(Self { opened, ..engine })
+        Ok(Self {
+            opened,
+            path: Some(path.to_owned()),
+            ..engine
+        })
     }
 
     /// The same without a journal: for a file that is filled and then moved to its place.
@@ -98,6 +108,7 @@ impl Redb {
             state: RwLock::new(State::Open(database)),
             checkpoints: checkpoints.map(Mutex::new),
             opened: Opened::default(),
+            path: None,
         })
     }
 
@@ -189,6 +200,26 @@ impl Backend for Redb {
                 Err(error)
             }
         }
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        self.path
+            .as_deref()
+            .map_or(Ok(()), |path| probe::write_beside(path).map_err(io_failed))
+    }
+
+    fn taken(&self) -> u64 {
+        // What the file is long is no measure: there is nothing behind what has never been written.
+        let found = self.path.as_deref().map(std::fs::metadata);
+        found.map_or(0, |found| found.map_or(0, |found| found.blocks() * BLOCK))
+    }
+
+    fn spare(&self) -> Result<u64, StoreError> {
+        let transaction = self.begin_write()?;
+        let stats = guarded(|| transaction.stats()).map_err(storage_failed)?;
+        transaction.abort().map_err(storage_failed)?;
+        let used = stats.allocated_pages().saturating_mul(stats.page_size() as u64);
+        Ok(self.taken().saturating_sub(used))
     }
 
     fn file(&self) -> Option<FileId> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{Bound, ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::redb::StorageBackend;
@@ -111,6 +111,159 @@ fn a_disk_that_takes_no_writes_is_used_again_once_it_does() {
     assert_eq!(get(&store, "a"), Some(note("before")));
     put(&store, "a", "after").unwrap();
     assert_eq!(get(&store, "a"), Some(note("after")));
+}
+
+/// Waits for a future that another thread brings about.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(future)
+}
+
+#[test]
+fn what_makes_room_is_done_on_a_full_disk_and_others_go_on_in_that_room() {
+    let disk = Disk::new();
+    let store = disk.store();
+    let long = "x".repeat(50_000);
+    let refused = (0..10_000).find_map(|n: u32| {
+        disk.cannot_grow.store(n > 100, Ordering::SeqCst);
+        let long = long.clone();
+        let write = store.write_blocking("fill", move |tx| RAW.put(tx, &n.to_string(), &long));
+        write.err().map(|error| (n, error))
+    });
+    let (count, error) = refused.unwrap();
+    assert!(matches!(error, StoreError::NoSpace), "{error:?}");
+    for n in 0..count {
+        wait(store.make_room("sweep", move |tx| RAW.remove(tx, &n.to_string()))).unwrap();
+    }
+    assert!(store.is_writable());
+    put(&store, "a", "after").unwrap();
+    assert_eq!(get(&store, "a"), Some(note("after")));
+}
+
+/// A store in memory whose disk is asked beside it.
+struct Beside {
+    engine: Redb,
+    disk: Disk,
+    asked: AtomicUsize,
+    opened: AtomicUsize,
+}
+
+impl Backend for Beside {
+    fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.engine.read(look)
+    }
+
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+        self.engine.transact(work)
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        self.engine.settle()
+    }
+
+    fn recover(&self) -> Result<(), StoreError> {
+        self.opened.fetch_add(1, Ordering::SeqCst);
+        self.engine.recover()
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.disk.cannot_grow.load(Ordering::SeqCst) {
+            return Err(StoreError::NoSpace);
+        }
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<bool, StoreError> {
+        self.engine.compact()
+    }
+
+    fn close(&self) {
+        self.engine.close();
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_written_to_is_read_for_as_long_as_that_lasts() {
+    let disk = Disk::new();
+    let medium = disk.clone();
+    let opener = move || Builder::new().create_with_backend(medium.clone());
+    let beside = Arc::new(Beside {
+        engine: Redb::open(Path::new("disk"), Box::new(opener)).unwrap(),
+        disk: disk.clone(),
+        asked: AtomicUsize::new(0),
+        opened: AtomicUsize::new(0),
+    });
+    let options = Options {
+        retry_pause: Duration::ZERO,
+        ..Options::default()
+    };
+    let store = Store::on(Arc::<Beside>::clone(&beside), options, &Schema::CURRENT).unwrap();
+    put(&store, "a", "before").unwrap();
+    disk.cannot_grow.store(true, Ordering::SeqCst);
+    let long = "x".repeat(10 << 20);
+    let refused = store.write_blocking("fill", move |tx| RAW.put(tx, "fill", &long));
+    assert!(matches!(refused, Err(StoreError::NoSpace)), "{refused:?}");
+    while beside.asked.load(Ordering::SeqCst) < 20 {
+        assert_eq!(get(&store, "a"), Some(note("before")));
+    }
+    assert_eq!(
+        beside.opened.load(Ordering::SeqCst),
+        1,
+        "opening it afresh interrupts reads"
+    );
+    assert!(put(&store, "a", "lost").is_err() && !store.is_writable());
+    disk.cannot_grow.store(false, Ordering::SeqCst);
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    put(&store, "a", "after").unwrap();
+    assert_eq!(get(&store, "a"), Some(note("after")));
+}
+
+#[test]
+fn what_a_file_has_taken_and_holds_nothing_is_known_and_given_back() {
+    let folder = Folder::new();
+    let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+    let change = |change: &dyn Fn(&mut dyn Tx)| {
+        let changed = engine.transact(&mut |tx| {
+            change(tx);
+            Verdict::Commit
+        });
+        changed.unwrap();
+        engine.settle().unwrap();
+    };
+    let long = vec![1; 100_000];
+    change(&|tx| (0..50).for_each(|key| tx.put(RAW.id(), &[key], &long).unwrap()));
+    change(&|tx| tx.put(RAW.id(), b"last", b"stays").unwrap());
+    let (taken, spare) = (engine.taken(), engine.spare().unwrap());
+    assert!(
+        taken > 5_000_000 && spare < 1_000_000,
+        "{spare} of {taken} hold nothing"
+    );
+    change(&|tx| (0..50).for_each(|key| _ = tx.remove(RAW.id(), &[key]).unwrap()));
+    let spare = engine.spare().unwrap();
+    assert!(spare > 4_000_000, "{spare} of {} hold nothing", engine.taken());
+    assert!(engine.compact().unwrap());
+    assert!(engine.taken() < 2_000_000, "{} are taken", engine.taken());
+    let seen = engine.read(&mut |snapshot| {
+        assert!(snapshot.get(RAW.id(), b"last")?.is_some());
+        Ok(())
+    });
+    seen.unwrap();
+}
+
+#[test]
+fn a_disk_is_asked_by_a_file_that_nobody_finds() {
+    let folder = Folder::new();
+    let engine = Redb::open_file(&folder.file(), 1 << 20).unwrap();
+    let before = fs::metadata(folder.file()).unwrap().len();
+    fs::write(folder.path("test.redb.probe"), "left by a killed process").unwrap();
+    engine.probe().unwrap();
+    assert!(!folder.path("test.redb.probe").exists());
+    assert_eq!(fs::metadata(folder.file()).unwrap().len(), before);
+    fs::create_dir(folder.path("test.redb.probe")).unwrap();
+    engine.probe().unwrap_err();
 }
 
 /// How a process that was killed leaves its files: copied while it goes on.
@@ -223,6 +376,28 @@ fn a_full_journal_and_a_batch_too_long_for_it_go_to_the_database() {
     assert_eq!(
         rows(&open(&killed(&folder, "killed.redb")).unwrap()),
         rows(&store)
+    );
+}
+
+#[test]
+fn a_journal_that_is_replayed_gives_back_what_it_does_not_need() {
+    let folder = Folder::new();
+    let store = store_with_journal(&folder, 1);
+    let long = "x".repeat(100_000);
+    for key in 0..120 {
+        fill(&store, 100 + key, &long);
+    }
+    let copy = killed(&folder, "killed.redb");
+    let length = |database: &Path| fs::metadata(journal_of(database)).unwrap().len();
+    assert_eq!(length(&copy), 4 << 20);
+    let revived = open(&copy).unwrap();
+    assert!(length(&copy) < 4 << 20, "{}", length(&copy));
+    assert_eq!(rows(&revived), rows(&store));
+    let again = killed_again(&copy);
+    assert_eq!(
+        rows(&open(&again).unwrap()),
+        rows(&store),
+        "nothing that is needed went with it"
     );
 }
 
