@@ -237,9 +237,8 @@ fn take_commands(
         async move { control::execute(Admin { core: &app.core }, command).await }
     };
     let pour = move |command, sink: &mut dyn Write| {
-        if let Err(error) = control::pour(&poured.core, command, sink) {
-            tracing::warn!(%error, "a command was not answered to the end");
-        }
+        control::pour(&poured.core, command, sink)
+            .inspect_err(|error| tracing::warn!(%error, "a command was not answered to the end"))
     };
     Ok(tokio::spawn(socket.serve(execute, pour, told(stops, 1))))
 }

@@ -354,7 +354,7 @@ mod tests {
                 let core = Arc::clone(&serving);
                 async move { execute(Admin { core: &core }, command).await }
             },
-            |_, _| {},
+            |_, _| Ok(()),
             std::future::pending(),
         ));
         let add: Command = serde_json::from_str(

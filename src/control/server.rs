@@ -1,7 +1,7 @@
 //! The socket inside `idsvc serve`.
 
 use std::fs;
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net;
@@ -14,8 +14,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use zeroize::Zeroizing;
 
-use super::{Command, Reply, wire};
+use super::{Command, PourError, Reply, wire};
 
 /// How long a command may take to come in.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,11 +61,11 @@ impl ControlSocket {
     }
 
     /// Answers commands until `shutdown` is ready, then finishes those that were begun, within 20 seconds. A reply that bytes follow
-    /// has them from `pour`, on a thread that may wait.
+    /// has them from `pour`, on a thread that may wait; where that fails before the first of them, this is the reply.
     pub async fn serve<F>(
         self,
         execute: impl Fn(Command) -> F + Clone + Send + Sync + 'static,
-        pour: impl Fn(Command, &mut dyn io::Write) + Clone + Send + Sync + 'static,
+        pour: impl Fn(Command, &mut dyn Write) -> Result<(), PourError> + Clone + Send + Sync + 'static,
         shutdown: impl Future<Output = ()> + Send,
     ) where
         F: Future<Output = Reply> + Send + 'static,
@@ -138,7 +139,7 @@ impl Drop for ControlSocket {
 async fn converse<F>(
     mut stream: UnixStream,
     execute: impl Fn(Command) -> F,
-    pour: impl Fn(Command, &mut dyn io::Write) + Send + 'static,
+    pour: impl Fn(Command, &mut dyn Write) -> Result<(), PourError> + Send + 'static,
 ) -> io::Result<()>
 where
     F: Future<Output = Reply>,
@@ -156,17 +157,52 @@ where
         ),
     };
     let line = wire::to_line(&reply)?;
-    tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
     let Some(command) = poured else {
+        tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
         return stream.shutdown().await;
     };
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(STALL))?;
     let _end = End(stream.try_clone()?);
-    tokio::task::spawn_blocking(move || pour(command, &mut io::BufWriter::new(&stream)))
-        .await
-        .map_err(io::Error::other)
+    tokio::task::spawn_blocking(move || {
+        let following = Following {
+            reply: Some(line),
+            stream: &stream,
+        };
+        let mut sink = BufWriter::new(following);
+        let poured = pour(command, &mut sink);
+        // What waits in memory is sent when it is the whole, and else may give way to the reason.
+        let (mut following, waiting) = sink.into_parts();
+        match poured {
+            Ok(()) => following.write_all(&waiting.unwrap_or_default()),
+            Err(error) if following.reply.is_some() => {
+                (&stream).write_all(&wire::to_line(&Reply::Failed(error.to_string()))?)
+            }
+            Err(_) => Ok(()),
+        }
+    })
+    .await
+    .map_err(io::Error::other)?
+}
+
+/// What follows a reply, which is sent with the first of it.
+struct Following<'a> {
+    reply: Option<Zeroizing<Vec<u8>>>,
+    stream: &'a net::UnixStream,
+}
+
+impl Write for Following<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(reply) = self.reply.take() {
+            self.stream.write_all(&reply)?;
+        }
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 /// Ends a stream for whoever still writes to it, which nothing else could stop.
@@ -185,8 +221,10 @@ mod tests {
 
     use tokio::io::AsyncReadExt;
 
+    use super::super::client;
     use super::*;
     use crate::random::Random;
+    use crate::store::StoreError;
 
     #[tokio::test]
     async fn whoever_stops_reading_does_not_keep_the_service_from_stopping() {
@@ -196,9 +234,10 @@ mod tests {
         let mut socket = ControlSocket::bind(&path).unwrap();
         socket.finish = Duration::from_millis(50);
         let (ended, end) = mpsc::channel();
-        let pour = move |_: Command, to: &mut dyn io::Write| {
+        let pour = move |_: Command, to: &mut dyn Write| {
             while to.write_all(&[0; 4096]).is_ok() {}
             let _ = ended.send(());
+            Ok(())
         };
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = tokio::spawn(
@@ -216,6 +255,40 @@ mod tests {
         serving.await.unwrap();
         let ended = tokio::task::spawn_blocking(move || end.recv_timeout(Duration::from_mins(1)));
         ended.await.unwrap().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_fails_before_its_first_byte_is_told_and_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("idsvc-control-{}", Random::system().uuid_v4()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("control.sock");
+        let pour = |command: Command, to: &mut dyn Write| {
+            to.write_all(b"{}").unwrap();
+            match command {
+                Command::Export(true) => Err(PourError::Store(StoreError::Interrupted)),
+                _ => Ok(()),
+            }
+        };
+        let socket = ControlSocket::bind(&path).unwrap();
+        let serving =
+            tokio::spawn(socket.serve(|_| std::future::ready(Reply::Bytes), pour, std::future::pending()));
+        for (fails, expected) in [(true, false), (false, true)] {
+            let asked_at = path.clone();
+            let ask = move || {
+                let asked = client::ask_for_bytes(&asked_at, &Command::Export(fails)).unwrap();
+                let (reply, mut bytes) = asked.unwrap();
+                let mut rest = String::new();
+                std::io::Read::read_to_string(&mut bytes, &mut rest).unwrap();
+                (reply, rest)
+            };
+            let (reply, rest) = tokio::task::spawn_blocking(ask).await.unwrap();
+            assert_eq!((reply == Reply::Bytes, rest == "{}"), (expected, expected));
+            let told = matches!(reply, Reply::Failed(why) if why.contains("interrupted"));
+            assert_eq!(told, fails);
+        }
+        serving.abort();
+        let _ = serving.await;
         fs::remove_dir_all(folder).unwrap();
     }
 }
