@@ -130,10 +130,16 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
                 .but(Level::Advice, "unset it, or correct its name"),
         );
     }
-    let session = call.session(&Command::KeyList, output);
-    let is_running = session.as_ref().is_ok_and(Session::is_running);
-    let set_up = session.as_ref().ok().map(set_up).transpose()?;
-    if set_up.as_ref().is_some_and(|set_up| set_up.for_development) {
+    // Why the store does not answer may lie here.
+    if let Ok(settings) = call.settings(output) {
+        of_data_dir(&settings.data_dir, &mut findings);
+    }
+    let reached = call
+        .session(&Command::KeyList, output)
+        .and_then(|session| Ok((set_up(&session)?, session)));
+    let is_running = reached.as_ref().is_ok_and(|(_, session)| session.is_running());
+    let set_up = reached.as_ref().ok().map(|(set_up, _)| set_up);
+    if set_up.is_some_and(|set_up| set_up.for_development) {
         sources = sources.for_development();
         findings.push(
             Finding::good(
@@ -165,26 +171,21 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
             None
         }
     };
-    let oldest = match session {
-        Ok(session) => {
-            let data_dir = &session.settings().data_dir;
-            of_data_dir(data_dir, &mut findings);
-            access::examine(data_dir, &mut findings);
-            if let Some(set_up) = &set_up {
-                held::examine(data_dir, set_up, &mut findings);
-            }
-            if let Some(set_up) = &set_up {
-                findings.extend(of_outlasting(set_up.outlasting));
-            }
-            let last_known = set_up.as_ref().and_then(|set_up| set_up.last_known);
-            if let (Some(config), Some(set_up)) = (&config, set_up) {
-                findings.push(of_issuer(&set_up.issuer, config));
-            }
-            let settings = config
-                .as_ref()
-                .map_or(session.settings(), |config| &config.settings);
-            of_store(&session, settings, (now, last_known), &mut findings)?
+    let examined = reached.and_then(|(set_up, session)| {
+        let data_dir = &session.settings().data_dir;
+        access::examine(data_dir, &mut findings);
+        held::examine(data_dir, &set_up, &mut findings);
+        findings.extend(of_outlasting(set_up.outlasting));
+        if let Some(config) = &config {
+            findings.push(of_issuer(&set_up.issuer, config));
         }
+        let settings = config
+            .as_ref()
+            .map_or(session.settings(), |config| &config.settings);
+        of_store(&session, settings, (now, set_up.last_known), &mut findings)
+    });
+    let oldest = match examined {
+        Ok(oldest) => oldest,
         Err(stop) => {
             let said = stop.to_string();
             // What is wrong with the settings has been said.
