@@ -8,8 +8,36 @@ use std::path::Path;
 /// proof that it need not.
 pub const LEAST_TO_WRITE: u64 = 2 << 20;
 
-/// The bytes that the owner of this file or folder may still write there. An error where nobody knows.
-pub fn free_bytes(path: &Path) -> io::Result<u64> {
+/// What is kept of every disk, at least: more than the store writes at once, which is what its journal holds, with the
+/// pages around it.
+const LEAST_RESERVE: u64 = 16 << 20;
+/// What is kept of a large one.
+const MOST_RESERVE: u64 = 64 << 20;
+
+/// The room on a disk, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What the owner of what was asked about may still write.
+    pub free: u64,
+    /// What there is of it, in use or not.
+    pub total: u64,
+}
+
+impl Space {
+    /// What is kept for those who have begun, and for removing what has expired: a twentieth, 16 MiB at least and 64 MiB
+    /// at most. Whatever can wait is put off while there is less.
+    pub fn reserve(&self) -> u64 {
+        (self.total / 20).clamp(LEAST_RESERVE, MOST_RESERVE)
+    }
+
+    /// How many bytes the reserve lacks.
+    pub fn lacking(&self) -> u64 {
+        self.reserve().saturating_sub(self.free)
+    }
+}
+
+/// The room for the owner of this file or folder. An error where nobody knows.
+pub fn space(path: &Path) -> io::Result<Space> {
     let found = rustix::fs::statvfs(path)?;
     if found.f_blocks == 0 {
         // Memory without a bound, for one: it does not know its size.
@@ -21,7 +49,15 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     } else {
         found.f_bavail
     };
-    Ok(blocks.saturating_mul(found.f_frsize))
+    Ok(Space {
+        free: blocks.saturating_mul(found.f_frsize),
+        total: found.f_blocks.saturating_mul(found.f_frsize),
+    })
+}
+
+/// The bytes that the owner of this file or folder may still write there. An error where nobody knows.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    space(path).map(|found| found.free)
 }
 
 #[cfg(test)]
@@ -30,7 +66,19 @@ mod tests {
 
     #[test]
     fn a_disk_says_how_much_is_free_and_what_is_nowhere_has_none() {
-        assert!(free_bytes(&std::env::temp_dir()).unwrap() > 0);
-        assert!(free_bytes(Path::new("/nowhere/at/all")).is_err());
+        let found = space(&std::env::temp_dir()).unwrap();
+        assert!(found.free > 0 && found.free <= found.total);
+        assert!(space(Path::new("/nowhere/at/all")).is_err());
+    }
+
+    #[test]
+    fn a_twentieth_is_kept_within_bounds() {
+        let (mib, gib) = (1_u64 << 20, 1_u64 << 30);
+        for (total, reserve) in [(64 * mib, 16 * mib), (640 * mib, 32 * mib), (50 * gib, 64 * mib)] {
+            let space = |free| Space { free, total };
+            assert_eq!(space(0).reserve(), reserve);
+            assert_eq!(space(reserve).lacking(), 0);
+            assert_eq!(space(reserve - 1).lacking(), 1);
+        }
     }
 }

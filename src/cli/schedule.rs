@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backup::name;
-use super::data_dir::{BACKUPS, DATABASE, DataDirError, make_folder_in};
+use super::data_dir::{BACKUPS, DataDirError, make_folder_in};
 use super::place::Unfinished;
 use crate::app::App;
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::config::Backups;
-use crate::disk::free_bytes;
+use crate::disk::{Space, space};
 use crate::flow::Core;
 use crate::flow::admin::backup::{self, BackUp};
 use crate::store::backup::{BackupError, Incoming};
@@ -22,6 +22,8 @@ use crate::store::backup::{BackupError, Incoming};
 const STEM: &str = "scheduled";
 /// How often is looked whether a backup is due.
 const TICK: Duration = Duration::from_mins(1);
+/// After how many bytes of a backup is looked whether there is room for more.
+const STRIDE: usize = 1 << 20;
 /// How long a failed attempt is not repeated, at most.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
@@ -29,9 +31,11 @@ const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 #[derive(Debug, thiserror::Error)]
 enum Missed {
     #[error(
-        "{free} bytes are free where the data directory is, and twice the size of the database ({needed} bytes) must be"
+        "only {} MiB are free where it was to be, and {} are kept for the service: what there was of it is removed",
+        free >> 20,
+        kept >> 20
     )]
-    NoRoom { free: u64, needed: u64 },
+    NoRoom { free: u64, kept: u64 },
     #[error(transparent)]
     Folder(#[from] DataDirError),
     #[error(transparent)]
@@ -47,7 +51,8 @@ pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Ba
     loop {
         let (worker, folder) = (Arc::clone(&app), data_dir.clone());
         let round =
-            tokio::task::spawn_blocking(move || round(&worker.core, &folder, interval, plan.keep)).await;
+            tokio::task::spawn_blocking(move || round(&worker.core, &folder, interval, plan.keep, &space))
+                .await;
         let pause = match round {
             Ok(Ok(_)) => TICK,
             Ok(Err(error)) => {
@@ -63,8 +68,17 @@ pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Ba
     }
 }
 
+/// Who knows what room a disk has.
+type Measure<'a> = &'a dyn Fn(&Path) -> io::Result<Space>;
+
 /// Makes a backup if one is due, and says which.
-fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Result<Option<PathBuf>, Missed> {
+fn round(
+    core: &Core,
+    data_dir: &Path,
+    interval: Duration,
+    keep: usize,
+    space: Measure<'_>,
+) -> Result<Option<PathBuf>, Missed> {
     let now = core.clock.now();
     let folder = make_folder_in(data_dir, BACKUPS)?;
     let existing = scheduled(&folder)?;
@@ -73,14 +87,8 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
         return Ok(None);
     }
     remove_unfinished(&folder)?;
-    let database = data_dir.join(DATABASE);
-    let size = fs::metadata(&database).map_or(0, |found| found.len());
-    let (needed, free) = (size.saturating_mul(2), free_bytes(&folder).unwrap_or(u64::MAX));
-    if free < needed {
-        return Err(Missed::NoRoom { free, needed });
-    }
     let file = folder.join(name(STEM, now));
-    write(core, data_dir, &file)?;
+    write(core, data_dir, &file, &|| find_room(space, &folder))?;
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
@@ -88,16 +96,71 @@ fn round(core: &Core, data_dir: &Path, interval: Duration, keep: usize) -> Resul
     Ok(Some(file))
 }
 
-fn write(core: &Core, data_dir: &Path, file: &Path) -> Result<(), Missed> {
+/// Whether the disk has more room than is kept of it. One that nobody knows is taken to have.
+fn find_room(space: Measure<'_>, folder: &Path) -> Result<(), Missed> {
+    match space(folder) {
+        Ok(found) if found.lacking() > 0 => Err(Missed::NoRoom {
+            free: found.free,
+            kept: found.reserve(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A file that is written to for as long as there is room.
+struct Sparing<'a> {
+    file: File,
+    find_room: &'a dyn Fn() -> Result<(), Missed>,
+    /// What was written since room was last looked for.
+    since: usize,
+    /// Why nothing more is written.
+    missed: Option<Missed>,
+}
+
+impl Write for Sparing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.since >= STRIDE {
+            self.since = 0;
+            if let Err(missed) = (self.find_room)() {
+                self.missed = Some(missed);
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        let written = self.file.write(bytes)?;
+        self.since += written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn write(
+    core: &Core,
+    data_dir: &Path,
+    file: &Path,
+    find_room: &dyn Fn() -> Result<(), Missed>,
+) -> Result<(), Missed> {
+    find_room()?;
     let failed = |source| Missed::Io {
         path: file.to_owned(),
         source,
     };
     let mut unfinished = Unfinished::beside(file, &core.random);
-    let mut sink = BufWriter::new(unfinished.create(Some(data_dir)).map_err(failed)?);
-    backup::copy(core, BackUp::default(), &mut sink)?;
-    sink.flush().map_err(failed)?;
-    drop(sink);
+    let mut sink = BufWriter::new(Sparing {
+        file: unfinished.create(Some(data_dir)).map_err(failed)?,
+        find_room,
+        since: STRIDE,
+        missed: None,
+    });
+    let copied = backup::copy(core, BackUp::default(), &mut sink);
+    let (sparing, _) = sink.into_parts();
+    if let Some(missed) = sparing.missed {
+        return Err(missed);
+    }
+    // It has flushed what it wrote.
+    copied?;
     let again = BufReader::new(File::open(unfinished.path()).map_err(failed)?);
     let mut rows = Incoming::open(again)?.rows(core.sealer.backup_key());
     while rows.next_row()?.is_some() {}
@@ -196,6 +259,8 @@ fn moment_of(text: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::flow::admin::tests::core;
     use crate::random::Random;
@@ -214,13 +279,18 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
+    /// A disk that nobody knows the room of.
+    fn unmeasured(_: &Path) -> io::Result<Space> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     #[test]
     fn a_backup_is_made_when_one_is_due_and_the_oldest_go() {
         let (data, core) = (scratch(), core());
         let mut made = Vec::new();
         for _ in 0..5 {
-            made.push(round(&core, &data.0, HOUR, 3).unwrap().unwrap());
-            assert_eq!(round(&core, &data.0, HOUR, 3).unwrap(), None);
+            made.push(round(&core, &data.0, HOUR, 3, &unmeasured).unwrap().unwrap());
+            assert_eq!(round(&core, &data.0, HOUR, 3, &unmeasured).unwrap(), None);
             core.clock.advance(HOUR);
         }
         let mut kept: Vec<_> = scheduled(&data.0.join(BACKUPS))
@@ -240,22 +310,22 @@ mod tests {
         let folder = make_folder_in(&data.0, BACKUPS).unwrap();
         let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 1000));
         fs::write(&ahead, "x").unwrap();
-        let made = round(&core, &data.0, HOUR, 1).unwrap().unwrap();
+        let made = round(&core, &data.0, HOUR, 1, &unmeasured).unwrap().unwrap();
         assert!(made.exists() && !ahead.exists());
-        assert_eq!(round(&core, &data.0, HOUR, 1).unwrap(), None);
+        assert_eq!(round(&core, &data.0, HOUR, 1, &unmeasured).unwrap(), None);
     }
 
     #[test]
     fn names_ahead_of_the_clock_push_no_true_backup_out() {
         let (data, core) = (scratch(), core());
         let folder = make_folder_in(&data.0, BACKUPS).unwrap();
-        let first = round(&core, &data.0, HOUR, 2).unwrap().unwrap();
+        let first = round(&core, &data.0, HOUR, 2, &unmeasured).unwrap().unwrap();
         for days in [1, 2, 3] {
             let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 24 * days));
             fs::write(&ahead, "x").unwrap();
         }
         core.clock.advance(HOUR);
-        let second = round(&core, &data.0, HOUR, 2).unwrap().unwrap();
+        let second = round(&core, &data.0, HOUR, 2, &unmeasured).unwrap().unwrap();
         let existing = made_in(&data.0).unwrap();
         assert_eq!(existing.len(), 2);
         assert!(first.exists() && second.exists());
@@ -277,24 +347,36 @@ mod tests {
         }
         let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
         fs::write(&cut, "x").unwrap();
-        round(&core, &data.0, HOUR, 1).unwrap();
+        round(&core, &data.0, HOUR, 1, &unmeasured).unwrap();
         assert!(!cut.exists());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
     }
 
     #[test]
-    fn what_was_cut_off_takes_no_room_from_what_comes() {
+    fn a_backup_ends_when_there_is_no_more_room_and_leaves_nothing() {
         let (data, core) = (scratch(), core());
         let folder = make_folder_in(&data.0, BACKUPS).unwrap();
         let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
         fs::write(&cut, "x").unwrap();
-        let database = File::create(data.0.join(DATABASE)).unwrap();
-        database.set_len(1 << 42).unwrap();
-        assert!(matches!(
-            round(&core, &data.0, HOUR, 1),
-            Err(Missed::NoRoom { .. })
-        ));
-        assert!(!cut.exists());
+        for looks in [0, 1] {
+            let looked = Cell::new(0);
+            let fills = |_: &Path| {
+                let free = if looked.replace(looked.get() + 1) < looks {
+                    1 << 30
+                } else {
+                    15 << 20
+                };
+                Ok(Space { free, total: 1 << 26 })
+            };
+            let missed = round(&core, &data.0, HOUR, 1, &fills).unwrap_err();
+            assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
+            assert!(missed.to_string().contains("15 MiB are free"), "{missed}");
+            assert_eq!(looked.get(), looks + 1);
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        }
+        let sparse = File::create(data.0.join("idsvc.redb")).unwrap();
+        sparse.set_len(1 << 42).unwrap();
+        round(&core, &data.0, HOUR, 1, &unmeasured).unwrap().unwrap();
     }
 
     #[test]
