@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -14,7 +14,7 @@ use ring::digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
-use crate::disk::{LEAST_TO_WRITE, free_bytes};
+use crate::disk::{LEAST_TO_WRITE, Space, space};
 use crate::flow::{Catalog, Core};
 use crate::limit::shares::Share;
 use crate::limit::{LimitPolicy, Limiter};
@@ -47,6 +47,8 @@ pub struct App {
     pub unreachable: ArcSwapOption<String>,
     /// Where the data is, unless it is in memory.
     data_dir: Option<PathBuf>,
+    /// Bytes of the database that count as room, as they were last measured, without what was let in since.
+    spare: AtomicU64,
     documents: ArcSwapOption<Documents>,
     /// Drawn at the start, so that names of requests differ between processes.
     process: u32,
@@ -61,6 +63,10 @@ const MOST_REQUESTS: usize = 8192;
 
 /// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
 const BODIES_KIB: usize = 64 * 1024;
+
+/// The most that the database grows by when a stranger begins something, in bytes: the longest request, with the pages
+/// that change along.
+const MOST_BEGUN: u64 = 32 << 10;
 
 /// What everybody may read, made anew when clients, keys or languages have changed.
 pub struct Documents {
@@ -186,6 +192,7 @@ impl App {
             dev,
             unreachable: ArcSwapOption::empty(),
             data_dir: None,
+            spare: AtomicU64::new(0),
             documents: ArcSwapOption::empty(),
             requests: AtomicU32::new(0),
             bodies: Arc::new(Semaphore::new(BODIES_KIB)),
@@ -202,9 +209,12 @@ impl App {
         }
     }
 
-    /// The bytes that are free on the disk with the data, when they are too few to go on writing.
+    /// The bytes that the store may still write, when they are too few to go on.
     pub fn scarce_bytes(&self) -> Option<u64> {
-        let free = free_bytes(self.data_dir.as_deref()?).ok()?;
+        let free = self
+            .space()?
+            .free
+            .saturating_add(self.spare.load(Ordering::Relaxed));
         (free < LEAST_TO_WRITE).then_some(free)
     }
 
@@ -212,6 +222,26 @@ impl App {
     /// of them together, have too many.
     pub fn place_for(&self, from: IpAddr) -> Option<Room> {
         Room::of(&self.places, 1, self.limits.place_for_request(from)?)
+    }
+
+    /// The room on the disk with the data, when it is less than what is kept of it.
+    pub fn short_space(&self) -> Option<Space> {
+        self.space().filter(|space| space.lacking() > 0)
+    }
+
+    /// From now on so many bytes of the database count as room, too: the file has taken them, and they hold nothing.
+    pub fn count_on(&self, spare: u64) {
+        self.spare.store(spare, Ordering::Relaxed);
+    }
+
+    /// Whether there is room for something that a stranger begins. Strangers get nothing of what is kept for those who
+    /// have begun, and for removing what has expired; who is let in counts as what one may take at most.
+    pub fn admits_stranger(&self) -> bool {
+        self.short_space().is_none_or(|space| admits(&self.spare, space))
+    }
+
+    fn space(&self) -> Option<Space> {
+        space(self.data_dir.as_deref()?).ok()
     }
 
     /// Room for a body of so many bytes from this address, for as long as what comes back is kept; nothing when
@@ -281,5 +311,32 @@ impl App {
             ui_locales: &ui_locales,
         };
         metadata.document().to_string()
+    }
+}
+
+/// Takes what a stranger may need of the room in the database, if as much is left then as the reserve lacks.
+fn admits(spare: &AtomicU64, space: Space) -> bool {
+    let taken = spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
+        let left = spare.checked_sub(MOST_BEGUN)?;
+        (left >= space.lacking()).then_some(left)
+    });
+    taken.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_a_disk_that_is_nearly_full_strangers_share_what_the_database_has_beyond_the_reserve() {
+        let space = Space {
+            free: 10 << 20,
+            total: 64 << 20,
+        };
+        assert_eq!(space.lacking(), 6 << 20);
+        let spare = AtomicU64::new(space.lacking() + 3 * MOST_BEGUN);
+        assert_eq!((0..10).filter(|_| admits(&spare, space)).count(), 3);
+        assert_eq!(spare.load(Ordering::Relaxed), space.lacking());
+        assert!(!admits(&AtomicU64::new(0), space));
     }
 }

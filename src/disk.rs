@@ -55,11 +55,6 @@ pub fn space(path: &Path) -> io::Result<Space> {
     })
 }
 
-/// The bytes that the owner of this file or folder may still write there. An error where nobody knows.
-pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    space(path).map(|found| found.free)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

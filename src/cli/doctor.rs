@@ -27,7 +27,7 @@ use crate::clock::{Clock, EARLIEST, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
 use crate::control::{Command, Reply};
-use crate::disk::{LEAST_TO_WRITE, free_bytes};
+use crate::disk::{LEAST_TO_WRITE, Space, space};
 use crate::flow::admin::key::{KeyView, StandingView};
 use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
 use crate::flow::admin::settings::SetUp;
@@ -265,13 +265,14 @@ fn of_data_dir(data_dir: &Path, findings: &mut Vec<Finding>) {
         findings,
     );
     let size = fs::metadata(data_dir.join(DATABASE)).map_or(0, |found| found.len());
-    if let Ok(free) = free_bytes(data_dir) {
-        findings.push(of_room(data_dir, size, free));
+    if let Ok(space) = space(data_dir) {
+        findings.push(of_room(data_dir, size, space));
     }
 }
 
-/// Whether there is room for a database of this size, with so many bytes free.
-fn of_room(data_dir: &Path, size: u64, free: u64) -> Finding {
+/// Whether there is room for a database of this size.
+fn of_room(data_dir: &Path, size: u64, space: Space) -> Finding {
+    let free = space.free;
     let needed = size.saturating_mul(3).max(LEAST_ROOM);
     let finding = Finding::good(
         "disk",
@@ -291,6 +292,14 @@ fn of_room(data_dir: &Path, size: u64, free: u64) -> Finding {
             Level::Mend,
             format!(
                 "free {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {wanted}"
+            ),
+        )
+    } else if space.lacking() > 0 {
+        let kept = space.reserve() >> 20;
+        finding.but(
+            Level::Mend,
+            format!(
+                "free {lacking} MiB soon: with fewer than {kept} nobody begins to sign in for whom the database has no room in itself, and no backup is made; {wanted}"
             ),
         )
     } else {
@@ -502,7 +511,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_with_the_figures_that_count() {
-        let found = |size, free| of_room(Path::new("/data"), size, free);
+        let found = |size, free| of_room(Path::new("/data"), size, Space { free, total: 1 << 40 });
         let (mib, gib) = (1_u64 << 20, 1_u64 << 30);
         assert_eq!(found(mib, LEAST_ROOM).level, Level::Good);
         let scarce = found(gib, 3 * gib - 1);
@@ -510,6 +519,11 @@ mod tests {
         assert_eq!(
             scarce.remedy.as_deref(),
             Some("free 1 MiB: the database and its backups need 3072 MiB")
+        );
+        let short = found(mib, LEAST_TO_WRITE).remedy.unwrap();
+        assert!(
+            short.starts_with("free 254 MiB soon: with fewer than 64 nobody begins to sign in"),
+            "{short}"
         );
         let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
         assert!(

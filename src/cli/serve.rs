@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -42,6 +42,7 @@ use crate::theme::Themes;
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const THEME_INTERVAL: Duration = Duration::from_secs(1);
+const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How to run the service.
@@ -133,6 +134,7 @@ async fn serve_until_stopped(
     let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
     let dressing = tokio::spawn(watch_themes(Arc::clone(&app)));
     let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
+    let measuring = tokio::spawn(watch_room(Arc::clone(&app)));
     let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone(), haste));
     let watching = tls.clone().map(|tls| {
         let clock = clock.clone();
@@ -158,6 +160,7 @@ async fn serve_until_stopped(
     housekeeping.abort();
     dressing.abort();
     refreshing.abort();
+    measuring.abort();
     if let Some(backing_up) = backing_up {
         backing_up.abort();
     }
@@ -393,6 +396,34 @@ async fn keep_fresh(app: Arc<App>) {
             .collect();
         app.core.upstreams.refresh(&issuers, app.core.clock.now()).await;
         tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
+    }
+}
+
+/// Looks, while the disk is nearly full, how much of the database holds nothing any more, for others to use; at most a
+/// twentieth of the time is spent on that.
+async fn watch_room(app: Arc<App>) {
+    let mut was_short = false;
+    loop {
+        let begun = Instant::now();
+        let short = app.short_space();
+        match &short {
+            Some(space) if !was_short => {
+                tracing::warn!(
+                    free = space.free,
+                    kept = space.reserve(),
+                    "the disk is nearly full: nobody begins to sign in for whom the database has no room in itself"
+                );
+            }
+            None if was_short => tracing::info!("the disk has room again"),
+            _ => {}
+        }
+        was_short = short.is_some();
+        app.count_on(if was_short {
+            app.core.store.spare().await.unwrap_or(0)
+        } else {
+            0
+        });
+        tokio::time::sleep(ROOM_INTERVAL.max(begun.elapsed() * 20)).await;
     }
 }
 

@@ -9,18 +9,21 @@ use ::http::{Method, StatusCode};
 use bytes::Bytes;
 
 use super::cookie::Cookie;
+use super::error::throttled;
 use super::headers;
 use super::origin;
 use super::request::{self, MediaType, Parameters};
 use super::response::{self, Answer};
 use crate::app::App;
 use crate::clock::Timestamp;
+use crate::flow::Failure;
 use crate::flow::authorization::Browser;
 use crate::identity::Device;
 use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::Refusal;
 use crate::page::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
+use crate::store::StoreError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -141,6 +144,23 @@ impl Call {
     /// The address the request came from, past trusted proxies.
     pub fn client_address(&self) -> IpAddr {
         self.from
+    }
+
+    /// Admits somebody who begins to sign in, unless too many were begun from there or the disk is nearly full: what is
+    /// begun takes room.
+    pub fn admit_sign_in(&self) -> Result<(), Failure> {
+        let begun = self.app.limits.begin_sign_in(self.from, self.now);
+        begun.map_err(throttled)?;
+        self.find_room()
+    }
+
+    /// Finds room for what a stranger begins.
+    pub fn find_room(&self) -> Result<(), Failure> {
+        if self.app.admits_stranger() {
+            Ok(())
+        } else {
+            Err(StoreError::NoSpace.into())
+        }
     }
 
     /// A cookie's value.

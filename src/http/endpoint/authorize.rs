@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 
 use crate::flow::begin_authorization::begin_authorization;
 use crate::http::call::Call;
-use crate::http::error::{self, throttled};
+use crate::http::error;
 use crate::http::response::Answer;
 use crate::http::screen::onward::{self, repeat_as_get};
 use crate::page::Heading;
@@ -20,10 +20,7 @@ pub async fn respond(call: &Call) -> Answer {
     if call.method() == Method::POST {
         return repeat_as_get(call, &Route::Authorize);
     }
-    let admit = || {
-        let begun = call.app.limits.begin_sign_in(call.client_address(), call.now);
-        begun.map_err(throttled)
-    };
+    let admit = || call.admit_sign_in();
     match begin_authorization(&call.app.core, &parameters, &call.browser(), admit, call.now).await {
         Ok(Ok(next)) => onward::go(call, next),
         Ok(Err(unanswerable)) => call.error_page(

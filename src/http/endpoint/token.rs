@@ -91,9 +91,10 @@ pub(super) async fn issue(
         }
         TokenRequest::Anonymous { scope } => {
             let (limits, from) = (&call.app.limits, call.client_address());
-            match limits.create_anonymous_user(&client.client_id, from, call.now) {
+            let admitted = limits.create_anonymous_user(&client.client_id, from, call.now);
+            match admitted.map_err(error::throttled).and_then(|()| call.find_room()) {
                 Ok(()) => create_anonymous_user(core, client, scope, call.now).await,
-                Err(wait) => Err(error::throttled(wait)),
+                Err(failure) => Err(failure),
             }
         }
     };

@@ -120,10 +120,9 @@ impl Deed {
     }
 }
 
-/// Sends the browser to sign in, first or once more, unless too many sign-ins were begun from its address.
+/// Sends the browser to sign in, first or once more, unless none may be begun.
 async fn sign_in(call: &Call) -> Answer {
-    let admitted = call.app.limits.begin_sign_in(call.client_address(), call.now);
-    let begun = match admitted.map_err(error::throttled) {
+    let begun = match call.admit_sign_in() {
         Ok(()) => begin::sign_in(&call.app.core, &call.browser(), call.now).await,
         Err(failure) => Err(failure),
     };

@@ -28,8 +28,8 @@ pub async fn start(call: &Call, provider: &str) -> Answer {
         Err(page) => return *page,
     };
     let id = underway.id;
-    if let Err(wait) = call.app.limits.begin_sign_in(call.client_address(), call.now) {
-        return error::failed_page(call, &error::throttled(wait));
+    if let Err(failure) = call.admit_sign_in() {
+        return error::failed_page(call, &failure);
     }
     match begin_federation(&call.app.core, &browser, underway, provider, call.now).await {
         Ok(Ok(address)) => response::no_store(response::redirect_303(&address)),

@@ -186,12 +186,16 @@ fn enter_until_put_off(kiosk: &Kiosk, running: &Running<'_>, kept: &mut Vec<Stri
 fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
     let service = Service::new();
     let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "16m") else {
+    let Some(room) = Room::mount(&data, "64m") else {
         return report("full disk", "NOT RUN: file systems cannot be mounted here");
     };
     let service = service.by(&room.wrapper());
     let kiosk = Kiosk::register(&service);
     let mut running = service.serve();
+    let access = kiosk.tokens(&running)["access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut kept: Vec<String> = (0..20).map(|_| kiosk.enter(&running).unwrap()).collect();
     let ballast = room.inside(&data).join("ballast");
     let fill = || {
@@ -223,9 +227,19 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
             service.log()
         );
         kept.extend(entered.ok());
+        let known = kiosk.introspect(&running, &access);
+        assert_eq!(
+            known.status,
+            200,
+            "what writes nothing goes on: {}",
+            service.log()
+        );
         thread::sleep(Duration::from_millis(50));
     }
     assert!(!is_ready(&running), "{}", service.log());
+    let elsewhere = service.folder.path().join("elsewhere.backup");
+    let saved = service.run(&["backup", elsewhere.to_str().unwrap()]);
+    assert_eq!(saved.status.code(), Some(0), "{saved:?}");
     running.kill();
     let mut running = service.launch();
     running.until(|running| running.request("GET", "/healthz", &[], "").is_some());
@@ -251,6 +265,54 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
             kept.len()
         ),
     );
+}
+
+/// What strangers begin is put off while there is room for those who have begun.
+#[test]
+fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need() {
+    let service = Service::new();
+    let data = service.folder.path().join("data");
+    let Some(room) = Room::mount(&data, "64m") else {
+        return report("nearly full disk", "NOT RUN: file systems cannot be mounted here");
+    };
+    let service = service.by(&room.wrapper());
+    let kiosk = Kiosk::register_as(
+        &service,
+        "kiosk",
+        "--grant anonymous --grant refresh_token --grant authorization_code --redirect-uri https://app.example/cb",
+    );
+    let running = service.serve();
+    let mut refresh = kiosk.enter(&running).unwrap();
+    let revoked = kiosk.enter(&running).unwrap();
+    let ballast = room.inside(&data).join("ballast");
+    let mut file = fs::File::create(&ballast).unwrap();
+    while idsvc::disk::space(&room.inside(&data)).unwrap().lacking() == 0 {
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+    }
+    let link = "/oauth2/authorize?client_id=kiosk&response_type=code&scope=openid&redirect_uri=https://app.example/cb\
+                &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
+    for _ in 0..5 {
+        put_off(&kiosk.enter(&running).unwrap_err());
+        for path in [link, "/account"] {
+            put_off(&running.request("GET", path, &[], "").unwrap());
+        }
+        refresh = kiosk.refresh(&running, &refresh).unwrap();
+    }
+    assert_eq!(kiosk.revoke(&running, &revoked).status, 200);
+    assert!(is_ready(&running), "there is room to go on");
+    let doctor = service.run(&["doctor"]);
+    assert!(
+        shown(&doctor).contains("nobody begins to sign in"),
+        "{}",
+        shown(&doctor)
+    );
+    fs::remove_file(&ballast).unwrap();
+    drop(file);
+    kiosk.enter(&running).unwrap();
+    for path in [link, "/account"] {
+        let begun = running.request("GET", path, &[], "").unwrap();
+        assert_eq!(begun.status, 303, "{begun:?}");
+    }
 }
 
 #[test]

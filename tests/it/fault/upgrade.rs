@@ -117,7 +117,7 @@ fn data_of_schema_1_is_copied_brought_up_and_goes_on() {
 fn an_upgrade_without_room_for_its_copy_is_refused_and_takes_no_room() {
     let service = Service::new();
     let data = service.folder.path().join("data");
-    let Some(room) = Room::mount(&data, "16m") else {
+    let Some(room) = Room::mount(&data, "64m") else {
         return report("upgrade", "NOT RUN: file systems cannot be mounted here");
     };
     let service = service.by(&room.wrapper());
