@@ -73,6 +73,7 @@ impl Deed {
             | Command::KeyList
             | Command::SessionList(_)
             | Command::SetUp
+            | Command::Room
             | Command::BackUp(_)
             | Command::Export(_) => return None,
             Command::Apply(request) if request.dry_run => return None,
@@ -152,6 +153,7 @@ impl Deed {
             Command::SessionRevoke(RevokeSessions::AllOf(who)) => {
                 Self::plain(format!("the sessions of user {who} were ended"))
             }
+            Command::Compact => Self::plain("the database was compacted".to_owned()),
             Command::SetIssuer(issuer) => {
                 Self::plain(format!("the issuer is {issuer} from the next start on"))
             }

@@ -112,6 +112,8 @@ const BEYOND_OWNER: u32 = 0o077;
 const BEYOND_GROUP: u32 = 0o037;
 /// Below so much room, in bytes, the database is in danger.
 const LEAST_ROOM: u64 = 256 << 20;
+/// From so many bytes on it is asked how much of the database holds nothing: everything in it is looked at for that.
+const WORTH_COMPACTING: u64 = 64 << 20;
 /// How long a key may sign where the operator replaces them by hand.
 const KEY_AGE: Duration = Duration::from_hours(24 * 90);
 /// How late a key may be replaced by a service that was off for a while.
@@ -179,6 +181,7 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
         if let Some(config) = &config {
             findings.push(of_issuer(&set_up.issuer, config));
         }
+        findings.extend(of_database(&session)?);
         let settings = config
             .as_ref()
             .map_or(session.settings(), |config| &config.settings);
@@ -305,6 +308,29 @@ fn of_room(data_dir: &Path, size: u64, space: Space) -> Finding {
     } else {
         finding.but(Level::Mend, format!("free {lacking} MiB: {wanted}"))
     }
+}
+
+/// Asks how much of a large database holds nothing.
+fn of_database(session: &Session) -> Result<Option<Finding>, Stop> {
+    let database = session.settings().data_dir.join(DATABASE);
+    if fs::metadata(database).map_or(0, |found| found.len()) < WORTH_COMPACTING {
+        return Ok(None);
+    }
+    match session.ask(Command::Room)? {
+        Reply::Room(room) => Ok(of_spare(room.taken, room.spare)),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Whether most of the database holds nothing.
+fn of_spare(taken: u64, spare: u64) -> Option<Finding> {
+    (taken >= WORTH_COMPACTING && spare > taken / 2).then(|| {
+        let message = format!("{} of its {} MiB hold nothing", spare >> 20, taken >> 20);
+        Finding::good("data", "database", message).but(
+            Level::Advice,
+            "idsvc compact gives them back to the disk; requests wait meanwhile",
+        )
+    })
 }
 
 /// Looks at what the database holds, and says of when the oldest of it is.
@@ -549,5 +575,16 @@ mod tests {
             "{ahead:?}"
         );
         assert_eq!(level(EARLIEST - day, None), Level::Mend);
+    }
+
+    #[test]
+    fn a_large_database_that_is_mostly_empty_is_named_with_the_command_that_helps() {
+        let mib = 1_u64 << 20;
+        for (taken, spare) in [(63, 63), (64, 32), (0, 0)] {
+            assert_eq!(of_spare(taken * mib, spare * mib), None);
+        }
+        let found = of_spare(64 * mib, 33 * mib).unwrap();
+        assert_eq!(found.message, "33 of its 64 MiB hold nothing");
+        assert!(found.remedy.unwrap().starts_with("idsvc compact "));
     }
 }

@@ -5,6 +5,7 @@ pub mod api_key;
 pub mod backup;
 pub mod call;
 pub mod client;
+pub mod compact;
 pub mod completions;
 pub mod config;
 pub mod data_dir;
@@ -138,6 +139,8 @@ pub enum Noun {
         after_help = "Examples:\n  idsvc restore /mnt/backup/idsvc.backup --master-key /media/key/master.key\n  gunzip <idsvc.backup.gz | idsvc restore -"
     )]
     Restore(backup::Restore),
+    /// Give room that the database no longer needs back to the disk, while the service runs or not
+    Compact,
     /// Completion scripts for shells
     Completions(completions::Completions),
     /// Manual pages
@@ -223,6 +226,7 @@ pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
         Noun::Events(request) => events::run(request, &call, output),
         Noun::Backup(request) => backup::run(&request, &call, output),
         Noun::Restore(request) => backup::restore(&request, &call, output),
+        Noun::Compact => compact::run(&call, output),
         Noun::Completions(completions) => completions::run(&completions, output),
         Noun::Man(request) => man::run(&request, output),
     }

@@ -21,12 +21,13 @@ use crate::flow::admin::import::{self, ImportUsers, Imported};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
 use crate::flow::admin::provider::examine::ProviderReport;
 use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
+use crate::flow::admin::room::{Compacted, Room};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::flow::admin::settings::{IssuerView, SetUp};
 use crate::flow::admin::state::{self, Applied, Apply, Exported};
 use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
 use crate::flow::admin::{
-    Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, session, settings, user,
+    Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, room, session, settings, user,
 };
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
@@ -106,6 +107,10 @@ pub enum Command {
     SessionRevoke(RevokeSessions),
     /// What the service was set up for, for `doctor`.
     SetUp,
+    /// How much room the database takes, for `doctor`.
+    Room,
+    /// `compact`.
+    Compact,
     /// `config set-issuer`.
     SetIssuer(String),
     /// `apply`.
@@ -131,6 +136,7 @@ impl Command {
             | Self::KeyList
             | Self::SessionList(_)
             | Self::SetUp
+            | Self::Room
             | Self::Export(_)
             | Self::BackUp(_) => true,
             Self::Apply(request) => request.dry_run,
@@ -194,6 +200,10 @@ pub enum Reply {
     Issuer(IssuerView),
     /// What the service was set up for.
     SetUp(SetUp),
+    /// How much room the database takes.
+    Room(Room),
+    /// What came of a compaction.
+    Compacted(Compacted),
     /// What changed, or would.
     Applied(Applied),
     /// Bytes follow, to the end of the conversation.
@@ -259,6 +269,8 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
         Command::SetUp => Reply::SetUp(settings::set_up(admin)?),
+        Command::Room => Reply::Room(room::measure(admin).await?),
+        Command::Compact => Reply::Compacted(room::compact(admin).await?),
         Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
         Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
         // The conversation writes the bytes itself, after this reply.
@@ -427,7 +439,7 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("not reached".to_owned()) },
-            |_, _| {},
+            |_, _| Ok(()),
             std::future::pending(),
         ));
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
@@ -467,7 +479,7 @@ mod tests {
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("reached".to_owned()) },
-            |_, _| {},
+            |_, _| Ok(()),
             std::future::pending(),
         ));
         let reply = client::ask(&path, &Command::KeyList).await.unwrap();

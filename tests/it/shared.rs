@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use idsvc::store::backend::Tx;
-use idsvc::store::schema::{Schema, meta_put};
+use idsvc::store::schema::{META, Schema, meta_put};
 use idsvc::store::{Options, Store, StoreError};
 
 use crate::harness::process::{Service, said};
@@ -37,6 +37,46 @@ fn a_data_file_of_a_newer_release_is_refused_and_not_touched() {
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("install the newer release"));
     assert!(fs::read(&database).unwrap() == before);
     assert!(!service.folder.path().join("saved").exists());
+}
+
+#[test]
+fn a_database_gives_back_what_it_no_longer_needs_beside_a_service_and_without_one() {
+    let service = Service::with_client();
+    let database = service.folder.path().join("data/idsvc.redb");
+    let bloat = || {
+        let store = Store::open(&database, Options::default()).unwrap();
+        let name = |number: u32| format!("ballast {number}");
+        let long = "x".repeat(100_000);
+        store
+            .write_blocking("fill", move |tx| {
+                (0..50).try_for_each(|number| meta_put(tx, &name(number), &long))
+            })
+            .unwrap();
+        store
+            .write_blocking("empty", move |tx| {
+                // What is left lies behind the room, where no file is cut off.
+                (0..49).try_for_each(|number| META.remove(tx, &name(number)).map(|_| ()))
+            })
+            .unwrap();
+        store.close();
+    };
+    let compact = || {
+        let done = service.json(&["compact", "--json"]);
+        let bytes = |name: &str| done[name].as_u64().unwrap();
+        assert!(
+            bytes("bytes") < 2_000_000 && bytes("bytes_before") > 5_000_000,
+            "{done}"
+        );
+        let shown = service.json(&["client", "show", "web", "--json"]);
+        assert_eq!(shown["client_id"], "web");
+    };
+    bloat();
+    compact();
+    bloat();
+    let running = service.serve();
+    compact();
+    let ready = running.request("GET", "/readyz", &[], "").unwrap();
+    assert_eq!(ready.status, 200, "{ready:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod client;
 pub mod import;
 pub mod key;
 pub mod provider;
+pub mod room;
 pub mod session;
 pub mod settings;
 pub mod state;
