@@ -217,6 +217,28 @@ async fn nobody_is_sent_to_a_provider_by_the_name_of_their_own_account() {
     assert_eq!(asked.login_form().value("username"), Some("bob@example.com"));
 }
 
+/// A provider whose clock is ahead, or that says so, keeps nobody's proof fresh for longer.
+#[tokio::test]
+async fn a_sign_in_of_the_future_is_one_of_now() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    let tomorrow = START.seconds() + 86_400;
+    let tokens = scene
+        .tokens(&browser, "u-1", &json!({"auth_time": tomorrow}))
+        .await;
+    assert_eq!(tokens.id().claims["auth_time"], START.seconds());
+    let page = browser.visit("/account").await;
+    let mut forms = page.forms().into_iter();
+    let sessions = forms
+        .find(|form| form.value("decision") == Some("sessions"))
+        .unwrap()
+        .with("session", "others");
+    scene.server.advance(599);
+    assert_eq!(browser.submit(&sessions).await.page(), "/account");
+    scene.server.advance(1);
+    assert_eq!(browser.submit(&sessions).await.page(), "/login");
+}
+
 #[tokio::test]
 async fn a_demanded_sign_in_is_demanded_there_too() {
     let scene = scene().await;
