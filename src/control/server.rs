@@ -217,14 +217,59 @@ impl Drop for End {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::sync::mpsc;
 
+    use rustix::process::{Uid, geteuid};
+    use rustix::thread::set_thread_res_uid;
     use tokio::io::AsyncReadExt;
 
     use super::super::client;
     use super::*;
     use crate::random::Random;
     use crate::store::StoreError;
+
+    /// The mode of the socket keeps others out. Were it open, whoever is neither its owner nor root would not be heard.
+    #[tokio::test]
+    async fn nobody_but_the_owner_and_root_is_heard() {
+        const STRANGER: u32 = 64_242;
+        let folder = std::env::temp_dir().join(format!("idsvc-control-{}", Random::system().uuid_v4()));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = folder.join("control.sock");
+        let mut socket = ControlSocket::bind(&path).unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let is_root = geteuid().is_root();
+        if !is_root {
+            socket.owner = STRANGER;
+        }
+        let serving = tokio::spawn(socket.serve(
+            |_| std::future::ready(Reply::Failed("heard".to_owned())),
+            |_, _| Ok(()),
+            std::future::pending(),
+        ));
+        let asking = std::thread::spawn(move || {
+            if is_root {
+                set_thread_res_uid(None, Uid::from_raw(STRANGER), None).unwrap();
+            }
+            let mut stream = net::UnixStream::connect(&path).unwrap();
+            // The service may have hung up by then.
+            let _ = stream.write_all(&wire::to_line(&Command::KeyList).unwrap());
+            let mut heard = Vec::new();
+            let _ = stream.read_to_end(&mut heard);
+            heard
+        });
+        let heard = tokio::task::spawn_blocking(|| asking.join().unwrap())
+            .await
+            .unwrap();
+        assert_eq!(heard, b"");
+        serving.abort();
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[tokio::test]
     async fn whoever_stops_reading_does_not_keep_the_service_from_stopping() {
