@@ -4,9 +4,15 @@ use idsvc::federation::provider::LinkPolicy;
 use idsvc::flow::admin::provider::{self, ProviderFields, UpdateProvider};
 use idsvc::flow::admin::state::{Apply, State, apply};
 use idsvc::flow::admin::user::{self, Unlink};
+use idsvc::oauth::client::{Client, ConsentRequirement};
+use idsvc::store::backend::Snapshot;
+use idsvc::store::tables::{
+    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
+    USERS_BY_LOGIN_NAME,
+};
 use serde_json::json;
 
-use super::{Question, Scene, open, registered, scene, scene_with, uuid};
+use super::{Question, Scene, open, registered, scene, scene_with, tied, uuid};
 use crate::harness::Upstream;
 
 impl Scene {
@@ -185,4 +191,42 @@ async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_th
         scene.acme.refresh(tokens.refresh_token()).await.refusal(),
         "400 invalid_grant: refresh_token has been revoked"
     );
+}
+
+/// Nothing is kept of whoever is removed, and who comes from there next is somebody new.
+#[tokio::test]
+async fn a_removed_user_leaves_no_row_behind() {
+    let asking = |client: &mut Client| {
+        tied(client);
+        client.consent = ConsentRequirement::Require;
+    };
+    let scene = scene_with(asking, |_| {}).await;
+    let rows = || {
+        let read = |snapshot: &dyn Snapshot| {
+            Ok([
+                USERS.count(snapshot)?,
+                USERS_BY_LOGIN_NAME.count(snapshot)?,
+                USERS_BY_IDENTITY.count(snapshot)?,
+                CONSENTS.count(snapshot)?,
+                SESSIONS.count(snapshot)?,
+                SESSIONS_BY_USER.count(snapshot)?,
+                FAMILIES.count(snapshot)?,
+                FAMILIES_BY_OWNER.count(snapshot)?,
+            ])
+        };
+        scene.server.app.core.store.read(read).unwrap()
+    };
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let consent = browser.visit(&question.answer("code=c")).await;
+    let code = consent.allow().await.callback().code();
+    let tokens = scene.acme.redeem(&code).await.tokens();
+    assert_eq!(
+        rows(),
+        [1, 1, 1, 1, 1, 1, 1, 2],
+        "a family under its user and its session"
+    );
+    user::remove(scene.server.admin(), uuid(&tokens)).await.unwrap();
+    assert_eq!(rows(), [0; 8]);
 }
