@@ -175,6 +175,7 @@ async fn the_id_token_is_checked_in_full() {
         json!({"exp": now - 31}),
         json!({"iat": now + 31}),
         json!({"sub": ""}),
+        json!({"sub": "a\nb"}),
         json!({"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}),
         json!({"events": {"http://schemas.openid.net/event/backchannel-logout": {}}}),
     ] {

@@ -213,6 +213,10 @@ async fn what_the_token_says_is_checked_in_full() {
             json!({"sub": "ü"}),
             "assertion: sub is not 1 to 255 ASCII characters",
         ),
+        (
+            json!({"sub": "a\nb"}),
+            "assertion: sub is not 1 to 255 ASCII characters",
+        ),
         (json!({"sub": 7}), "assertion: token claims are malformed"),
         (json!({"exp": now - 31}), "assertion: token has expired"),
         (json!({"exp": null}), "assertion: token claims are malformed"),
