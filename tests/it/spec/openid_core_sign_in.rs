@@ -85,6 +85,10 @@ async fn pages_carry_the_headers_that_protect_them() {
         );
         assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
         assert_eq!(page.header("referrer-policy"), Some("strict-origin"));
+        assert_eq!(
+            page.header("permissions-policy"),
+            Some("camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
+        );
         assert!(page.is_not_stored());
     }
 }
