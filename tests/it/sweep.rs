@@ -1,5 +1,7 @@
 //! What has expired goes; what lives stays.
 
+use std::time::Duration;
+
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::store::tables::{
     CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
@@ -119,6 +121,26 @@ async fn used_codes_are_remembered_without_what_the_client_sent_and_while_there_
     server.advance(2 * DAY);
     sweep_all(&server).await;
     assert_eq!(kept(&server).len(), 0);
+}
+
+/// A family that nobody revoked ends, and the access tokens that it brought are good to their own end.
+#[tokio::test]
+async fn the_last_access_token_of_a_family_outlives_it() {
+    let server = Server::start_with(|policy| {
+        policy.lifetimes.access_token = Duration::from_hours(1);
+        policy.lifetimes.refresh_absolute = Some(Duration::from_hours(2));
+    })
+    .await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let first = acme.tokens(&alice.browser()).await;
+    server.advance(119 * MINUTE);
+    let last = acme.refresh(first.refresh_token()).await.tokens();
+    server.advance(59 * MINUTE);
+    sweep_all(&server).await;
+    assert!(acme.is_welcome(&last).await);
+    server.advance(MINUTE + MINUTE);
+    sweep_all(&server).await;
+    assert_eq!(rows(&server)[2], 0);
 }
 
 #[tokio::test]
