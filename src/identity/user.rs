@@ -18,7 +18,7 @@ pub struct User {
     /// The user's identifier in the platform: `sub` and `uuid` in every token.
     #[serde(rename = "id", alias = "uuid")]
     pub uuid: Uuid,
-    /// The account identifier, unique, compared without regard to ASCII case.
+    /// The account identifier, unique, compared as a [`LoginName`]: without regard to case, in any script.
     #[serde(rename = "acct", alias = "account_id")]
     pub account_id: String,
     /// The e-mail address; none for a user without one.
@@ -225,6 +225,7 @@ impl User {
             return Vec::new();
         }
         let mut names = vec![LoginName::new(&self.account_id)];
+        names.retain(LoginName::is_storable);
         if let Some(email) = self.email.as_ref().filter(|_| !self.comes_from_provider()) {
             let email = LoginName::new(email);
             if !names.contains(&email) {
@@ -240,13 +241,20 @@ impl User {
 pub struct LoginName(String);
 
 impl LoginName {
-    /// Reduces what was typed. Longer input than any stored name is cut at 512 bytes; it matches nobody.
+    /// The length of the longest name that a user may have, in bytes of its reduced form.
+    pub const LONGEST: usize = 512;
+
+    /// Reduces what was typed. Of a name that nobody may have so much is kept that it still is none.
     pub fn new(typed: &str) -> Self {
         let mut name = typed.trim().to_lowercase();
-        while name.len() > 512 {
-            name.pop();
-        }
+        let end = name.ceil_char_boundary(Self::LONGEST + 1);
+        name.truncate(end);
         Self(name)
+    }
+
+    /// Whether a user may have this name.
+    pub fn is_storable(&self) -> bool {
+        self.0.len() <= Self::LONGEST
     }
 
     /// The reduced name.
@@ -295,7 +303,15 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_login_name_is_cut_between_characters() {
-        assert!(LoginName::new(&"é".repeat(2_000)).as_str().len() <= 512);
+    fn a_name_that_is_too_long_is_nobodys_however_it_ends() {
+        let longest = "x".repeat(512);
+        assert!(LoginName::new(&format!(" {longest} ")).is_storable());
+        for beyond in ["x", "é", "\u{1f511}"] {
+            let typed = LoginName::new(&format!("{longest}{}", beyond.repeat(2_000)));
+            assert!(!typed.is_storable() && typed.as_str().len() <= 516);
+            let mut user = User::local(Uuid::from_u128(1), "", "default", Timestamp::from_seconds(0));
+            user.account_id = format!("{longest}{beyond}");
+            assert!(!user.login_names().contains(&typed));
+        }
     }
 }

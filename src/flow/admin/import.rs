@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::user::{looks_like_email, put};
-use super::{Admin, Done, check_text, claim};
+use super::{Admin, Done, check_account_id, check_text, claim};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::password::PasswordHash;
@@ -179,7 +179,7 @@ impl UserLine {
         }
         match (&said.account_id, &said.email, before) {
             (Some(id), _, _) => {
-                check_text(&mut faults, "account_id", id);
+                check_account_id(&mut faults, "account_id", id);
                 user.account_id.clone_from(id);
             }
             (None, Some(email), None) => user.account_id.clone_from(email),
@@ -563,6 +563,14 @@ mod tests {
         };
         let report = users(admin(&core), between).await.unwrap();
         assert_eq!(reasons(&report), [(1, "its names belong to different users")]);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_could_sign_in_with_is_bad() {
+        let core = core();
+        let line = format!(r#"{{"account_id":"{}"}}"#, "x".repeat(513));
+        let report = users(admin(&core), request(&[&line], true)).await.unwrap();
+        assert_eq!(reasons(&report), [(1, "account_id is longer than 512 bytes")]);
     }
 
     #[tokio::test]

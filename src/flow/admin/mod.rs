@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 
 use super::rotate_keys::RotateError;
 use super::{Core, OpenError};
+use crate::identity::LoginName;
 use crate::identity::password::Busy;
 use crate::store::StoreError;
 
@@ -167,6 +168,14 @@ fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
     }
     if text.len() > LONGEST {
         faults.push(format!("{field} is longer than {LONGEST} bytes"));
+    }
+}
+
+/// Whether a text is fit for an account identifier: the same, and short enough to be a name to sign in with.
+fn check_account_id(faults: &mut Vec<String>, field: &str, id: &str) {
+    check_text(faults, field, id);
+    if !LoginName::new(id).is_storable() {
+        faults.push(format!("{field} is longer than {} bytes", LoginName::LONGEST));
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_text, claim, provider};
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_account_id, check_text, claim, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;
@@ -404,7 +404,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> Done<UserView> {
             faults.push(fault);
         }
         if let Some(account_id) = &account_id {
-            check_text(&mut faults, "account id", account_id);
+            check_account_id(&mut faults, "account id", account_id);
             user.account_id.clone_from(account_id);
         }
         apply(user, &fields, &mut faults);
@@ -609,6 +609,27 @@ mod tests {
         let view = show(admin(&core), "al@example.com").unwrap();
         assert_eq!(view.account_id, "alice@example.com");
         assert_eq!(view.claims["given_name"], "Alice");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_typed_too_long_is_nobodys() {
+        let core = core();
+        add(admin(&core), request("alice@example.com")).await.unwrap();
+        let rename = |account_id: String| UpdateUser {
+            who: "alice@example.com".to_owned(),
+            email: None,
+            account_id: Some(account_id),
+            fields: UserFields::default(),
+        };
+        let refused = refusal(update(admin(&core), rename("x".repeat(600))).await);
+        assert_eq!(refused.message, "account id is longer than 512 bytes");
+        let longest = "x".repeat(512);
+        update(admin(&core), rename(longest.clone())).await.unwrap();
+        assert!(show(admin(&core), &longest).is_ok());
+        for beyond in ["x", "yyyy", "\u{1f511}"] {
+            let refused = refusal(show(admin(&core), &format!("{longest}{beyond}")));
+            assert!(refused.message.starts_with("there is no user x"));
+        }
     }
 
     #[tokio::test]
