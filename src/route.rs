@@ -10,7 +10,7 @@ use http::Method;
 pub enum Cors {
     /// Those of any origin: the answer is the same for everybody.
     Public,
-    /// Those of the origins that public clients are registered with.
+    /// Those of the origins of public clients' redirect URIs, and those that the operator named for any client.
     Clients,
     /// None.
     None,

@@ -11,8 +11,8 @@ use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
 
 /// Revokes a refresh token with its whole family, or one access token.
 ///
-/// A token that is unknown, spent or another client's changes nothing, and the client is told the same
-/// as on success (section 2.2): it has nothing left to do.
+/// A token that is unknown or another client's changes nothing, and the client is told the same as on success
+/// (section 2.2): it has nothing left to do. A refresh token that was replaced since ends its family all the same.
 pub async fn revoke(
     core: &Core,
     client: &AuthenticatedClient,

@@ -167,8 +167,8 @@ fn codes(
     Ok(next)
 }
 
-/// How long the row of a family that has ended is kept: until its access tokens have expired too, so that they
-/// stay revoked, and as long as the anonymous user who lives by it.
+/// How long the row of a family that has ended is kept: until its access tokens have expired too, since one of a family
+/// that nobody revoked is good to its own end, and as long as the anonymous user who lives by it.
 fn memory(family: &RefreshFamily, policy: &Policy) -> Duration {
     let access_token = policy.lifetimes.access_token;
     match family.authorization.factor {

@@ -1,4 +1,4 @@
-//! The three cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
+//! The cookies (RFC 6265). Their names begin with `__Host-`, so no other host, path or plain
 //! connection can set or read them.
 
 use std::time::Duration;

@@ -35,7 +35,8 @@ pub struct Recipient<'a> {
 pub struct Use {
     /// The hour in which the assertion stops being good.
     pub hour: u32,
-    /// SHA-256 of the client's identifier, a zero byte and the `jti`.
+    /// SHA-256 of whose it is, a zero byte and the `jti`: of the client's identifier, or of a byte that begins none and
+    /// the provider's issuer.
     pub digest: [u8; 32],
 }
 

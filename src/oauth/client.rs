@@ -333,7 +333,8 @@ impl Client {
             .any(|secret| secret.digest == *digest && secret.expires_at.is_none_or(|end| now < end))
     }
 
-    /// The redirect URI of a request matched against the registration; the only way to a [`ReturnTo`].
+    /// The redirect URI of a request matched against the registration: the only way to a [`ReturnTo`] that is not the
+    /// service's own.
     ///
     /// `requested` may be left out where exactly one is registered (RFC 6749 section 3.1.2.3).
     pub fn return_to(&self, requested: Option<&str>) -> Result<ReturnTo, redirect_uri::Mismatch> {

@@ -42,7 +42,8 @@ pub const CONSENTS: Table<(Uuid, String), Consent> = Table::new(11, "consents");
 pub const REVOKED_TOKENS: Table<(u32, Uuid), ()> = Table::new(12, "revoked_tokens");
 /// When each API key was last used, by the key's id.
 pub const API_KEY_USES: Table<Uuid, ApiKeyUse> = Table::new(13, "api_key_uses");
-/// Client assertions that were used: (hour of expiry since the epoch, digest of client and `jti`).
+/// Assertions that were used, clients' own and providers' ID tokens: (hour of expiry since the epoch, digest of whose
+/// it is and `jti`).
 pub const USED_ASSERTIONS: Table<(u32, [u8; 32]), ()> = Table::new(14, "used_assertions");
 /// Upstream providers by id.
 pub const PROVIDERS: Table<String, Provider> = Table::new(15, "providers");

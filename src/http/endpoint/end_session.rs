@@ -13,7 +13,7 @@ use crate::http::screen::onward::repeat_as_get;
 use crate::page::Heading;
 use crate::route::Route;
 
-/// Ends the session that an ID token names, or asks the user.
+/// Ends the session of this browser where an ID token names its user, or asks.
 pub async fn respond(call: &Call) -> Answer {
     let parameters = match call.page_parameters() {
         Ok(parameters) => parameters,

@@ -11,7 +11,8 @@ use crate::oauth::redirect_uri;
 /// A request to sign out, as far as it can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogoutRequest {
-    /// An ID token of this service says whose session to end; no question is needed.
+    /// An ID token of this service names a user: the session of the browser that sent it ends without a question, if
+    /// it is that user's.
     Hinted {
         /// The user.
         user: Uuid,
