@@ -25,9 +25,6 @@ use crate::route::Route;
 
 const FORM: &str = "account";
 
-/// The most sessions that are listed; the button that ends all others ends those beyond, too.
-const MOST_LISTED: usize = 50;
-
 /// How long a browser remembers the language, in days.
 const LANGUAGE_DAYS: u64 = 365;
 
@@ -248,7 +245,6 @@ fn draw(call: &Call, account: view::Account, notice: Option<AccountNotice>) -> A
         min_length: has_password.then_some(call.app.core.policy.password.min_length),
         sessions: sessions
             .iter()
-            .take(MOST_LISTED)
             .map(|(id, session)| session_line(*id, session, *id == live.id))
             .collect(),
         applications: applications
