@@ -172,7 +172,7 @@ fn sources() -> Vec<Source> {
     let sources = paths.into_iter().map(|path| {
         let text = fs::read_to_string(&path).unwrap();
         let lines = text.lines().count();
-        let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let code = shipped
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))
