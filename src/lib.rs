@@ -1,7 +1,7 @@
 //! idsvc: an OAuth 2.1 and OpenID Connect identity and token service in one executable.
 //!
 //! This page is the architecture document: what lives where, what always holds, and two requests followed
-//! from the socket to the disk and back. `tests/it/tidy.rs` keeps the table below true.
+//! from the socket to the disk and back. `tests/it/tidy.rs` holds every room to the table below.
 //!
 //! # The house
 //!
@@ -11,28 +11,29 @@
 //!
 //! | room | what it holds | may import |
 //! |---|---|---|
-//! | [`clock`], [`random`] | the only readers of time and entropy | each other |
+//! | [`clock`] | the only reader of time | nothing |
+//! | [`random`] | the only reader of entropy | nothing |
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
-//! | [`seal`] | encryption at rest under the master key | random, secret |
+//! | [`seal`] | encryption at rest under the master key | random |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
 //! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
 //! | [`metrics`] | what is counted | nothing |
 //! | [`disk`] | how much room there is | nothing |
-//! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random, secret |
+//! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |
 //! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
-//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random, secret |
-//! | [`flow`] | the use cases: one verb a file, one transaction each | everything above but route |
-//! | [`page`] | what people see; the only room with HTML, and what a theme is | route |
+//! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
+//! | [`flow`] | the use cases: one verb a file, one transaction each | audit, clock, federation, identity, jose, oauth, random, seal, secret, store |
+//! | [`page`] | what people see; the only room with HTML, and what a theme is | nothing |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
 //! | [`app`] | the running service, built once | disk, flow, limit, metrics, oauth, page, route, theme |
-//! | [`http`] | endpoints for programs, screens for people | app and what it shows |
+//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, metrics, net, oauth, page, route, store, theme |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
-//! | [`control`] | administration over a unix socket, or on the store itself | flow and below |
-//! | [`cli`] | the commands; composes everything | everything |
+//! | [`control`] | administration over a unix socket, or on the store itself | flow, store |
+//! | [`cli`] | the commands; composes everything | app, audit, clock, config, control, disk, federation, flow, http, identity, jose, net, oauth, page, random, route, seal, store, theme |
 //!
 //! Two rooms import downwards what one would not expect. [`federation`] reaches `net`, because what a provider says
 //! is fetched and remembered in one place ([`federation::Upstreams`]); its rules beside it stay pure. `net` reaches
