@@ -175,7 +175,7 @@ pub enum RefreshPolicy {
     /// Each use replaces it (RFC 9700 section 4.14.2).
     #[default]
     Rotate,
-    /// It stays as it is, for clients whose tokens are bound to a key of theirs.
+    /// It stays as it is, for clients that prove who they are (FAPI 2.0 Security Profile).
     Reuse,
 }
 

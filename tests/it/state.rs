@@ -4,6 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::process::{Output, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::harness::process::{Service, said, shown};
 
 const STATE: &str = r#"
@@ -248,5 +251,45 @@ fn pruning_asks_and_a_faulty_file_changes_nothing() {
         shown(&planned).contains("    secret (removed)\n"),
         "{}",
         shown(&planned)
+    );
+}
+
+/// From the command line to the token endpoint, and through a file.
+#[test]
+fn whether_a_refresh_replaces_the_token_is_the_operators_word() {
+    let service = Service::new();
+    let run = |line: &str| service.run(&line.split(' ').collect::<Vec<_>>());
+    let add = "client add kiosk --grant anonymous --grant refresh_token --refresh-policy reuse --json";
+    let kiosk = service.json(&add.split(' ').collect::<Vec<_>>());
+    assert_eq!(kiosk["refresh_policy"], "reuse");
+    let secret = kiosk["client_secret"].as_str().unwrap();
+    let basic = format!("Basic {}", STANDARD.encode(format!("kiosk:{secret}")));
+    let running = service.serve();
+    let token = |form: &[(&str, &str)]| {
+        let headers = [("Authorization", basic.as_str())];
+        let reply = running.post_form("/oauth2/token", &headers, form).unwrap();
+        reply.json()["refresh_token"].as_str().unwrap().to_owned()
+    };
+    let refresh = |held: &str| token(&[("grant_type", "refresh_token"), ("refresh_token", held)]);
+    let first = token(&[("grant_type", "urn:service:oauth2:grant-type:anonymous")]);
+    for _ in 0..2 {
+        assert_eq!(refresh(&first), first);
+    }
+    let exported = shown(&run("export"));
+    assert!(exported.contains("refresh_policy = \"reuse\""), "{exported}");
+
+    assert!(run("client update kiosk --refresh-policy rotate").status.success());
+    let second = refresh(&first);
+    assert_ne!(second, first);
+    assert!(!shown(&run("export")).contains("refresh_policy"));
+    fs::write(service.folder.path().join("state.toml"), exported).unwrap();
+    assert!(run("apply -f state.toml").status.success());
+    assert_eq!(refresh(&second), second);
+
+    let public = run("client add app --public --redirect-uri https://app.example/cb --refresh-policy reuse");
+    assert!(
+        said(&public).contains("the refresh policy reuse is for clients that authenticate"),
+        "{}",
+        said(&public)
     );
 }

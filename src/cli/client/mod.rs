@@ -18,7 +18,9 @@ use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{AssertionAudience, ConsentRequirement, GrantType, PkceRequirement};
+use crate::oauth::client::{
+    AssertionAudience, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+};
 use crate::theme::Themes;
 
 /// The verbs of clients.
@@ -107,6 +109,15 @@ pub enum Consent {
     Skip,
 }
 
+/// What a refresh does with the refresh token.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Refresh {
+    /// Each use replaces it.
+    Rotate,
+    /// It stays as it is, for a client that proves who it is.
+    Reuse,
+}
+
 /// What `add` and `update` have in common.
 #[derive(Debug, Args)]
 pub struct Fields {
@@ -176,6 +187,9 @@ pub struct Fields {
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub access_token_alg: Option<Algorithm>,
+    /// What a refresh does with the refresh token [default: rotate]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub refresh_policy: Option<Refresh>,
     /// The theme of the pages on the way to this client [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
@@ -244,6 +258,10 @@ impl Fields {
             audience: self.audience,
             id_token_alg: self.id_token_alg,
             access_token_alg: self.access_token_alg,
+            refresh_policy: self.refresh_policy.map(|policy| match policy {
+                Refresh::Rotate => RefreshPolicy::Rotate,
+                Refresh::Reuse => RefreshPolicy::Reuse,
+            }),
             theme: self.theme,
             scope_texts: some(self.scope_text).map(|texts| texts.into_iter().collect()),
         })

@@ -3,7 +3,7 @@
 use crate::cli::output::{Output, Stop, moment, yes_no};
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::ClientView;
-use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement};
+use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy};
 
 pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), Stop> {
     if output.json {
@@ -90,6 +90,10 @@ fn rights(view: &ClientView) -> Facts {
         ConsentRequirement::Require => "require",
         ConsentRequirement::Skip => "skip",
     };
+    let refresh = match view.refresh_policy {
+        RefreshPolicy::Rotate => "rotate",
+        RefreshPolicy::Reuse => "reuse",
+    };
     let texts = view
         .scope_texts
         .iter()
@@ -108,6 +112,7 @@ fn rights(view: &ClientView) -> Facts {
             or_nothing(view.id_token_signed_response_alg.as_ref()),
         ),
         ("access_token_alg", or_nothing(view.access_token_alg.as_ref())),
+        ("refresh_policy", refresh.to_owned()),
         ("theme", or_nothing(view.theme.as_ref())),
         ("scope_texts", words(texts)),
     ]

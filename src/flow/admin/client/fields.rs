@@ -10,7 +10,8 @@ use crate::flow::admin::{Wording, check_text};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::client::{
-    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, is_theme_name,
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    is_theme_name,
 };
 use crate::oauth::redirect_uri::check_registrable;
 use crate::oauth::scope::Scope;
@@ -63,6 +64,8 @@ pub struct ClientFields {
     pub id_token_alg: Option<Algorithm>,
     /// The algorithm of access tokens.
     pub access_token_alg: Option<Algorithm>,
+    /// What a refresh does with the refresh token.
+    pub refresh_policy: Option<RefreshPolicy>,
     /// The theme of its pages.
     pub theme: Option<String>,
     /// What the consent page says of scope values; an empty text takes the words for a value away.
@@ -213,6 +216,7 @@ impl ClientFields {
         }
         client.id_token_signed_response_alg = self.id_token_alg.or(client.id_token_signed_response_alg);
         client.access_token_alg = self.access_token_alg.or(client.access_token_alg);
+        client.refresh_policy = self.refresh_policy.unwrap_or(client.refresh_policy);
         if let Some(theme) = self.theme {
             client.theme = theme_or_none(faults, theme);
         }
@@ -301,6 +305,9 @@ pub(in crate::flow::admin) fn check(
     }
     if is_anonymous && client.is_public() {
         faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
+    }
+    if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
+        faults.push("the refresh policy reuse is for clients that authenticate, not for public ones".to_owned());
     }
     check_credentials(client, wording, faults);
     for alg in [client.id_token_signed_response_alg, client.access_token_alg]

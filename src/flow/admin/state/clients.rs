@@ -14,7 +14,7 @@ use crate::flow::admin::{Admin, Disclosed, Wording};
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
 use crate::oauth::client::{
-    AssertionAudience, AuthMethod, ConsentRequirement, GrantType, PkceRequirement, StoredSecret,
+    AssertionAudience, AuthMethod, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, StoredSecret,
 };
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
@@ -41,6 +41,7 @@ pub const KEYS: &[(&str, Form)] = &[
     ("audience", Form::Text),
     ("id_token_signed_response_alg", Form::Text),
     ("access_token_alg", Form::Text),
+    ("refresh_policy", Form::Text),
     ("assertion_audience", Form::Text),
     ("max_scope", Form::Texts),
     ("providers", Form::Texts),
@@ -92,6 +93,8 @@ pub struct DeclaredClient {
     pub id_token_signed_response_alg: Option<Algorithm>,
     /// The algorithm of access tokens.
     pub access_token_alg: Option<Algorithm>,
+    /// What a refresh does with the refresh token.
+    pub refresh_policy: Option<RefreshPolicy>,
     /// Whom assertions must be addressed to.
     pub assertion_audience: Option<AssertionAudience>,
     /// The most that the client may be granted for itself with a secret.
@@ -196,6 +199,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         audience: entry.audience,
         id_token_alg: entry.id_token_signed_response_alg,
         access_token_alg: entry.access_token_alg,
+        refresh_policy: entry.refresh_policy,
     };
     fields.apply(&mut client, faults);
     let declared_secrets = match (entry.secret, entry.secret_sha256) {
@@ -242,7 +246,6 @@ impl Prepared {
         if let Some(before) = before {
             client.client_uuid = before.client_uuid;
             client.api_keys.clone_from(&before.api_keys);
-            client.refresh_policy = before.refresh_policy;
             client.created_at = before.created_at;
         }
         if client.is_public() {
@@ -402,6 +405,10 @@ pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
             json!(client.id_token_signed_response_alg),
         ),
         ("access_token_alg", json!(client.access_token_alg)),
+        (
+            "refresh_policy",
+            differs(json!(client.refresh_policy), json!(RefreshPolicy::default())),
+        ),
         (
             "assertion_audience",
             differs(
