@@ -138,6 +138,16 @@ impl<K: Kind> Secret<K> {
     }
 }
 
+impl<K> Clone for Secret<K> {
+    fn clone(&self) -> Self {
+        Self {
+            text: self.text.clone(),
+            locator: self.locator.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
 impl<K: Kind> fmt::Debug for Secret<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[redacted]", K::PREFIX)

@@ -12,7 +12,6 @@ use crate::oauth::error::Refusal;
 use crate::oauth::refresh::{self, PresentedRefreshToken, Refresh, Terms};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
-use crate::secret::Secret;
 use crate::store::tables::FAMILIES;
 
 enum Outcome {
@@ -22,13 +21,10 @@ enum Outcome {
 }
 
 /// Checks the token and swaps it in one transaction, then issues tokens.
-///
-/// `text` is the token as it was sent: it is what a client with the policy `reuse` gets back.
 pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
     token: PresentedRefreshToken,
-    text: &str,
     scope: Option<Scope>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
@@ -50,9 +46,8 @@ pub async fn rotate_refresh_token(
                 lifetimes: &policy.lifetimes,
                 retry_window: policy.refresh_retry_window,
             };
-            let (mut family, successor) = match family.refresh(&token, terms, &random, now) {
-                Refresh::Granted(family, successor) => (family, Some(successor)),
-                Refresh::Reused(family) => (family, None),
+            let (mut family, next) = match family.refresh(&token, terms, &random, now) {
+                Refresh::Granted(family, next) => (family, next),
                 Refresh::Replayed(family) => {
                     FAMILIES.put(tx, &id, &family)?;
                     return Ok(Outcome::Replayed);
@@ -77,15 +72,12 @@ pub async fn rotate_refresh_token(
                 scope,
                 family: id,
                 nonce: None,
-                refresh_token: successor,
+                refresh_token: Some(next),
             })))
         })
         .await?;
     match outcome {
-        Outcome::Granted(mut order) => {
-            order.refresh_token = order.refresh_token.or_else(|| Secret::parse(text).ok());
-            mint(core, client, *order, now).map(Ok)
-        }
+        Outcome::Granted(order) => mint(core, client, *order, now).map(Ok),
         Outcome::Replayed => {
             audit::record(&Event::RefreshTokenReplayed {
                 client_id: &client.client_id,

@@ -116,19 +116,21 @@ pub struct PresentedRefreshToken {
     generation: u32,
     lineage: Zeroizing<[u8; LINEAGE_LEN]>,
     digest: Digest<RefreshToken>,
+    secret: Secret<RefreshToken>,
 }
 
 impl PresentedRefreshToken {
     /// Reads a token. Nothing but its form is known to be right afterwards.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let token = Secret::<RefreshToken>::parse(text)?;
-        let (family, rest) = token.locator().split_at_checked(16).ok_or(Malformed)?;
+        let secret = Secret::<RefreshToken>::parse(text)?;
+        let (family, rest) = secret.locator().split_at_checked(16).ok_or(Malformed)?;
         let (generation, lineage) = rest.split_at_checked(4).ok_or(Malformed)?;
         Ok(Self {
             family: Uuid::from_slice(family).map_err(|_| Malformed)?,
             generation: u32::from_be_bytes(generation.try_into().map_err(|_| Malformed)?),
             lineage: Zeroizing::new(lineage.try_into().map_err(|_| Malformed)?),
-            digest: token.digest(),
+            digest: secret.digest(),
+            secret,
         })
     }
 }
@@ -143,10 +145,9 @@ pub struct Entropy {
 
 /// What comes of presenting a refresh token.
 pub enum Refresh {
-    /// It is good: the family as it is from now on and the token to hand out.
+    /// It is good: the family as it is from now on and the token to hand out, which is the one that was presented where
+    /// the client keeps it ([`RefreshPolicy::Reuse`]).
     Granted(Box<RefreshFamily>, Secret<RefreshToken>),
-    /// It is good and stays in use ([`RefreshPolicy::Reuse`]).
-    Reused(Box<RefreshFamily>),
     /// It was replaced before: the family, revoked.
     Replayed(Box<RefreshFamily>),
     /// It is not good; nothing changes.
@@ -293,7 +294,7 @@ impl RefreshFamily {
             }
             (Standing::Current, RefreshPolicy::Reuse) => {
                 self.prolong(terms.lifetimes, now);
-                Refresh::Reused(Box::new(self))
+                Refresh::Granted(Box::new(self), token.secret.clone())
             }
             (Standing::Current, RefreshPolicy::Rotate) => {
                 let used = self.current.clone();
@@ -593,7 +594,6 @@ mod tests {
                         tokens.push(token.reveal().to_owned());
                     }
                     Refresh::Replayed(next) => family = *next,
-                    Refresh::Reused(_) => prop_assert!(false),
                     Refresh::Refused(refusal) => {
                         prop_assert!(was_revoked || refusal.description.contains("repeated request"));
                     }

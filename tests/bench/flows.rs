@@ -244,7 +244,7 @@ async fn refresh_once(
     now: Timestamp,
 ) -> TokenResponse {
     let presented = PresentedRefreshToken::parse(token).unwrap();
-    rotate_refresh_token(core, client, presented, token, None, now)
+    rotate_refresh_token(core, client, presented, None, now)
         .await
         .unwrap()
         .unwrap()

@@ -29,7 +29,7 @@ pub async fn respond(call: &Call) -> Answer {
         .check_grant(&client, GrantType::RefreshToken)
         .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
     match request {
-        Ok(request) => token::issue(call, &client, (grant, request), &parameters).await,
+        Ok(request) => token::issue(call, &client, grant, request).await,
         Err(refusal) => token::refused(call, grant, &refusal),
     }
 }

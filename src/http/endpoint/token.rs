@@ -36,7 +36,7 @@ pub async fn respond(call: &Call) -> Answer {
         TokenRequest::parse(grant_type, &parameters)
     });
     match request {
-        Ok(request) => issue(call, &client, (grant, request), &parameters).await,
+        Ok(request) => issue(call, &client, grant, request).await,
         Err(refusal) => refused(call, grant, &refusal),
     }
 }
@@ -73,15 +73,14 @@ fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
 pub(super) async fn issue(
     call: &Call,
     client: &AuthenticatedClient,
-    (grant, request): (&'static str, TokenRequest),
-    parameters: &Parameters,
+    grant: &'static str,
+    request: TokenRequest,
 ) -> Answer {
     let core = &call.app.core;
     let answer = match request {
         TokenRequest::AuthorizationCode(exchange) => redeem_code(core, client, exchange, call.now).await,
         TokenRequest::RefreshToken { token, scope } => {
-            let text = parameters.get("refresh_token").unwrap_or_default();
-            rotate_refresh_token(core, client, token, text, scope, call.now).await
+            rotate_refresh_token(core, client, token, scope, call.now).await
         }
         TokenRequest::ClientCredentials { scope } => {
             issue_client_token(core, client, scope.as_ref(), call.now)
