@@ -57,8 +57,6 @@ pub struct ClaimsDemands {
     pub subjects: Option<BTreeSet<String>>,
     /// The `acr` values of which one must be met, when the claim is essential; none when any will do.
     pub essential_acr: Option<BTreeSet<String>>,
-    /// Whether `auth_time` is an essential claim.
-    pub auth_time: bool,
 }
 
 /// The `claims` parameter is not a JSON object of the right shape.
@@ -93,17 +91,9 @@ impl ClaimsRequest {
         }
         if let Some(claims) = places.get("id_token").and_then(Value::as_object) {
             let wanted = |name: &str| claims.get(name).and_then(Value::as_object);
-            let is_essential = |name: &str| {
-                wanted(name)
-                    .and_then(|member| member.get("essential"))
-                    .and_then(Value::as_bool)
-                    == Some(true)
-            };
             demands.subjects = wanted("sub").and_then(demanded);
-            demands.auth_time = is_essential("auth_time");
-            if is_essential("acr") {
-                demands.essential_acr = wanted("acr").and_then(demanded);
-            }
+            let acr = wanted("acr").filter(|member| member.get("essential") == Some(&Value::Bool(true)));
+            demands.essential_acr = acr.and_then(demanded);
         }
         Ok((request, demands))
     }
@@ -285,12 +275,11 @@ mod tests {
     #[test]
     fn a_demanded_subject_and_acr_are_read() {
         let (_, demands) = ClaimsRequest::parse(
-            r#"{"id_token":{"sub":{"value":"u"},"acr":{"essential":true,"values":["a","b"]},"auth_time":{"essential":true}}}"#,
+            r#"{"id_token":{"sub":{"value":"u"},"acr":{"essential":true,"values":["a","b"]}}}"#,
         )
         .unwrap();
         assert_eq!(demands.subjects, Some(set(&["u"])));
         assert_eq!(demands.essential_acr, Some(set(&["a", "b"])));
-        assert!(demands.auth_time);
     }
 
     fn set(texts: &[&str]) -> BTreeSet<String> {
