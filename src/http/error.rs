@@ -63,11 +63,8 @@ fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::InvalidScope
         | ErrorCode::AccessDenied
         | ErrorCode::UnsupportedResponseType
-        | ErrorCode::UnsupportedTokenType
         | ErrorCode::LoginRequired
         | ErrorCode::ConsentRequired
-        | ErrorCode::InteractionRequired
-        | ErrorCode::AccountSelectionRequired
         | ErrorCode::RequestNotSupported
         | ErrorCode::RequestUriNotSupported
         | ErrorCode::RegistrationNotSupported

@@ -29,16 +29,10 @@ pub enum ErrorCode {
     InvalidToken,
     /// RFC 6750 section 3.1.
     InsufficientScope,
-    /// RFC 7009 section 2.2.1.
-    UnsupportedTokenType,
     /// OpenID Connect Core 3.1.2.6.
     LoginRequired,
     /// OpenID Connect Core 3.1.2.6.
     ConsentRequired,
-    /// OpenID Connect Core 3.1.2.6.
-    InteractionRequired,
-    /// OpenID Connect Core 3.1.2.6.
-    AccountSelectionRequired,
     /// OpenID Connect Core 3.1.2.6.
     RequestNotSupported,
     /// OpenID Connect Core 3.1.2.6.
@@ -65,11 +59,8 @@ impl ErrorCode {
             Self::TemporarilyUnavailable => "temporarily_unavailable",
             Self::InvalidToken => "invalid_token",
             Self::InsufficientScope => "insufficient_scope",
-            Self::UnsupportedTokenType => "unsupported_token_type",
             Self::LoginRequired => "login_required",
             Self::ConsentRequired => "consent_required",
-            Self::InteractionRequired => "interaction_required",
-            Self::AccountSelectionRequired => "account_selection_required",
             Self::RequestNotSupported => "request_not_supported",
             Self::RequestUriNotSupported => "request_uri_not_supported",
             Self::RegistrationNotSupported => "registration_not_supported",
