@@ -118,7 +118,7 @@ pub(super) fn stored_key(data: &[u8]) {
         2 => check_key::<(Uuid, String)>(bytes),
         3 => check_key::<(String, String)>(bytes),
         4 => check_key::<(u32, [u8; 32])>(bytes),
-        _ => check_key::<(String, u32, String)>(bytes),
+        _ => check_key::<((String, u32), String)>(bytes),
     }
 }
 
