@@ -278,7 +278,11 @@ fn whether_a_refresh_replaces_the_token_is_the_operators_word() {
     let exported = shown(&run("export"));
     assert!(exported.contains("refresh_policy = \"reuse\""), "{exported}");
 
-    assert!(run("client update kiosk --refresh-policy rotate").status.success());
+    assert!(
+        run("client update kiosk --refresh-policy rotate")
+            .status
+            .success()
+    );
     let second = refresh(&first);
     assert_ne!(second, first);
     assert!(!shown(&run("export")).contains("refresh_policy"));

@@ -128,7 +128,11 @@ fn rooms() -> BTreeMap<String, BTreeSet<String>> {
     let rooms = rows.map(|row| {
         let mut cells = row.trim_end_matches(" |").split(" | ");
         let room = cells.next().unwrap().trim_end_matches("`]");
-        let allowed = cells.nth(1).unwrap().split(", ").filter(|name| *name != "nothing");
+        let allowed = cells
+            .nth(1)
+            .unwrap()
+            .split(", ")
+            .filter(|name| *name != "nothing");
         (room.to_owned(), allowed.map(ToOwned::to_owned).collect())
     });
     rooms.collect()

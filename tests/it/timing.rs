@@ -91,7 +91,7 @@ async fn known_unknown_disabled_and_passwordless_names_take_the_same_time() {
     let alice = server.user("alice").await;
     server.user_with("bob", |user| user.enabled = false).await;
     server.user_with("carol", |user| user.password = None).await;
-    let quick = quick_hash();
+    let quick = quick_hash().await;
     server
         .user_with("quick", |user| user.password = Some(quick))
         .await;
@@ -111,12 +111,13 @@ async fn known_unknown_disabled_and_passwordless_names_take_the_same_time() {
 }
 
 /// A hash that is checked sooner than the service makes them: what the test has to be able to see.
-fn quick_hash() -> PasswordHash {
+async fn quick_hash() -> PasswordHash {
     let size = PoolSize {
         threads: 1,
         waiting: 1,
     };
     let pool = PasswordPool::start(PasswordParams::new(32, 1, 1).unwrap(), size).unwrap();
-    pool.hash_blocking(Zeroizing::new("quick".to_owned()), [7; 16])
+    pool.hash(Zeroizing::new("quick".to_owned()), [7; 16])
+        .await
         .unwrap()
 }

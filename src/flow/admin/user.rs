@@ -7,7 +7,9 @@ use serde_json::Value;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_account_id, check_text, claim, provider};
+use super::{
+    Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_account_id, check_text, claim, provider,
+};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::sessions;

@@ -1,10 +1,9 @@
 //! One value from one thread to one future, without a runtime.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
 
 enum State<T> {
     /// Nothing sent yet; whom to wake once the receiver has been polled.
@@ -66,21 +65,6 @@ impl<T> Drop for Sender<T> {
 /// The end that waits: a future of the value, or of `None` when the sender is gone without one.
 pub struct Receiver<T>(Arc<Slot<T>>);
 
-impl<T> Receiver<T> {
-    /// Waits on the present thread, which must not be one of an async runtime.
-    pub fn wait(self) -> Option<T> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        let mut receiver = pin!(self);
-        loop {
-            if let Poll::Ready(value) = receiver.as_mut().poll(&mut context) {
-                return value;
-            }
-            thread::park();
-        }
-    }
-}
-
 impl<T> Future for Receiver<T> {
     type Output = Option<T>;
 
@@ -107,17 +91,10 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
 
     use super::*;
 
@@ -174,17 +151,5 @@ mod tests {
         assert!(sender.is_abandoned());
         sender.send(Arc::clone(&value));
         assert_eq!(Arc::strong_count(&value), 1);
-    }
-
-    #[test]
-    fn a_thread_can_wait_for_another() {
-        let (sender, receiver) = channel();
-        let other = thread::spawn(move || sender.send(42));
-        assert_eq!(receiver.wait(), Some(42));
-        other.join().unwrap();
-        let (sender, receiver) = channel::<u8>();
-        let other = thread::spawn(move || drop(sender));
-        assert_eq!(receiver.wait(), None);
-        other.join().unwrap();
     }
 }

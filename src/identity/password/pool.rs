@@ -177,30 +177,6 @@ impl PasswordPool {
             .ok_or(Busy)
     }
 
-    /// Like [`PasswordPool::verify`], for a thread that may wait.
-    pub fn verify_blocking(
-        &self,
-        hash: Option<PasswordHash>,
-        password: Zeroizing<String>,
-    ) -> Result<Verdict, Busy> {
-        self.submit(verification(self.params, hash, password))?
-            .wait()
-            .flatten()
-            .ok_or(Busy)
-    }
-
-    /// Like [`PasswordPool::hash`], for a thread that may wait.
-    pub fn hash_blocking(
-        &self,
-        password: Zeroizing<String>,
-        salt: [u8; SALT_LEN],
-    ) -> Result<PasswordHash, Busy> {
-        self.submit(hashing(self.params, password, salt))?
-            .wait()
-            .flatten()
-            .ok_or(Busy)
-    }
-
     fn submit<T, F>(&self, work: F) -> Result<Receiver<T>, Busy>
     where
         T: Send + 'static,
@@ -335,6 +311,12 @@ mod tests {
         PasswordPool::start(cheap(), PoolSize { threads, waiting }).unwrap()
     }
 
+    /// Waits on this thread.
+    fn wait<T>(answer: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(answer)
+    }
+
     fn typed(password: &str) -> Zeroizing<String> {
         Zeroizing::new(password.to_owned())
     }
@@ -355,10 +337,8 @@ mod tests {
     #[test]
     fn a_hashed_password_verifies_and_another_does_not() {
         let pool = pool(2, 8);
-        let hash = pool.hash_blocking(typed("correct horse"), [1; SALT_LEN]).unwrap();
-        let right = pool
-            .verify_blocking(Some(hash.clone()), typed("correct horse"))
-            .unwrap();
+        let hash = wait(pool.hash(typed("correct horse"), [1; SALT_LEN])).unwrap();
+        let right = wait(pool.verify(Some(hash.clone()), typed("correct horse"))).unwrap();
         assert_eq!(
             right,
             Verdict {
@@ -366,7 +346,7 @@ mod tests {
                 rehash_needed: false
             }
         );
-        let wrong = pool.verify_blocking(Some(hash), typed("battery staple")).unwrap();
+        let wrong = wait(pool.verify(Some(hash), typed("battery staple"))).unwrap();
         assert_eq!(
             wrong,
             Verdict {
@@ -380,13 +360,9 @@ mod tests {
     fn an_unknown_user_costs_a_hash_and_never_matches() {
         let pool = pool(1, 8);
         for password in ["", "nobody's account", "correct horse"] {
-            assert!(!pool.verify_blocking(None, typed(password)).unwrap().matches);
+            assert!(!wait(pool.verify(None, typed(password))).unwrap().matches);
         }
-        let blocks = pool
-            .submit(|memory| format!("{memory:?}"))
-            .unwrap()
-            .wait()
-            .unwrap();
+        let blocks = wait(pool.submit(|memory| format!("{memory:?}")).unwrap()).unwrap();
         assert_eq!(blocks, "Memory(32 KiB)");
     }
 
@@ -399,7 +375,7 @@ mod tests {
             fields.nth(16).unwrap().parse::<i32>().unwrap()
         };
         let mine = niceness();
-        let theirs = pool(1, 8).submit(move |_| niceness()).unwrap().wait().unwrap();
+        let theirs = wait(pool(1, 8).submit(move |_| niceness()).unwrap()).unwrap();
         assert_eq!((theirs, niceness()), ((mine + 5).min(19), mine));
     }
 
@@ -408,9 +384,7 @@ mod tests {
         let pool = pool(1, 8);
         let other = PasswordParams::new(64, 1, 1).unwrap();
         let old = hash(other, b"correct horse", [1; SALT_LEN], &mut Memory::default()).unwrap();
-        let right = pool
-            .verify_blocking(Some(old.clone()), typed("correct horse"))
-            .unwrap();
+        let right = wait(pool.verify(Some(old.clone()), typed("correct horse"))).unwrap();
         assert_eq!(
             right,
             Verdict {
@@ -418,7 +392,7 @@ mod tests {
                 rehash_needed: true
             }
         );
-        let wrong = pool.verify_blocking(Some(old), typed("wrong")).unwrap();
+        let wrong = wait(pool.verify(Some(old), typed("wrong"))).unwrap();
         assert_eq!(
             wrong,
             Verdict {
@@ -432,7 +406,7 @@ mod tests {
     fn a_malformed_hash_matches_nothing() {
         let pool = pool(1, 8);
         let broken: PasswordHash = serde_json::from_str("\"!\"").unwrap();
-        assert!(!pool.verify_blocking(Some(broken), typed("!")).unwrap().matches);
+        assert!(!wait(pool.verify(Some(broken), typed("!"))).unwrap().matches);
     }
 
     #[test]
@@ -440,12 +414,12 @@ mod tests {
         let pool = pool(1, 2);
         let release = occupy(&pool);
         let waiting = [pool.submit(|_| 1).unwrap(), pool.submit(|_| 2).unwrap()];
-        assert_eq!(pool.verify_blocking(None, typed("x")), Err(Busy));
-        assert_eq!(pool.hash_blocking(typed("x"), [0; SALT_LEN]), Err(Busy));
+        assert_eq!(wait(pool.verify(None, typed("x"))), Err(Busy));
+        assert_eq!(wait(pool.hash(typed("x"), [0; SALT_LEN])), Err(Busy));
         drop(release);
-        assert_eq!(waiting.map(Receiver::wait), [Some(1), Some(2)]);
+        assert_eq!(waiting.map(wait), [Some(1), Some(2)]);
         let again = pool.submit(|_| 3).unwrap();
-        assert_eq!(again.wait(), Some(3));
+        assert_eq!(wait(again), Some(3));
     }
 
     #[test]
@@ -461,7 +435,7 @@ mod tests {
         drop(dropped);
         let kept = pool.submit(|_| "kept").unwrap();
         drop(release);
-        assert_eq!(kept.wait(), Some("kept"));
+        assert_eq!(wait(kept), Some("kept"));
         assert_eq!(computed.load(Ordering::SeqCst), 0);
     }
 
@@ -477,7 +451,7 @@ mod tests {
         );
         let last = pool.submit(|_| ()).unwrap();
         drop(release);
-        assert_eq!(last.wait(), Some(()));
+        assert_eq!(wait(last), Some(()));
         assert_eq!(computed.load(Ordering::SeqCst), 0);
     }
 
@@ -489,7 +463,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
         drop(release);
-        pool.submit(|_| ()).unwrap().wait().unwrap();
+        wait(pool.submit(|_| ()).unwrap()).unwrap();
         assert!(matches!(
             future.poll(&mut context),
             Poll::Ready(Ok(Verdict { matches: false, .. }))
@@ -500,8 +474,8 @@ mod tests {
     fn a_panic_is_one_refusal_and_the_thread_lives_on() {
         let pool = pool(1, 4);
         let failed = pool.submit(|_| -> u8 { panic!("a fault in one job") }).unwrap();
-        assert_eq!(failed.wait(), None);
-        assert!(!pool.verify_blocking(None, typed("x")).unwrap().matches);
+        assert_eq!(wait(failed), None);
+        assert!(!wait(pool.verify(None, typed("x"))).unwrap().matches);
         assert_eq!(pool.shared.lock().waiting.len(), 0);
     }
 
@@ -512,7 +486,7 @@ mod tests {
         let waiting = pool.submit(|_| ()).unwrap();
         let shared = Arc::downgrade(&pool.shared);
         let closing = thread::spawn(move || drop(pool));
-        assert_eq!(waiting.wait(), None);
+        assert_eq!(wait(waiting), None);
         drop(releases);
         closing.join().unwrap();
         assert!(shared.upgrade().is_none());

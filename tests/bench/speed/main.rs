@@ -138,13 +138,14 @@ impl Costs {
         let random = Random::system();
         let es256 = SigningKey::generate_es256(&random).unwrap();
         let rs256 = rsa_key();
-        let (pool, hash) = pool();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (pool, hash) = pool(&runtime);
         Self {
             es256: cost_of(|| drop(es256.sign(b"the signing input of a token").unwrap())),
             rs256: cost_of(|| drop(rs256.sign(b"the signing input of a token").unwrap())),
             password: cost_of(|| {
-                pool.verify_blocking(Some(hash.clone()), Zeroizing::new("wrong".to_owned()))
-                    .unwrap();
+                let wrong = Zeroizing::new("wrong".to_owned());
+                runtime.block_on(pool.verify(Some(hash.clone()), wrong)).unwrap();
             }),
         }
     }
@@ -155,14 +156,14 @@ fn rsa_key() -> SigningKey {
     SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8).unwrap()
 }
 
-fn pool() -> (PasswordPool, PasswordHash) {
+fn pool(runtime: &Runtime) -> (PasswordPool, PasswordHash) {
     let size = PoolSize {
         threads: 1,
         waiting: 1,
     };
     let pool = PasswordPool::start(PasswordParams::default(), size).unwrap();
     let password = Zeroizing::new(PASSWORD.to_owned());
-    let hash = pool.hash_blocking(password, [7; 16]).unwrap();
+    let hash = runtime.block_on(pool.hash(password, [7; 16])).unwrap();
     (pool, hash)
 }
 
@@ -201,14 +202,14 @@ impl<'a> Bench<'a> {
         let client = register(&server, &robot);
         server.stop();
         eprintln!("writing {users} users");
-        let (pool, password) = pool();
-        drop(pool);
-        let Seed { tokens, sessions } = seed(&server.database(), users, &password);
-        let started = server.start();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
+        let (pool, password) = pool(&runtime);
+        drop(pool);
+        let Seed { tokens, sessions } = seed(&server.database(), users, &password);
+        let started = server.start();
         Self {
             options,
             users,

@@ -307,7 +307,9 @@ pub(in crate::flow::admin) fn check(
         faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
     }
     if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
-        faults.push("the refresh policy reuse is for clients that authenticate, not for public ones".to_owned());
+        faults.push(
+            "the refresh policy reuse is for clients that authenticate, not for public ones".to_owned(),
+        );
     }
     check_credentials(client, wording, faults);
     for alg in [client.id_token_signed_response_alg, client.access_token_alg]

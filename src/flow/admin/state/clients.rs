@@ -14,7 +14,8 @@ use crate::flow::admin::{Admin, Disclosed, Wording};
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
 use crate::oauth::client::{
-    AssertionAudience, AuthMethod, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, StoredSecret,
+    AssertionAudience, AuthMethod, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    StoredSecret,
 };
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
