@@ -1,11 +1,9 @@
 //! `GET` and `POST /oauth2/logout`: OpenID Connect RP-Initiated Logout 1.0 section 2.
 
-use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 
 use crate::flow::sign_out::{SignOut, begin_sign_out};
 use crate::http::call::Call;
-use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
 use crate::http::screen::logout;
@@ -24,12 +22,7 @@ pub async fn respond(call: &Call) -> Answer {
         return repeat_as_get(call, &Route::EndSession);
     }
     match begin_sign_out(&call.app.core, &parameters, &call.browser(), call.now).await {
-        Ok(Ok(SignOut::Done(return_to))) => {
-            let location = return_to.unwrap_or_else(|| logout::address(call, &Route::LoggedOut));
-            let mut answer = response::redirect_303(&location);
-            answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
-            answer
-        }
+        Ok(Ok(SignOut::Done(return_to))) => logout::done(call, return_to),
         Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(call, &Route::LogoutConfirm)),
         Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
         Err(failure) => error::failed_page(call, &failure),

@@ -93,7 +93,7 @@ impl Deed {
             Self::Language(language) => return speak(call, language),
             Self::EndSession(id) if is_here(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
-                    Ok(()) => super::logout::done(call),
+                    Ok(()) => super::logout::done(call, None),
                     Err(failure) => error::failed_page(call, &failure),
                 };
             }
@@ -191,7 +191,7 @@ fn speak(call: &Call, language: Option<String>) -> Answer {
     let age = std::time::Duration::from_hours(LANGUAGE_DAYS * 24);
     let cookie = match language {
         Some(tag) => Cookie::Language.set(&tag, Some(age)),
-        None => Some(Cookie::Language.removal()),
+        None => Cookie::Language.removal(),
     };
     if let Some(cookie) = cookie {
         answer.headers_mut().append(SET_COOKIE, cookie);

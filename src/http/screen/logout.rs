@@ -58,15 +58,18 @@ pub async fn confirm(call: &Call) -> Answer {
         return call.page(StatusCode::OK, &page, None);
     }
     match confirm_sign_out(core, &browser, call.now).await {
-        Ok(()) => done(call),
+        Ok(()) => done(call, None),
         Err(failure) => error::failed_page(call, &failure),
     }
 }
 
-/// To the page that says so; the browser forgets the session.
-pub fn done(call: &Call) -> Answer {
-    let mut answer = response::redirect_303(&address(call, &Route::LoggedOut));
-    answer.headers_mut().append(SET_COOKIE, Cookie::Session.removal());
+/// To the client, or to the page that says so; the browser forgets the session.
+pub fn done(call: &Call, return_to: Option<String>) -> Answer {
+    let location = return_to.unwrap_or_else(|| address(call, &Route::LoggedOut));
+    let mut answer = response::redirect_303(&location);
+    answer
+        .headers_mut()
+        .extend(Cookie::Session.removal().map(|cookie| (SET_COOKIE, cookie)));
     answer
 }
 
