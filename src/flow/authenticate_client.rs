@@ -96,7 +96,7 @@ pub async fn authenticate_api_key(
     let Some((id, client)) = catalog.api_key(&presented.key.digest()) else {
         return Ok(Err(api_key::UNKNOWN));
     };
-    let client = match client_auth::authenticate_api_key(presented, Some(client)) {
+    let client = match client_auth::authenticate_api_key(presented, client) {
         Ok(client) => client,
         Err(refusal) => return Ok(Err(refusal)),
     };
