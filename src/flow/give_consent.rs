@@ -14,20 +14,18 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::store::backend::Tx;
 use crate::store::tables::{CONSENTS, LOGIN_TRANSACTIONS};
 
-/// Remembers the yes of the user and issues the code.
-///
-/// `session` is the one the page was drawn for: the yes of one user never counts for another.
+/// Remembers the yes of the user, whose session the page was drawn for, and issues the code: the yes of one user never
+/// counts for another.
 pub async fn give_consent(
     core: &Core,
     browser: &Browser,
     underway: Underway,
-    session: Uuid,
     now: Timestamp,
 ) -> Result<Answer<Onward>, Failure> {
-    let Some(live) = underway.session.as_ref().filter(|live| live.id == session) else {
+    let Some(live) = &underway.session else {
         return Ok(Err(Refusal::invalid_request("another user is signed in by now")));
     };
-    let user = live.user.uuid;
+    let (user, session) = (live.user.uuid, live.id);
     let client_id = underway.client.client_id.clone();
     let progress = consented(&underway, live, now);
     let answer = allow(core, browser, underway, (session, progress), now).await?;

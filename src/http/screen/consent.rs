@@ -53,7 +53,7 @@ pub async fn respond(call: &Call) -> Answer {
     if !is_allowed {
         return draw(call, &underway, &csrf::token(cookie, &form));
     }
-    match give_consent(core, &browser, underway, session, call.now).await {
+    match give_consent(core, &browser, underway, call.now).await {
         Ok(Ok(next)) => onward::go(call, next),
         Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
         Err(failure) => error::failed_page(call, &failure),
