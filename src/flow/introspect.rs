@@ -1,6 +1,6 @@
 //! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
 
-use super::{Core, Failure};
+use super::{Catalog, Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -32,7 +32,7 @@ pub fn live_access_token(
 ) -> Result<Option<LiveAccessToken>, StoreError> {
     let catalog = core.catalog();
     let Some(claims) =
-        signed_access_token(core, token).filter(|token| token.is_current(&core.policy.issuer, now))
+        signed_access_token(core, &catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
     else {
         return Ok(None);
     };
@@ -62,8 +62,11 @@ pub fn live_access_token(
 }
 
 /// The claims of a token that bears this service's signature as an access token.
-pub(super) fn signed_access_token(core: &Core, token: &str) -> Option<PresentedAccessToken> {
-    let catalog = core.catalog();
+pub(super) fn signed_access_token(
+    core: &Core,
+    catalog: &Catalog,
+    token: &str,
+) -> Option<PresentedAccessToken> {
     let keyring = catalog.keyring();
     let typ = ExpectedTyp::Exactly(&core.policy.access_token_typ);
     jwt::verify(token, typ, &Algorithm::ALL, |kid, _| keyring.verifier(kid?))

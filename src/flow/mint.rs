@@ -3,7 +3,7 @@
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{Core, Failure, upstream_token};
+use super::{Catalog, Core, Failure, upstream_token};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, User};
@@ -70,7 +70,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
-    let embedded = embedded(core, &authorization, now);
+    let embedded = embedded(core, &catalog, &authorization, now);
     let grant = Grant {
         auth_time: authorization.auth_time,
         id: Some(family),
@@ -78,7 +78,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
             .as_ref()
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
     };
-    let access_token = access_token(core, client, &common, grant)?;
+    let access_token = access_token(core, &catalog, client, &common, grant)?;
     let id_token = if common.scope.contains(Scope::OPENID) {
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
@@ -115,7 +115,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
         token_type: "bearer",
         expires_in: expires_in.as_secs(),
         refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
-        id_token_alias: id_token.clone().filter(|_| policy.id_token_alias),
+        id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
         id_token,
         common,
     })
@@ -124,6 +124,7 @@ pub fn mint(core: &Core, client: &Client, order: Order, now: Timestamp) -> Resul
 /// The provider's access token that goes into this one, and the claim that it becomes.
 fn embedded(
     core: &Core,
+    catalog: &Catalog,
     authorization: &Authorization,
     now: Timestamp,
 ) -> Option<(String, Zeroizing<String>)> {
@@ -131,7 +132,6 @@ fn embedded(
     let Factor::Federated { provider } = &authorization.factor else {
         return None;
     };
-    let catalog = core.catalog();
     let provider = catalog.provider(provider)?;
     let claim = provider.embed_token.clone()?;
     Some((claim, upstream_token::open(core, provider, token, now)?))
@@ -147,12 +147,12 @@ struct Grant<'a> {
 
 fn access_token(
     core: &Core,
+    catalog: &Catalog,
     client: &Client,
     common: &CommonClaims,
     grant: Grant<'_>,
 ) -> Result<String, Failure> {
     let policy = &core.policy;
-    let catalog = core.catalog();
     let encoder = catalog.access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?;
     Ok(encoder.encode(&AccessTokenClaims {
         common,
@@ -193,7 +193,7 @@ pub fn mint_for_client(
         email: String::new(),
         uuid: client.client_uuid,
     };
-    let access_token = access_token(core, client, &common, Grant::default())?;
+    let access_token = access_token(core, &core.catalog(), client, &common, Grant::default())?;
     audit::record(&Event::TokensIssued {
         user: common.uuid,
         client_id: &client.client_id,

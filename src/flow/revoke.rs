@@ -64,7 +64,7 @@ async fn revoke_access_token(
     token: &str,
     now: Timestamp,
 ) -> Result<bool, Failure> {
-    let Some(claims) = signed_access_token(core, token) else {
+    let Some(claims) = signed_access_token(core, &core.catalog(), token) else {
         return Ok(false);
     };
     if claims.client_id != client.client_id || !claims.is_current(&core.policy.issuer, now) {
