@@ -6,11 +6,9 @@ use serde_json::{Map, Value};
 
 use super::provider::Provider;
 use crate::identity::User;
-use crate::identity::claim::is_followable;
+use crate::identity::claim::{is_followable, looks_like_email};
 use crate::oauth::openid::claims::BY_SCOPE;
 
-/// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696.
-const LONGEST_EMAIL: usize = 254;
 const LONGEST_TEXT: usize = 1024;
 /// The most that one claim of another type may hold, as JSON.
 const LONGEST_VALUE: usize = 4096;
@@ -40,7 +38,7 @@ impl Profile {
         };
         let email = source("email")
             .and_then(Value::as_str)
-            .filter(|text| is_email(text));
+            .filter(|text| looks_like_email(text));
         let phone_number = source("phone_number")
             .and_then(Value::as_str)
             .filter(|text| is_text(text) && text.len() <= 64);
@@ -140,14 +138,6 @@ fn is_bounded(value: &Value) -> bool {
 
 fn is_text(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= LONGEST_TEXT && !text.chars().any(char::is_control)
-}
-
-fn is_email(text: &str) -> bool {
-    let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-    let is_split = text
-        .split_once('@')
-        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
-    is_plain && is_split && text.len() <= LONGEST_EMAIL
 }
 
 /// Some providers write the boolean as a text.

@@ -5,9 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::Wording;
-use super::user::looks_like_email;
 use crate::identity::User;
-use crate::identity::claim::{DEEPEST, is_followable};
+use crate::identity::claim::{DEEPEST, is_followable, looks_like_email};
 use crate::oauth::openid::claims::BY_SCOPE;
 
 /// Whether the claim is a text: those of the scope `profile`, but for the time of the last change.

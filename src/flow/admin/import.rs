@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::user::{looks_like_email, put};
+use super::user::put;
 use super::{Admin, Done, check_account_id, check_text, claim};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::identity::claim::looks_like_email;
 use crate::identity::password::PasswordHash;
 use crate::identity::{LoginName, User};
 use crate::store::StoreError;
