@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use ring::digest;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
@@ -17,8 +16,7 @@ use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jws::{Compact, MAX_TOKEN_LEN};
 use crate::jose::jwt::{self, ExpectedTyp, JwtError, TimeError};
-use crate::oauth::access_token::hour_of;
-use crate::oauth::assertion::Use;
+use crate::oauth::assertion::{Owner, Use};
 use crate::oauth::openid::id_token::at_hash;
 
 /// How far the clocks of provider and service may differ.
@@ -213,14 +211,12 @@ pub fn check(
             }
         }
     }
+    let owner = Owner::Provider(&provider.issuer);
     let once = claims
         .jti
         .as_deref()
         .filter(|jti| !jti.is_empty())
-        .map(|jti| Use {
-            hour: hour_of(claims.exp + LEEWAY),
-            digest: digest_of(&provider.issuer, jti),
-        });
+        .map(|jti| Use::of(owner, jti, claims.exp + LEEWAY));
     Ok(Subject {
         subject: claims.sub,
         auth_time: claims.auth_time.map(|at| at.min(now)),
@@ -253,16 +249,4 @@ fn check_audience(claims: &Claims, provider: &Provider, purpose: Purpose<'_>) ->
         }
     }
     Ok(())
-}
-
-/// SHA-256 of a byte that begins no client's identifier, the issuer, a zero byte and the `jti`: apart from what
-/// client assertions are remembered by.
-fn digest_of(issuer: &str, jti: &str) -> [u8; 32] {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for part in [&[1], issuer.as_bytes(), &[0], jti.as_bytes()] {
-        context.update(part);
-    }
-    let mut digest = [0; 32];
-    digest.copy_from_slice(context.finish().as_ref());
-    digest
 }

@@ -30,17 +30,44 @@ pub struct Recipient<'a> {
     pub token_endpoint: &'a str,
 }
 
+/// Whose an assertion is: a `jti` is unique among its owner's.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// The client with this identifier.
+    Client(&'a str),
+    /// The provider that is this issuer.
+    Provider(&'a str),
+}
+
 /// An assertion that holds if it was not used before: how its `jti` is remembered until it has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
     /// The hour in which the assertion stops being good.
     pub hour: u32,
-    /// SHA-256 of whose it is, a zero byte and the `jti`: of the client's identifier, or of a byte that begins none and
-    /// the provider's issuer.
+    /// SHA-256 of its owner, a zero byte and the `jti`.
     pub digest: [u8; 32],
 }
 
 impl Use {
+    /// The use of what `owner` has signed under this `jti`, which is good until then.
+    pub fn of(owner: Owner<'_>, jti: &str, until: Timestamp) -> Self {
+        // No client's identifier begins with the byte that a provider's issuer comes after.
+        let (mark, owner): (&[u8], _) = match owner {
+            Owner::Client(client_id) => (&[], client_id),
+            Owner::Provider(issuer) => (&[1], issuer),
+        };
+        let mut context = digest::Context::new(&digest::SHA256);
+        for part in [mark, owner.as_bytes(), &[0], jti.as_bytes()] {
+            context.update(part);
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.finish().as_ref());
+        Self {
+            hour: hour_of(until),
+            digest,
+        }
+    }
+
     /// The hours under which the same `jti` may have been remembered and still counts.
     pub fn hours(now: Timestamp) -> std::ops::RangeInclusive<u32> {
         hour_of(now)..=hour_of(now + LONGEST + LEEWAY + LEEWAY)
@@ -117,14 +144,6 @@ pub fn check(
     if claims.jti.is_empty() {
         return Err(Refusal::invalid_client("jti of client_assertion is empty"));
     }
-    let mut context = digest::Context::new(&digest::SHA256);
-    for part in [client.client_id.as_bytes(), &[0], claims.jti.as_bytes()] {
-        context.update(part);
-    }
-    let mut digest = [0; 32];
-    digest.copy_from_slice(context.finish().as_ref());
-    Ok(Use {
-        hour: hour_of(claims.exp + LEEWAY),
-        digest,
-    })
+    let owner = Owner::Client(&client.client_id);
+    Ok(Use::of(owner, &claims.jti, claims.exp + LEEWAY))
 }
