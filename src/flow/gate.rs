@@ -9,6 +9,7 @@ use crate::identity::{Factor, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::client_auth;
 use crate::oauth::code::Authorization;
+use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
@@ -121,14 +122,12 @@ fn judge(
     };
     if asks_people {
         let key = (authorization.user, client.client_id.clone());
-        let given = CONSENTS
-            .get(snapshot, &key)?
-            .and_then(|consent| consent.scope.parse::<Scope>().ok());
+        let given = CONSENTS.get(snapshot, &key)?;
         let asked = authorization
             .scope
             .filter(|value| value != Scope::AUTHENTICATED)
             .union(&authorization.claims.implied_scope());
-        if !given.is_some_and(|given| asked.is_within(&given)) {
+        if !consent::covers(given.as_ref(), &asked) {
             return Ok(Err(Refusal::invalid_grant(
                 "the user has not given consent or has withdrawn it",
             )));

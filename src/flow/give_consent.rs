@@ -8,8 +8,8 @@ use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::Consent;
-use crate::oauth::Scope;
 use crate::oauth::authorize::Progress;
+use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::store::backend::Tx;
 use crate::store::tables::{CONSENTS, LOGIN_TRANSACTIONS};
@@ -79,10 +79,9 @@ async fn allow(
     let client_id = underway.client.client_id.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
-        let before = CONSENTS
-            .get(&*tx, &key)?
-            .and_then(|consent| consent.scope.parse::<Scope>().ok());
-        let scope = before.unwrap_or_default().union(&asked).to_string();
+        let before = CONSENTS.get(&*tx, &key)?;
+        let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
+        let scope = allowed.union(&asked).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
         Ok(progress)
     };

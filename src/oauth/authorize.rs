@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 use crate::identity::{Consent, Session, UpstreamToken};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::code::Authorization;
+use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
@@ -571,8 +572,5 @@ fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<
     if request.prompt.consent {
         return true;
     }
-    client.consent == ConsentRequirement::Require
-        && !given
-            .and_then(|consent| consent.scope.parse::<Scope>().ok())
-            .is_some_and(|given| request.scope_for_consent().is_within(&given))
+    client.consent == ConsentRequirement::Require && !consent::covers(given, &request.scope_for_consent())
 }

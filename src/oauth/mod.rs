@@ -7,6 +7,7 @@ pub mod authorize;
 pub mod client;
 pub mod client_auth;
 pub mod code;
+pub mod consent;
 pub mod error;
 pub mod introspection;
 pub mod metadata;

@@ -11,7 +11,7 @@ use crate::flow::catalog::Catalog;
 use crate::flow::sessions::{self, LiveSession};
 use crate::flow::{Core, Failure};
 use crate::identity::Session;
-use crate::oauth::Scope;
+use crate::oauth::{Scope, consent};
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
 use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
@@ -96,11 +96,8 @@ fn applications(
         }
     }
     for ((_, client_id), consent) in CONSENTS.scan_prefix(snapshot, &user, usize::MAX)? {
-        add(
-            client_id,
-            consent.given_at,
-            consent.scope.parse().unwrap_or_default(),
-        );
+        let allowed = consent::allowed(Some(&consent)).unwrap_or_default();
+        add(client_id, consent.given_at, allowed);
     }
     let mut applications: Vec<_> = found
         .into_iter()
