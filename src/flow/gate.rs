@@ -98,6 +98,15 @@ impl Gate {
     }
 }
 
+/// Whether the provider that vouched for somebody is in service, where one did.
+pub(super) fn is_in_service(snapshot: &dyn Snapshot, factor: &Factor) -> Result<bool, StoreError> {
+    let Some(provider) = factor.provider() else {
+        return Ok(true);
+    };
+    let provider = PROVIDERS.get(snapshot, provider)?;
+    Ok(provider.is_some_and(|provider| provider.enabled))
+}
+
 fn judge(
     snapshot: &dyn Snapshot,
     client: &Client,
@@ -107,11 +116,7 @@ fn judge(
     if !user.enabled {
         return Ok(Err(GONE));
     }
-    if let Factor::Federated { provider } = &authorization.factor
-        && !PROVIDERS
-            .get(snapshot, provider)?
-            .is_some_and(|provider| provider.enabled)
-    {
+    if !is_in_service(snapshot, &authorization.factor)? {
         return Ok(Err(Refusal::invalid_grant(
             "the provider by which the user signed in is no longer in service",
         )));

@@ -63,7 +63,7 @@ pub async fn rotate_refresh_token(
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
             let token = family.authorization.upstream_token.take();
-            family.authorization.upstream_token = token.filter(|token| now < token.expires_at);
+            family.authorization.upstream_token = token.filter(|token| token.is_current(now));
             FAMILIES.put(tx, &id, &family)?;
             Ok(Outcome::Granted(Box::new(Order {
                 grant_type: GrantType::RefreshToken,

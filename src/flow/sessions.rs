@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Core;
 use super::authorization::Browser;
+use super::gate;
 use super::start_session::Entrance;
 use crate::clock::Timestamp;
 use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
@@ -15,9 +16,7 @@ use crate::oauth::refresh::RefreshFamily;
 use crate::secret::{Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{
-    CODES, FAMILIES, FAMILIES_BY_OWNER, PROVIDERS, SESSIONS, SESSIONS_BY_USER, USERS,
-};
+use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
 
 /// The most sessions of one user: more browsers than anybody has.
 pub const MOST_OF_ONE_USER: usize = 50;
@@ -76,14 +75,7 @@ pub fn find(
     let Some((id, session)) = presented(snapshot, cookie)? else {
         return Ok(None);
     };
-    if !session.is_live(lifetimes, now) {
-        return Ok(None);
-    }
-    if let Factor::Federated { provider } = &session.factor
-        && !PROVIDERS
-            .get(snapshot, provider)?
-            .is_some_and(|provider| provider.enabled)
-    {
+    if !session.is_live(lifetimes, now) || !gate::is_in_service(snapshot, &session.factor)? {
         return Ok(None);
     }
     let Some(user) = USERS.get(snapshot, &session.user)?.filter(|user| user.enabled) else {

@@ -49,8 +49,9 @@ pub(super) fn open(
     token: &UpstreamToken,
     now: Timestamp,
 ) -> Option<Zeroizing<String>> {
-    provider.embed_token.as_ref()?;
-    let token = UpstreamToken::current(Some(token), now)?;
+    if provider.embed_token.is_none() || !token.is_current(now) {
+        return None;
+    }
     let context = UpstreamToken::context(&provider.id);
     let opened = core.sealer.open_text(&context, &token.sealed);
     opened

@@ -68,9 +68,9 @@ impl UpstreamToken {
         format!("upstream_tokens/{provider}")
     }
 
-    /// This token, while the provider accepts it.
-    pub fn current(token: Option<&Self>, now: Timestamp) -> Option<&Self> {
-        token.filter(|token| now < token.expires_at)
+    /// Whether the provider accepts it yet.
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        now < self.expires_at
     }
 }
 

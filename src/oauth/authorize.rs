@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{Consent, Session, UpstreamToken};
+use crate::identity::{Consent, Session};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
@@ -549,7 +549,10 @@ pub fn next_step(
         session: Some(signed_in.id),
         auth_time: Some(session.auth_time),
         factor: session.factor.clone(),
-        upstream_token: UpstreamToken::current(session.upstream_token.as_ref(), now)
+        upstream_token: session
+            .upstream_token
+            .as_ref()
+            .filter(|token| token.is_current(now))
             .cloned()
             .map(Box::new),
         scope: request
