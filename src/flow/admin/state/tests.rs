@@ -147,6 +147,11 @@ async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
     let core = core();
     let mut broken = web();
     broken.redirect_uris = vec!["http://app.example/cb".to_owned()];
+    let named = |id: &str| {
+        let mut user = person("c@example.com");
+        user.line.account_id = Some(id.to_owned());
+        user
+    };
     let wanted = request(
         Some(vec![
             web(),
@@ -160,15 +165,19 @@ async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
             person("no address"),
             person("b@example.com"),
             person("B@example.com"),
+            named("carol"),
+            named(" Carol "),
         ]),
         false,
     );
     let refused = refusal(apply(admin(&core), wanted).await).message;
     assert!(refused.contains("client web: it is declared twice"), "{refused}");
-    assert!(
-        refused.contains("user b@example.com: it is declared twice"),
-        "{refused}"
-    );
+    for twin in ["b@example.com", "carol"] {
+        assert!(
+            refused.contains(&format!("user {twin}: it is declared twice")),
+            "{refused}"
+        );
+    }
     let single = request(
         Some(vec![DeclaredClient {
             client_id: "x".to_owned(),

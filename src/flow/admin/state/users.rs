@@ -65,7 +65,8 @@ pub(super) async fn prepare(
     let core = admin.core;
     let named = |entry: &DeclaredUser| entry.line.name().unwrap_or_default().to_owned();
     let names: Vec<String> = declared.iter().map(named).collect();
-    refuse_twins(KIND, names.iter().map(|name| name.to_lowercase()), faults);
+    let reduced = names.iter().map(|name| LoginName::new(name).as_str().to_owned());
+    refuse_twins(KIND, reduced, faults);
     let mut fresh: Vec<Uuid> = names
         .iter()
         .map(|_| core.random.uuid_v7(core.clock.since_epoch()))
