@@ -1,7 +1,6 @@
 //! The running service: what every request is answered with, built once and shared.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::disk::{LEAST_TO_WRITE, Space, space};
 use crate::flow::{Catalog, Core};
+use crate::hex;
 use crate::limit::shares::Share;
 use crate::limit::{LimitPolicy, Limiter};
 use crate::metrics::Metrics;
@@ -91,9 +91,7 @@ impl Document {
     pub fn new(body: Bytes) -> Self {
         let mut entity_tag = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN + 2);
         entity_tag.push('"');
-        for byte in digest::digest(&digest::SHA256, &body).as_ref() {
-            let _ = write!(entity_tag, "{byte:02x}");
-        }
+        hex::push(&mut entity_tag, digest::digest(&digest::SHA256, &body).as_ref());
         entity_tag.push('"');
         Self { body, entity_tag }
     }

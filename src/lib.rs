@@ -13,8 +13,9 @@
 //! |---|---|---|
 //! | [`clock`] | the only reader of time | nothing |
 //! | [`random`] | the only reader of entropy | nothing |
+//! | [`hex`] | bytes as hexadecimal digits | nothing |
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
-//! | [`seal`] | encryption at rest under the master key | random |
+//! | [`seal`] | encryption at rest under the master key | hex, random |
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
 //! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
@@ -26,14 +27,14 @@
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | audit, clock, federation, identity, jose, oauth, random, seal, secret, store |
-//! | [`page`] | what people see; the only room with HTML, and what a theme is | nothing |
+//! | [`page`] | what people see; the only room with HTML, and what a theme is | hex |
 //! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
-//! | [`app`] | the running service, built once | disk, flow, limit, metrics, oauth, page, route, theme |
+//! | [`app`] | the running service, built once | disk, flow, hex, limit, metrics, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, metrics, net, oauth, page, route, store, theme |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
 //! | [`control`] | administration over a unix socket, or on the store itself | flow, store |
-//! | [`cli`] | the commands; composes everything | app, audit, clock, config, control, disk, federation, flow, http, identity, jose, net, oauth, page, random, route, seal, store, theme |
+//! | [`cli`] | the commands; composes everything | app, audit, clock, config, control, disk, federation, flow, hex, http, identity, jose, net, oauth, page, random, route, seal, store, theme |
 //!
 //! Two rooms import downwards what one would not expect. [`federation`] reaches `net`, because what a provider says
 //! is fetched and remembered in one place ([`federation::Upstreams`]); its rules beside it stay pure. `net` reaches
@@ -114,6 +115,7 @@ pub mod control;
 pub mod disk;
 pub mod federation;
 pub mod flow;
+pub mod hex;
 pub mod http;
 pub mod identity;
 pub mod jose;

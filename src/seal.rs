@@ -3,7 +3,7 @@
 //! A sealed value is a version byte, a random nonce of 96 bits, and AES-256-GCM's ciphertext and tag. The
 //! context (which table, which row) is authenticated with it, so that a sealed value opens nowhere else.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,6 +13,7 @@ use ring::hkdf::{self, HKDF_SHA256};
 use ring::hmac;
 use zeroize::Zeroizing;
 
+use crate::hex;
 use crate::random::Random;
 
 const VERSION: u8 = 1;
@@ -150,9 +151,7 @@ impl Sealer {
 
 fn hexadecimal_digest(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN);
-    for byte in digest::digest(&digest::SHA256, bytes).as_ref() {
-        let _ = write!(digits, "{byte:02x}");
-    }
+    hex::push(&mut digits, digest::digest(&digest::SHA256, bytes).as_ref());
     digits
 }
 

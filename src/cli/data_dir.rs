@@ -1,7 +1,6 @@
 //! The data directory: the database, the master key that its secrets are sealed under, and what is fixed at
 //! the first start.
 
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -12,6 +11,7 @@ use zeroize::Zeroizing;
 use super::place::Unfinished;
 use crate::control;
 use crate::flow::admin::settings;
+use crate::hex;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::backend::redb::journal_of;
@@ -317,9 +317,7 @@ pub(super) fn from_hex(text: &str) -> Option<MasterKey> {
 /// The key as 64 hexadecimal digits.
 pub(super) fn to_hex(key: &MasterKey) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
-    for byte in key.iter() {
-        let _ = write!(text, "{byte:02x}");
-    }
+    hex::push(&mut text, key.iter());
     text
 }
 

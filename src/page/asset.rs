@@ -2,10 +2,11 @@
 //!
 //! A name that changes with the content may be cached for ever.
 
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use ring::digest;
+
+use crate::hex;
 
 /// The path that assets are served under, below the issuer's.
 pub const PREFIX: &str = "/assets/";
@@ -57,14 +58,8 @@ static ENTRIES: LazyLock<[Entry; 2]> = LazyLock::new(|| {
 impl Entry {
     fn new(file: File, stem: &str, extension: &str, content_type: &'static str, bytes: Vec<u8>) -> Self {
         let digest = digest::digest(&digest::SHA256, &bytes);
-        let hash = digest
-            .as_ref()
-            .iter()
-            .take(6)
-            .fold(String::new(), |mut hash, byte| {
-                let _ = write!(hash, "{byte:02x}");
-                hash
-            });
+        let mut hash = String::new();
+        hex::push(&mut hash, digest.as_ref().iter().take(6));
         Self {
             file,
             url: format!("{PREFIX}{stem}.{hash}.{extension}"),

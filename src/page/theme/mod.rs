@@ -22,7 +22,6 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::digest;
@@ -35,6 +34,7 @@ pub use self::slots::Slots;
 use self::template::Templates;
 use super::locale::{self, is_tag};
 use super::{Locale, Page, layout, sample};
+use crate::hex;
 
 /// The version of the contract between the service and its themes.
 pub const CONTRACT: i64 = 1;
@@ -492,13 +492,7 @@ fn version(source: &Source, style: &str) -> String {
         context.update(&(bytes.len() as u64).to_be_bytes());
         context.update(bytes);
     }
-    context
-        .finish()
-        .as_ref()
-        .iter()
-        .take(6)
-        .fold(String::new(), |mut version, byte| {
-            let _ = write!(version, "{byte:02x}");
-            version
-        })
+    let mut version = String::new();
+    hex::push(&mut version, context.finish().as_ref().iter().take(6));
+    version
 }
