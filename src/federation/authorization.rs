@@ -9,6 +9,12 @@ use crate::oauth::authorize::AuthorizationRequest;
 use crate::oauth::client::Client;
 use crate::oauth::parameters::Parameters;
 
+/// A provider's error code as it may be told: nothing but what codes are made of, and not endless.
+pub(super) fn error_code(text: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+    text.chars().filter(is_plain).take(64).collect()
+}
+
 /// What is drawn for one question.
 pub struct Question<'a> {
     /// Comes back with the answer.
@@ -90,10 +96,7 @@ impl Callback {
         let outcome = match (parameters.get("error"), parameters.get("code")) {
             (Some("access_denied"), None) => Outcome::Denied,
             (Some("temporarily_unavailable" | "server_error"), None) => Outcome::Unavailable,
-            (Some(error), None) => {
-                let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-                Outcome::Failed(error.chars().filter(is_plain).take(64).collect())
-            }
+            (Some(error), None) => Outcome::Failed(error_code(error)),
             (None, Some(code)) => Outcome::Code(Zeroizing::new(code.to_owned())),
             (Some(_), Some(_)) | (None, None) => return None,
         };

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::authorization::error_code;
 use super::cache::{Cache, Fetched, Unavailable};
 use super::id_token::is_signed_by_one_of;
 use super::metadata::{self, Metadata};
@@ -220,17 +221,10 @@ impl Upstreams {
             return Ok(body);
         }
         let error = serde_json::from_slice::<ErrorBody>(&body).map(|body| body.error);
-        let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-        let error = error
-            .unwrap_or_default()
-            .chars()
-            .filter(is_plain)
-            .take(64)
-            .collect();
         Err(UpstreamError::Refused {
             address,
             status: response.status,
-            error,
+            error: error_code(&error.unwrap_or_default()),
         })
     }
 
