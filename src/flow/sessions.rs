@@ -5,10 +5,9 @@ use std::ops::ControlFlow;
 
 use uuid::Uuid;
 
-use super::Core;
 use super::authorization::Browser;
-use super::gate;
 use super::start_session::Entrance;
+use super::{Core, Failure, gate};
 use crate::clock::Timestamp;
 use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
 use crate::oauth::code::{self, Authorization};
@@ -82,6 +81,21 @@ pub fn find(
         return Ok(None);
     };
     Ok(Some(LiveSession { id, session, user }))
+}
+
+/// The session of this browser. It may be over, and the grants that end when its user signs out may not.
+pub fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
+    Ok(core
+        .store
+        .read(|snapshot| presented(snapshot, browser.session.as_ref()))?)
+}
+
+/// Who is signed in in this browser.
+pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
+    let lifetimes = core.policy.lifetimes.session;
+    Ok(core
+        .store
+        .read(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
 }
 
 /// Notes that a session was used, when the last note is old enough. The session was found in the same

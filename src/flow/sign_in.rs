@@ -53,7 +53,7 @@ pub async fn sign_in(
         return Ok(SignIn::Refused);
     }
     let name = LoginName::new(&typed.username);
-    let user = find(core, &name)?;
+    let user = user_named(core, &name)?;
     let usable = user
         .as_ref()
         .filter(|user| user.enabled)
@@ -111,7 +111,7 @@ pub async fn sign_in(
 }
 
 /// The user who signs in with this name. Whoever is not there costs the reading of somebody who is.
-pub fn find(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
+pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
     core.store.read(
         |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
             Some(uuid) => USERS.get(snapshot, &uuid),

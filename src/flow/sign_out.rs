@@ -3,11 +3,10 @@
 use uuid::Uuid;
 
 use super::authorization::Browser;
-use super::sessions::{self, LiveSession};
+use super::sessions;
 use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::Session;
 use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::SESSIONS;
@@ -43,12 +42,12 @@ pub async fn begin_sign_out(
     let LogoutRequest::Hinted { user, return_to } = request else {
         return Ok(Ok(SignOut::Ask));
     };
-    match find(core, browser, now)? {
+    match sessions::signed_in(core, browser, now)? {
         // the browser has changed hands since: whoever is signed in now decides
         Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
         // the hint alone ends nothing: whoever once saw an ID token could sign its user out from anywhere
         _ => {
-            if let Some((id, session)) = presented(core, browser)?
+            if let Some((id, session)) = sessions::of_browser(core, browser)?
                 && session.user == user
             {
                 end(core, id, user, now).await?;
@@ -60,25 +59,10 @@ pub async fn begin_sign_out(
 
 /// The user said yes on the confirmation page: the session of this browser ends.
 pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
-    if let Some((id, session)) = presented(core, browser)? {
+    if let Some((id, session)) = sessions::of_browser(core, browser)? {
         end(core, id, session.user, now).await?;
     }
     Ok(())
-}
-
-/// The session of this browser. It may be over, and the grants that end when its user signs out may not.
-pub fn presented(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
-    Ok(core
-        .store
-        .read(|snapshot| sessions::presented(snapshot, browser.session.as_ref()))?)
-}
-
-/// Who is signed in in this browser.
-pub fn find(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
-    let lifetimes = core.policy.lifetimes.session;
-    Ok(core
-        .store
-        .read(|snapshot| sessions::find(snapshot, browser.session.as_ref(), lifetimes, now))?)
 }
 
 async fn end(core: &Core, id: Uuid, user: Uuid, now: Timestamp) -> Result<(), Failure> {

@@ -3,13 +3,13 @@
 use crate::clock::Timestamp;
 use crate::flow::authorization::{Browser, Next, Onward};
 use crate::flow::begin_authorization::open;
-use crate::flow::{Core, Failure, sign_out};
+use crate::flow::{Core, Failure, sessions};
 use crate::oauth::own_page;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Begins a sign-in that ends on the account page. Where somebody is signed in already, it is to be proved anew.
 pub async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Onward, Failure> {
-    let live = sign_out::find(core, browser, now)?;
+    let live = sessions::signed_in(core, browser, now)?;
     let again = live.as_ref().map(|live| live.user.account_id.as_str());
     let request = own_page::request(&core.policy.issuer, again);
     let (transaction, binding) = open(core, request, browser, now);

@@ -12,7 +12,7 @@ use crate::flow::authorization::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::sessions::{self, DrawnSession};
 use crate::flow::start_session::Entrance;
-use crate::flow::{Core, Failure, sign_out};
+use crate::flow::{Core, Failure};
 use crate::identity::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
 use crate::store::tables::USERS;
@@ -49,7 +49,7 @@ pub async fn change_password(
     typed: NewPassword,
     now: Timestamp,
 ) -> Result<Outcome<Change>, Failure> {
-    let Some(live) = sign_out::find(core, browser, now)? else {
+    let Some(live) = sessions::signed_in(core, browser, now)? else {
         return Ok(Outcome::SignIn);
     };
     if let Err(problem) = core.policy.password.check(&typed.chosen) {

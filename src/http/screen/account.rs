@@ -11,7 +11,7 @@ use crate::flow::account::disconnect::disconnect;
 use crate::flow::account::end_sessions::{Which, end_sessions};
 use crate::flow::account::view::{self, Application};
 use crate::flow::account::{Outcome, begin, view::view};
-use crate::flow::{Failure, sign_out};
+use crate::flow::{Failure, sessions, sign_out};
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -133,7 +133,7 @@ async fn sign_in(call: &Call) -> Answer {
 /// session is a browser in which the user has signed in: strangers who fail elsewhere keep nobody from this.
 async fn take_password(call: &Call, typed: NewPassword) -> Answer {
     let (core, limits, from) = (&call.app.core, &call.app.limits, typed.from);
-    let live = match sign_out::find(core, &call.browser(), call.now) {
+    let live = match sessions::signed_in(core, &call.browser(), call.now) {
         Ok(Some(live)) => live,
         Ok(None) => return sign_in(call).await,
         Err(failure) => return error::failed_page(call, &failure),

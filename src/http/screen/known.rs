@@ -44,7 +44,7 @@ pub fn browser(call: &Call, name: &LoginName) -> Option<[u8; ID_LEN]> {
 
 /// None for somebody without a password, and where the store cannot be read: then no browser is known.
 fn context(call: &Call, name: &LoginName) -> Option<Zeroizing<String>> {
-    let user = sign_in::find(&call.app.core, name).ok()??;
+    let user = sign_in::user_named(&call.app.core, name).ok()??;
     let password = user.password?;
     let (name, password) = (name.as_str(), password.as_str());
     Some(Zeroizing::new(format!("known browser of {name} with {password}")))

@@ -4,7 +4,8 @@ use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 
 use super::csrf;
-use crate::flow::sign_out::{confirm_sign_out, find, presented};
+use crate::flow::sessions::{of_browser, signed_in};
+use crate::flow::sign_out::confirm_sign_out;
 use crate::http::call::Call;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -35,8 +36,8 @@ pub async fn confirm(call: &Call) -> Answer {
     };
     let browser = call.browser();
     let core = &call.app.core;
-    let live = match presented(core, &browser) {
-        Ok(Some(_)) => find(core, &browser, call.now),
+    let live = match of_browser(core, &browser) {
+        Ok(Some(_)) => signed_in(core, &browser, call.now),
         Ok(None) => return response::redirect_303(&address(call, &Route::LoggedOut)),
         Err(failure) => Err(failure),
     };
