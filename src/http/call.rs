@@ -8,10 +8,10 @@ use ::http::request::Parts;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
 
+use super::client_address;
 use super::cookie::Cookie;
 use super::error::throttled;
 use super::headers;
-use super::origin;
 use super::request::{self, MediaType, Parameters};
 use super::response::{self, Answer};
 use crate::app::App;
@@ -54,7 +54,7 @@ impl Call {
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
         let request_id = app.next_request_id();
         let now = app.core.clock.now();
-        let from = origin::client_address(peer.addr, &parts.headers, &app.trusted_proxies);
+        let from = client_address::of(peer.addr, &parts.headers, &app.trusted_proxies);
         Self {
             app,
             request_id,

@@ -4,12 +4,12 @@
 //! people; neither decides anything that the standards decide.
 
 pub mod call;
+pub mod client_address;
 pub mod cookie;
 pub mod endpoint;
 pub mod error;
 pub mod headers;
 pub mod metrics;
-pub mod origin;
 pub mod preview;
 pub mod request;
 pub mod response;

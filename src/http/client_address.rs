@@ -18,7 +18,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// long as the one who added the entry is trusted; one that names no address ends it as [`UNKNOWN`]. When both headers
 /// are there and tell different stories, one of them comes from the client: then neither is believed, and the address
 /// is [`UNKNOWN`], too. That of the proxy would not do: it may be one that is never limited.
-pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+pub fn of(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.ip().to_canonical();
     let walk = |hops: &[Option<IpAddr>]| {
         let mut address = peer;
@@ -132,7 +132,7 @@ mod tests {
 
     fn from(peer: &str, lines: &[(HeaderName, &str)]) -> String {
         let trusted = ["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
-        client_address(
+        of(
             SocketAddr::new(peer.parse().unwrap(), 1),
             &headers(lines),
             &trusted,
@@ -259,10 +259,7 @@ mod tests {
         );
         let trusted = ["10.0.0.0/8".parse().unwrap()];
         let peer = "10.0.0.1:1".parse().unwrap();
-        assert_eq!(
-            client_address(peer, &spoilt, &trusted).to_string(),
-            "198.51.100.7"
-        );
+        assert_eq!(of(peer, &spoilt, &trusted).to_string(), "198.51.100.7");
     }
 
     #[test]
@@ -283,7 +280,7 @@ mod tests {
         fn no_header_panics(line in "[ -~]{0,80}") {
             let peer = "10.0.0.1:1".parse().unwrap();
             let headers = headers(&[(FORWARDED, &line), (X_FORWARDED_FOR, &line)]);
-            let _ = client_address(peer, &headers, &["10.0.0.0/8".parse().unwrap()]);
+            let _ = of(peer, &headers, &["10.0.0.0/8".parse().unwrap()]);
         }
     }
 }
