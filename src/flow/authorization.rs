@@ -166,6 +166,31 @@ pub fn underway(
     }))
 }
 
+/// A sign-in under way, bound to the browser, and the binding when the browser has none yet.
+pub(super) fn new_transaction(
+    core: &Core,
+    request: AuthorizationRequest,
+    browser: &Browser,
+    now: Timestamp,
+) -> (LoginTransaction, Option<Secret<BrowserCookie>>) {
+    let (digest, binding) = if let Some(digest) = browser.binding {
+        (digest, None)
+    } else {
+        let binding = Secret::mint(&[], &core.random);
+        (binding.digest(), Some(binding))
+    };
+    let transaction = LoginTransaction {
+        browser: digest,
+        request,
+        expires_at: now + core.policy.lifetimes.login_transaction,
+        settled_session: None,
+        consented: false,
+        answered_at: None,
+        upstream: None,
+    };
+    (transaction, binding)
+}
+
 /// Whether a transaction may be carried on in this browser now.
 pub(super) fn check(
     (id, transaction): (Uuid, &LoginTransaction),

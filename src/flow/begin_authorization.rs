@@ -9,12 +9,9 @@ use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
 use crate::oauth::Client;
-use crate::oauth::authorize::{
-    AuthorizationRequest, LoginTransaction, Progress, Step, Unanswerable, reply_address,
-};
+use crate::oauth::authorize::{AuthorizationRequest, Progress, Step, Unanswerable, reply_address};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
-use crate::secret::{BrowserCookie, Secret};
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
 use crate::store::tables::LOGIN_TRANSACTIONS;
@@ -68,7 +65,7 @@ pub async fn begin_authorization(
     let code = DrawnCode::draw(core);
     let slot = code.slot();
     let id = core.random.uuid_v7(core.clock.since_epoch());
-    let (transaction, binding) = open(core, request.clone(), browser, now);
+    let (transaction, binding) = authorization::new_transaction(core, request.clone(), browser, now);
     let (policy, asking) = (Arc::clone(&core.policy), Arc::clone(client));
     let taken = core
         .store
@@ -101,31 +98,6 @@ pub async fn begin_authorization(
         binding,
         session: None,
     }))
-}
-
-/// A sign-in under way, bound to the browser, and the binding when the browser has none yet.
-pub(super) fn open(
-    core: &Core,
-    request: AuthorizationRequest,
-    browser: &Browser,
-    now: Timestamp,
-) -> (LoginTransaction, Option<Secret<BrowserCookie>>) {
-    let (digest, binding) = if let Some(digest) = browser.binding {
-        (digest, None)
-    } else {
-        let binding = Secret::mint(&[], &core.random);
-        (binding.digest(), Some(binding))
-    };
-    let transaction = LoginTransaction {
-        browser: digest,
-        request,
-        expires_at: now + core.policy.lifetimes.login_transaction,
-        settled_session: None,
-        consented: false,
-        answered_at: None,
-        upstream: None,
-    };
-    (transaction, binding)
 }
 
 /// Reads an ID token that this service issued, however long ago (OpenID Connect Core 3.1.2.1).

@@ -1,8 +1,7 @@
 //! A person comes to the account page who has to sign in first.
 
 use crate::clock::Timestamp;
-use crate::flow::authorization::{Browser, Next, Onward};
-use crate::flow::begin_authorization::open;
+use crate::flow::authorization::{Browser, Next, Onward, new_transaction};
 use crate::flow::{Core, Failure, sessions};
 use crate::oauth::own_page;
 use crate::store::tables::LOGIN_TRANSACTIONS;
@@ -12,7 +11,7 @@ pub async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<O
     let live = sessions::signed_in(core, browser, now)?;
     let again = live.as_ref().map(|live| live.user.account_id.as_str());
     let request = own_page::request(&core.policy.issuer, again);
-    let (transaction, binding) = open(core, request, browser, now);
+    let (transaction, binding) = new_transaction(core, request, browser, now);
     let id = core.random.uuid_v7(core.clock.since_epoch());
     core.store
         .write("begin_account_sign_in", move |tx| {
