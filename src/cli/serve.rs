@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::Global;
 use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
@@ -122,24 +122,10 @@ async fn serve_until_stopped(
     }
     let app = Arc::new(furnish(config, core, example));
     let control = take_commands(&app, config, stops.clone())?;
-    let haste = Arc::new(Notify::new());
-    let renewing = renew(&app, config, tls.as_ref(), &haste)?;
+    let mut tasks = start_tasks(&app, config, tls.as_ref(), hangup, &clock)?;
     if let Some(metrics) = metrics {
         expose(metrics, Arc::clone(&app), tls.clone(), stops.clone());
     }
-    let backing_up = config.backups.interval.map(|interval| {
-        let (app, data_dir) = (Arc::clone(&app), data_dir.clone());
-        tokio::spawn(schedule::keep(app, data_dir, interval, config.backups))
-    });
-    let housekeeping = tokio::spawn(keep_house(Arc::clone(&app)));
-    let dressing = tokio::spawn(watch_themes(Arc::clone(&app)));
-    let refreshing = tokio::spawn(keep_fresh(Arc::clone(&app)));
-    let measuring = tokio::spawn(watch_room(Arc::clone(&app)));
-    let reloading = tokio::spawn(reload(tls.clone(), hangup, clock.clone(), haste));
-    let watching = tls.clone().map(|tls| {
-        let clock = clock.clone();
-        tokio::spawn(tls.watch(CERTIFICATE_INTERVAL, move || clock.now().seconds()))
-    });
     tracing::info!(issuer = %app.core.policy.issuer, ?listening, data_dir = %data_dir.display(), "ready");
     notify::ready();
     let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
@@ -157,20 +143,7 @@ async fn serve_until_stopped(
         () = listener.serve(tls, service, until_told) => {}
         () = told(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
     }
-    housekeeping.abort();
-    dressing.abort();
-    refreshing.abort();
-    measuring.abort();
-    if let Some(backing_up) = backing_up {
-        backing_up.abort();
-    }
-    reloading.abort();
-    if let Some(renewing) = renewing {
-        renewing.abort();
-    }
-    if let Some(watching) = watching {
-        watching.abort();
-    }
+    tasks.abort_all();
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
     }
@@ -203,26 +176,47 @@ fn expose(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch
     tokio::spawn(async move { listener.serve(None, service, told(stops, 1)).await });
 }
 
-/// Looks after the certificate, if it is one that the service orders itself.
-fn renew(
+/// Starts what goes on beside the answers until it is broken off.
+fn start_tasks(
     app: &Arc<App>,
     config: &Config,
     tls: Option<&Acceptor>,
-    haste: &Arc<Notify>,
-) -> Result<Option<JoinHandle<()>>, Stop> {
-    let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) else {
-        return Ok(None);
-    };
-    let folder = Folder::of(&config.settings.data_dir);
-    let client = outbound::Client::new(&config.settings.outbound).map_err(Stop::refused)?;
-    acme::begin(app, plan, tls);
-    let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
-    Ok(Some(tokio::spawn(acme::keep(
-        Arc::clone(app),
-        renewal,
-        tls.clone(),
-        Arc::clone(haste),
-    ))))
+    hangup: Signal,
+    clock: &Clock,
+) -> Result<JoinSet<()>, Stop> {
+    let mut tasks = JoinSet::new();
+    let haste = Arc::new(Notify::new());
+    if let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) {
+        let folder = Folder::of(&config.settings.data_dir);
+        let client = outbound::Client::new(&config.settings.outbound).map_err(Stop::refused)?;
+        acme::begin(app, plan, tls);
+        let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
+        tasks.spawn(acme::keep(
+            Arc::clone(app),
+            renewal,
+            tls.clone(),
+            Arc::clone(&haste),
+        ));
+    }
+    if let Some(interval) = config.backups.interval {
+        let data_dir = config.settings.data_dir.clone();
+        tasks.spawn(schedule::keep(
+            Arc::clone(app),
+            data_dir,
+            interval,
+            config.backups,
+        ));
+    }
+    tasks.spawn(keep_house(Arc::clone(app)));
+    tasks.spawn(watch_themes(Arc::clone(app)));
+    tasks.spawn(keep_fresh(Arc::clone(app)));
+    tasks.spawn(watch_room(Arc::clone(app)));
+    tasks.spawn(reload(tls.cloned(), hangup, clock.clone(), haste));
+    if let Some(tls) = tls.cloned() {
+        let clock = clock.clone();
+        tasks.spawn(tls.watch(CERTIFICATE_INTERVAL, move || clock.now().seconds()));
+    }
+    Ok(tasks)
 }
 
 /// Answers commands on the control socket, until the process is told to stop.
