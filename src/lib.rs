@@ -28,7 +28,7 @@
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | audit, clock, federation, identity, jose, oauth, random, seal, secret, store |
 //! | [`page`] | what people see; the only room with HTML, and what a theme is | hex |
-//! | [`theme`] | the operator's themes, read from the disk and read again when they change | page |
+//! | [`theme`] | the operator's themes, read from the disk and read again when they change | oauth, page |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
 //! | [`app`] | the running service, built once | disk, flow, hex, limit, metrics, oauth, page, route, theme |
 //! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, metrics, net, oauth, page, route, store, theme |

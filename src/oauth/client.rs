@@ -355,3 +355,18 @@ impl Client {
             .chain(own.iter().filter_map(|uri| redirect_uri::origin(uri)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_theme_is_named_by_a_plain_word() {
+        for name in ["acme", "acme-2", "0"] {
+            assert!(is_theme_name(name), "{name}");
+        }
+        for name in ["", "..", "a/b", "-a", "A", "a b", "é", &"a".repeat(65)] {
+            assert!(!is_theme_name(name), "{name}");
+        }
+    }
+}

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use self::folder::{Fingerprint, Read};
+use crate::oauth::client::is_theme_name;
 use crate::page::Theme;
-use crate::page::theme::{DEFAULT, Finding, Severity, Source, built_in, is_name};
+use crate::page::theme::{DEFAULT, Finding, Severity, Source, built_in};
 
 /// The most themes that are read from the operator's folder.
 const MOST_THEMES: usize = 200;
@@ -235,7 +236,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     if name == folder::LANGUAGES {
         return Err("this folder is for languages: choose another name");
     }
-    if is_name(name) {
+    if is_theme_name(name) {
         Ok(())
     } else {
         Err("use 1 to 64 lower-case letters, digits and hyphens, no hyphen first")

@@ -104,12 +104,6 @@ pub struct Theme {
     findings: Vec<Finding>,
 }
 
-/// Whether a theme may have that name: it stands in addresses and names a folder.
-pub fn is_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=64).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_plain)
-}
-
 impl Theme {
     /// Reads a theme and draws every page once to see whether it can. `base_path` is the path of the issuer,
     /// empty or with a slash at its start only. Without a `default` this is the default theme itself.

@@ -257,16 +257,6 @@ fn every_state_of_every_page_can_be_drawn_by_one_layout() {
     }
 }
 
-#[test]
-fn a_theme_is_named_by_a_plain_word() {
-    for name in ["acme", "acme-2", "0"] {
-        assert!(is_name(name), "{name}");
-    }
-    for name in ["", "..", "a/b", "-a", "A", "a b", "é", &"a".repeat(65)] {
-        assert!(!is_name(name), "{name}");
-    }
-}
-
 /// The words between backquotes in the README of the themes, from one heading to the next of the same or a
 /// higher rank.
 fn contract(heading: &str) -> BTreeSet<String> {
