@@ -1,5 +1,9 @@
 //! Token Revocation.
 
+use idsvc::random::Random;
+use idsvc::secret::{RefreshToken, Secret};
+use uuid::Uuid;
+
 use crate::harness::scene;
 
 /// Section 2.1: a refresh token takes the access tokens of its grant along.
@@ -67,6 +71,25 @@ async fn an_unknown_token_is_answered_alike() {
     }
     server.advance(90_000);
     assert_eq!(acme.revoke(tokens.access_token()).await.status, 200);
+}
+
+/// Section 2.2: the grant of an access token can be read in it, and naming the grant is not having its refresh token.
+#[tokio::test]
+async fn a_token_made_up_for_a_known_grant_revokes_nothing() {
+    let (server, _acme, alice) = scene().await;
+    let app = server.public_client("app").await;
+    let tokens = app.tokens(&alice.browser()).await;
+    let grant: Uuid = tokens.access().claims["grant_id"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let (generation, lineage) = ([0; 4], [0; 16]);
+    let locator = [&grant.as_bytes()[..], &generation, &lineage].concat();
+    let invented = Secret::<RefreshToken>::mint(&locator, &Random::system());
+    assert_eq!(app.revoke(invented.reveal()).await.status, 200);
+    assert!(app.is_welcome(&tokens).await);
+    app.refresh(tokens.refresh_token()).await.tokens();
 }
 
 /// Section 2.1: a client revokes what is its own.
