@@ -244,6 +244,23 @@ async fn single_claims_end_with_the_clients_scope() {
     assert_eq!(second.id().claims["name"], "alice Example");
 }
 
+/// Section 5.4: the same of what a scope value stands for.
+#[tokio::test]
+async fn the_claims_of_a_scope_end_with_the_clients_scope() {
+    let (server, acme, alice) = scene().await;
+    let request = acme.request().with("scope", "openid email");
+    let tokens = acme.tokens_for(&alice.browser(), &request).await;
+    let told = acme.userinfo(tokens.access_token()).await.json();
+    assert_eq!(names(&told), ["email", "email_verified", "sub"]);
+    server
+        .change_client(&acme, |client| {
+            client.scope = client.scope.filter(|value| value != "email");
+        })
+        .await;
+    let left = acme.userinfo(tokens.access_token()).await.json();
+    assert_eq!(names(&left), ["sub"]);
+}
+
 /// Section 5.5: a refresh for less leaves out single claims beyond what it asks for, wherever they would come.
 #[tokio::test]
 async fn single_claims_are_narrowed_with_the_token() {
