@@ -143,6 +143,19 @@ async fn the_last_access_token_of_a_family_outlives_it() {
     assert_eq!(rows(&server)[2], 0);
 }
 
+/// Who looks for it finds that an access token was revoked until the token has expired by itself.
+#[tokio::test]
+async fn a_revoked_access_token_stays_revoked_as_long_as_it_would_have_lived() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let (revoked, kept) = (acme.tokens(&browser).await, acme.tokens(&browser).await);
+    acme.revoke(revoked.access_token()).await;
+    server.advance(revoked.0["expires_in"].as_u64().unwrap() - 1);
+    sweep_all(&server).await;
+    assert!(!acme.is_welcome(&revoked).await);
+    assert!(acme.is_welcome(&kept).await);
+}
+
 #[tokio::test]
 async fn more_rows_than_one_round_holds_are_all_seen() {
     let server = Server::start_with_limits(|limits| limits.enabled = false).await;
