@@ -62,6 +62,18 @@ async fn scene_with(change: impl FnOnce(&mut ProviderFields)) -> Scene {
 }
 
 impl Scene {
+    /// Another provider, that the client takes tokens of as well.
+    async fn second_provider(&self) -> Upstream {
+        let second = Upstream::start_other().await;
+        self.server.provider("second", trusting(&second)).await;
+        self.server
+            .change_client(&self.acme, |client| {
+                client.providers.insert("second".to_owned());
+            })
+            .await;
+        second
+    }
+
     fn exchange(&self, assertion: &str) -> Call {
         self.acme
             .post("/oauth2/token")
@@ -526,14 +538,7 @@ async fn a_disabled_user_comes_in_by_no_other_door() {
 #[tokio::test]
 async fn two_providers_with_the_same_subject_are_two_users() {
     let scene = scene().await;
-    let second = Upstream::start_other().await;
-    scene.server.provider("second", trusting(&second)).await;
-    scene
-        .server
-        .change_client(&scene.acme, |client| {
-            client.providers.insert("second".to_owned());
-        })
-        .await;
+    let second = scene.second_provider().await;
     let one = scene.exchange(&scene.token(&json!({}))).await.tokens();
     let other = scene
         .exchange(&second.sign(&second.claims(APP, "u-1")))
@@ -566,14 +571,7 @@ async fn a_jti_counts_once_to_the_end() {
 #[tokio::test]
 async fn a_jti_of_one_provider_uses_up_none_of_another() {
     let scene = scene().await;
-    let second = Upstream::start_other().await;
-    scene.server.provider("second", trusting(&second)).await;
-    scene
-        .server
-        .change_client(&scene.acme, |client| {
-            client.providers.insert("second".to_owned());
-        })
-        .await;
+    let second = scene.second_provider().await;
     let mut claims = second.claims(APP, "u-1");
     claims["jti"] = "same".into();
     scene
