@@ -346,23 +346,27 @@ fn make_key(path: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
-    struct Scratch(PathBuf);
+    /// A data directory that is still to be made.
+    struct Scratch {
+        path: PathBuf,
+        _folder: TempDir,
+    }
 
     impl Scratch {
         fn new() -> Self {
-            Self(std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4())))
+            let folder = TempDir::new().unwrap();
+            Self {
+                path: folder.path().join("data"),
+                _folder: folder,
+            }
         }
 
         fn open(&self) -> Result<DataDir, DataDirError> {
-            DataDir::open(&self.0, true, &Random::system())
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            DataDir::open(&self.path, true, &Random::system())
         }
     }
 
@@ -373,14 +377,14 @@ mod tests {
     #[test]
     fn the_first_start_makes_everything_closed_to_others() {
         let scratch = Scratch::new();
-        let absent = DataDir::open(&scratch.0, false, &Random::system());
+        let absent = DataDir::open(&scratch.path, false, &Random::system());
         assert!(matches!(absent, Err(DataDirError::Absent(_))));
-        assert!(!scratch.0.exists());
+        assert!(!scratch.path.exists());
         let first = scratch.open().unwrap().sealer.fingerprint();
-        assert_eq!(mode(&scratch.0), 0o700);
-        assert_eq!(mode(&scratch.0.join(MASTER_KEY)), 0o600);
-        assert_eq!(mode(&scratch.0.join(DATABASE)), 0o600);
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
+        assert_eq!(mode(&scratch.path), 0o700);
+        assert_eq!(mode(&scratch.path.join(MASTER_KEY)), 0o600);
+        assert_eq!(mode(&scratch.path.join(DATABASE)), 0o600);
+        assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 2);
         assert_eq!(scratch.open().unwrap().sealer.fingerprint(), first);
     }
 
@@ -388,7 +392,7 @@ mod tests {
     fn a_missing_or_foreign_or_broken_key_is_refused_with_the_remedy() {
         let scratch = Scratch::new();
         drop(scratch.open().unwrap());
-        let key = scratch.0.join(MASTER_KEY);
+        let key = scratch.path.join(MASTER_KEY);
         let saved = fs::read(&key).unwrap();
         fs::remove_file(&key).unwrap();
         assert!(matches!(scratch.open(), Err(DataDirError::KeyMissing(_))));
@@ -405,11 +409,11 @@ mod tests {
     fn a_missing_or_empty_database_beside_a_key_is_refused_and_nothing_is_made() {
         let scratch = Scratch::new();
         let first = scratch.open().unwrap().sealer.fingerprint();
-        let database = scratch.0.join(DATABASE);
+        let database = scratch.path.join(DATABASE);
         let saved = fs::read(&database).unwrap();
         for may_create in [true, false] {
             fs::remove_file(&database).unwrap();
-            let refused = || DataDir::open(&scratch.0, may_create, &Random::system()).err();
+            let refused = || DataDir::open(&scratch.path, may_create, &Random::system()).err();
             assert!(matches!(refused(), Some(DataDirError::DatabaseMissing(_))));
             assert!(!database.exists());
             fs::write(&database, "").unwrap();
@@ -419,26 +423,26 @@ mod tests {
         fs::write(&database, saved).unwrap();
         assert_eq!(scratch.open().unwrap().sealer.fingerprint(), first);
         fs::write(&database, "").unwrap();
-        fs::remove_file(scratch.0.join(MASTER_KEY)).unwrap();
+        fs::remove_file(scratch.path.join(MASTER_KEY)).unwrap();
         assert_ne!(scratch.open().unwrap().sealer.fingerprint(), first);
     }
 
     #[test]
     fn a_first_start_that_was_cut_off_is_finished_by_the_next() {
         let scratch = Scratch::new();
-        fs::create_dir(&scratch.0).unwrap();
-        fs::write(scratch.0.join(DATABASE), "").unwrap();
+        fs::create_dir(&scratch.path).unwrap();
+        fs::write(scratch.path.join(DATABASE), "").unwrap();
         drop(scratch.open().unwrap());
 
         let scratch = Scratch::new();
-        fs::create_dir(&scratch.0).unwrap();
-        drop(Store::open(&scratch.0.join(DATABASE), Options::default()).unwrap());
+        fs::create_dir(&scratch.path).unwrap();
+        drop(Store::open(&scratch.path.join(DATABASE), Options::default()).unwrap());
         drop(scratch.open().unwrap());
 
         let scratch = Scratch::new();
-        fs::create_dir(&scratch.0).unwrap();
-        drop(Store::open(&scratch.0.join(DATABASE), Options::default()).unwrap());
-        let key = make_key(&scratch.0.join(MASTER_KEY), &Random::system()).unwrap();
+        fs::create_dir(&scratch.path).unwrap();
+        drop(Store::open(&scratch.path.join(DATABASE), Options::default()).unwrap());
+        let key = make_key(&scratch.path.join(MASTER_KEY), &Random::system()).unwrap();
         assert_eq!(
             scratch.open().unwrap().sealer.fingerprint(),
             Sealer::new(&key).fingerprint()
@@ -464,9 +468,9 @@ mod tests {
     #[test]
     fn a_link_that_leads_nowhere_is_called_one() {
         let scratch = Scratch::new();
-        std::os::unix::fs::symlink("/nowhere/at/all", &scratch.0).unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", &scratch.path).unwrap();
         let said = scratch.open().err().unwrap().to_string();
-        fs::remove_file(&scratch.0).unwrap();
+        fs::remove_file(&scratch.path).unwrap();
         assert!(
             said.ends_with("cannot be used: it is a symbolic link to /nowhere/at/all, which is not there"),
             "{said}"
@@ -477,11 +481,11 @@ mod tests {
     fn a_directory_that_is_open_to_others_is_noticed() {
         let scratch = Scratch::new();
         drop(scratch.open().unwrap());
-        assert_eq!(exposure(&scratch.0), None);
-        fs::set_permissions(&scratch.0, Permissions::from_mode(0o750)).unwrap();
-        let said = exposure(&scratch.0).unwrap();
+        assert_eq!(exposure(&scratch.path), None);
+        fs::set_permissions(&scratch.path, Permissions::from_mode(0o750)).unwrap();
+        let said = exposure(&scratch.path).unwrap();
         assert!(
-            said.ends_with(&format!("chmod 700 {}", scratch.0.display())),
+            said.ends_with(&format!("chmod 700 {}", scratch.path.display())),
             "{said}"
         );
     }

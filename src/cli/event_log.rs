@@ -242,23 +242,11 @@ fn open(data_dir: &Path) -> io::Result<(File, u64)> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use tempfile::TempDir;
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
     use crate::audit;
-    use crate::random::Random;
-
-    struct Scratch(PathBuf);
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn scratch() -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4())))
-    }
 
     fn written(log: &SyncSender<Order>) {
         let (done, is_done) = sync_channel(1);
@@ -268,9 +256,9 @@ mod tests {
 
     #[test]
     fn events_are_lines_of_json_and_other_log_lines_are_not_kept() {
-        let data = scratch();
+        let data = TempDir::new().unwrap();
         let clock = Clock::manual(crate::clock::Timestamp::from_seconds(5));
-        let log = EventLog::start(&data.0, 1 << 20, clock).unwrap();
+        let log = EventLog::start(data.path(), 1 << 20, clock).unwrap();
         let queue = log.queue.clone();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
             tracing::info!("something else");
@@ -287,7 +275,7 @@ mod tests {
             });
         });
         written(&queue);
-        let text = fs::read_to_string(data.0.join(EVENTS).join(CURRENT)).unwrap();
+        let text = fs::read_to_string(data.path().join(EVENTS).join(CURRENT)).unwrap();
         let lines: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -303,9 +291,9 @@ mod tests {
 
     #[test]
     fn the_files_stay_small_and_the_oldest_goes() {
-        let data = scratch();
+        let data = TempDir::new().unwrap();
         let mut writer = Writer {
-            data_dir: data.0.clone(),
+            data_dir: data.path().to_owned(),
             file: None,
             file_bytes: 100,
             lost: Arc::default(),
@@ -315,7 +303,7 @@ mod tests {
         for number in 0..60 {
             writer.write(format!("{{\"number\":{number}}}\n").into_bytes(), 1);
         }
-        let folder = data.0.join(EVENTS);
+        let folder = data.path().join(EVENTS);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
         for entry in fs::read_dir(&folder).unwrap() {
             assert!(entry.unwrap().metadata().unwrap().len() < 130);
@@ -330,11 +318,11 @@ mod tests {
 
     #[test]
     fn a_cut_off_line_is_ended_and_what_could_not_be_written_is_counted() {
-        let data = scratch();
-        let folder = make_folder_in(&data.0, EVENTS).unwrap();
+        let data = TempDir::new().unwrap();
+        let folder = make_folder_in(data.path(), EVENTS).unwrap();
         fs::write(folder.join(CURRENT), "{\"cut\":").unwrap();
         let mut writer = Writer {
-            data_dir: data.0.clone(),
+            data_dir: data.path().to_owned(),
             file: None,
             file_bytes: 1000,
             lost: Arc::default(),

@@ -260,22 +260,10 @@ fn moment_of(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::flow::admin::tests::core;
-    use crate::random::Random;
-
-    struct Scratch(PathBuf);
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn scratch() -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4())))
-    }
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -286,47 +274,47 @@ mod tests {
 
     #[test]
     fn a_backup_is_made_when_one_is_due_and_the_oldest_go() {
-        let (data, core) = (scratch(), core());
+        let (data, core) = (TempDir::new().unwrap(), core());
         let mut made = Vec::new();
         for _ in 0..5 {
-            made.push(round(&core, &data.0, HOUR, 3, &unmeasured).unwrap().unwrap());
-            assert_eq!(round(&core, &data.0, HOUR, 3, &unmeasured).unwrap(), None);
+            made.push(round(&core, data.path(), HOUR, 3, &unmeasured).unwrap().unwrap());
+            assert_eq!(round(&core, data.path(), HOUR, 3, &unmeasured).unwrap(), None);
             core.clock.advance(HOUR);
         }
-        let mut kept: Vec<_> = scheduled(&data.0.join(BACKUPS))
+        let mut kept: Vec<_> = scheduled(&data.path().join(BACKUPS))
             .unwrap()
             .into_iter()
             .map(|(_, file)| file)
             .collect();
         kept.sort();
         assert_eq!(kept, made[2..]);
-        let existing = made_in(&data.0).unwrap();
+        let existing = made_in(data.path()).unwrap();
         assert_eq!(newest(&existing, core.clock.now()).unwrap().1, made[4]);
     }
 
     #[test]
     fn a_backup_from_the_future_does_not_keep_others_from_being_made() {
-        let (data, core) = (scratch(), core());
-        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
         let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 1000));
         fs::write(&ahead, "x").unwrap();
-        let made = round(&core, &data.0, HOUR, 1, &unmeasured).unwrap().unwrap();
+        let made = round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
         assert!(made.exists() && !ahead.exists());
-        assert_eq!(round(&core, &data.0, HOUR, 1, &unmeasured).unwrap(), None);
+        assert_eq!(round(&core, data.path(), HOUR, 1, &unmeasured).unwrap(), None);
     }
 
     #[test]
     fn names_ahead_of_the_clock_push_no_true_backup_out() {
-        let (data, core) = (scratch(), core());
-        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
-        let first = round(&core, &data.0, HOUR, 2, &unmeasured).unwrap().unwrap();
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
+        let first = round(&core, data.path(), HOUR, 2, &unmeasured).unwrap().unwrap();
         for days in [1, 2, 3] {
             let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 24 * days));
             fs::write(&ahead, "x").unwrap();
         }
         core.clock.advance(HOUR);
-        let second = round(&core, &data.0, HOUR, 2, &unmeasured).unwrap().unwrap();
-        let existing = made_in(&data.0).unwrap();
+        let second = round(&core, data.path(), HOUR, 2, &unmeasured).unwrap().unwrap();
+        let existing = made_in(data.path()).unwrap();
         assert_eq!(existing.len(), 2);
         assert!(first.exists() && second.exists());
         let ahead = (core.clock.now() + HOUR, folder.join("ahead"));
@@ -336,8 +324,8 @@ mod tests {
 
     #[test]
     fn what_the_operator_put_there_stays_and_what_was_cut_off_goes() {
-        let (data, core) = (scratch(), core());
-        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
         for file in [
             "idsvc-20260102T030405Z.backup",
             "scheduled-notes.backup",
@@ -347,15 +335,15 @@ mod tests {
         }
         let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
         fs::write(&cut, "x").unwrap();
-        round(&core, &data.0, HOUR, 1, &unmeasured).unwrap();
+        round(&core, data.path(), HOUR, 1, &unmeasured).unwrap();
         assert!(!cut.exists());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
     }
 
     #[test]
     fn a_backup_ends_when_there_is_no_more_room_and_leaves_nothing() {
-        let (data, core) = (scratch(), core());
-        let folder = make_folder_in(&data.0, BACKUPS).unwrap();
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
         let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
         fs::write(&cut, "x").unwrap();
         for looks in [0, 1] {
@@ -368,15 +356,15 @@ mod tests {
                 };
                 Ok(Space { free, total: 1 << 26 })
             };
-            let missed = round(&core, &data.0, HOUR, 1, &fills).unwrap_err();
+            let missed = round(&core, data.path(), HOUR, 1, &fills).unwrap_err();
             assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
             assert!(missed.to_string().contains("15 MiB are free"), "{missed}");
             assert_eq!(looked.get(), looks + 1);
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         }
-        let sparse = File::create(data.0.join("idsvc.redb")).unwrap();
+        let sparse = File::create(data.path().join("idsvc.redb")).unwrap();
         sparse.set_len(1 << 42).unwrap();
-        round(&core, &data.0, HOUR, 1, &unmeasured).unwrap().unwrap();
+        round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
     }
 
     #[test]

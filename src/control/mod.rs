@@ -343,21 +343,15 @@ fn pour_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::flow::admin::tests::core;
-    use crate::random::Random;
-
-    fn directory() -> std::path::PathBuf {
-        let path = std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4()));
-        std::fs::create_dir(&path).unwrap();
-        path
-    }
 
     #[tokio::test]
     async fn a_command_crosses_the_socket_and_its_reply_comes_back() {
-        let directory = directory();
-        let path = directory.join(SOCKET);
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join(SOCKET);
         let core = Arc::new(core());
         let socket = server::ControlSocket::bind(&path).unwrap();
         let serving = Arc::clone(&core);
@@ -395,7 +389,6 @@ mod tests {
         server.abort();
         let _ = server.await;
         assert!(client::ask(&path, &Command::KeyList).await.unwrap().is_none());
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[tokio::test]
@@ -434,8 +427,8 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_no_command_is_answered_and_an_endless_one_is_cut() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let directory = directory();
-        let path = directory.join(SOCKET);
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join(SOCKET);
         let socket = server::ControlSocket::bind(&path).unwrap();
         let server = tokio::spawn(socket.serve(
             |_| async { Reply::Failed("not reached".to_owned()) },
@@ -455,25 +448,23 @@ mod tests {
         assert!(reply.is_empty());
         server.abort();
         let _ = server.await;
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[tokio::test]
     async fn nobody_there_is_no_error() {
-        let directory = directory();
+        let directory = TempDir::new().unwrap();
         assert!(
-            client::ask(&directory.join(SOCKET), &Command::KeyList)
+            client::ask(&directory.path().join(SOCKET), &Command::KeyList)
                 .await
                 .unwrap()
                 .is_none()
         );
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[tokio::test]
     async fn a_path_that_is_too_long_for_a_socket_works_all_the_same() {
-        let directory = directory();
-        let deep = directory.join("d".repeat(120));
+        let directory = TempDir::new().unwrap();
+        let deep = directory.path().join("d".repeat(120));
         std::fs::create_dir(&deep).unwrap();
         let path = deep.join(SOCKET);
         let socket = server::ControlSocket::bind(&path).unwrap();
@@ -486,6 +477,5 @@ mod tests {
         assert_eq!(reply, Some(Reply::Failed("reached".to_owned())));
         server.abort();
         let _ = server.await;
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

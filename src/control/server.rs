@@ -222,21 +222,20 @@ mod tests {
 
     use rustix::process::{Uid, geteuid};
     use rustix::thread::set_thread_res_uid;
+    use tempfile::TempDir;
     use tokio::io::AsyncReadExt;
 
     use super::super::client;
     use super::*;
-    use crate::random::Random;
     use crate::store::StoreError;
 
     /// The mode of the socket keeps others out. Were it open, whoever is neither its owner nor root would not be heard.
     #[tokio::test]
     async fn nobody_but_the_owner_and_root_is_heard() {
         const STRANGER: u32 = 64_242;
-        let folder = std::env::temp_dir().join(format!("idsvc-control-{}", Random::system().uuid_v4()));
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        let path = folder.join("control.sock");
+        let folder = TempDir::new().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = folder.path().join("control.sock");
         let mut socket = ControlSocket::bind(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -265,14 +264,12 @@ mod tests {
             .unwrap();
         assert_eq!(heard, b"");
         serving.abort();
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]
     async fn whoever_stops_reading_does_not_keep_the_service_from_stopping() {
-        let folder = std::env::temp_dir().join(format!("idsvc-control-{}", Random::system().uuid_v4()));
-        fs::create_dir(&folder).unwrap();
-        let path = folder.join("control.sock");
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("control.sock");
         let mut socket = ControlSocket::bind(&path).unwrap();
         socket.finish = Duration::from_millis(50);
         let (ended, end) = mpsc::channel();
@@ -297,14 +294,12 @@ mod tests {
         serving.await.unwrap();
         let ended = tokio::task::spawn_blocking(move || end.recv_timeout(Duration::from_mins(1)));
         ended.await.unwrap().unwrap();
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]
     async fn what_fails_before_its_first_byte_is_told_and_nothing_else() {
-        let folder = std::env::temp_dir().join(format!("idsvc-control-{}", Random::system().uuid_v4()));
-        fs::create_dir(&folder).unwrap();
-        let path = folder.join("control.sock");
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("control.sock");
         let pour = |command: Command, to: &mut dyn Write| {
             to.write_all(b"{}").unwrap();
             match command {
@@ -331,6 +326,5 @@ mod tests {
         }
         serving.abort();
         let _ = serving.await;
-        fs::remove_dir_all(folder).unwrap();
     }
 }

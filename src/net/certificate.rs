@@ -379,21 +379,24 @@ pub(super) fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::tests::Directory;
     use super::super::tls::Acceptor;
     use super::*;
+    use tempfile::TempDir;
 
     const NOW: u64 = 1_800_000_000;
 
-    fn files(directory: &Directory) -> (PathBuf, PathBuf) {
-        let certs = directory.0.join("certs");
+    fn files(directory: &TempDir) -> (PathBuf, PathBuf) {
+        let certs = directory.path().join("certs");
         (certs.join("self-signed.pem"), certs.join("self-signed.key"))
     }
 
     #[test]
     fn validity_is_read_from_the_certificate() {
-        let directory = Directory::new();
-        let validity = self_signed(&directory.0, &[], NOW).unwrap().validity().unwrap();
+        let directory = TempDir::new().unwrap();
+        let validity = self_signed(directory.path(), &[], NOW)
+            .unwrap()
+            .validity()
+            .unwrap();
         assert_eq!(
             validity,
             Validity {
@@ -411,8 +414,8 @@ mod tests {
 
     #[test]
     fn a_certificate_of_the_first_version_is_named_as_such() {
-        let directory = Directory::new();
-        let mut pair = self_signed(&directory.0, &[], NOW).unwrap();
+        let directory = TempDir::new().unwrap();
+        let mut pair = self_signed(directory.path(), &[], NOW).unwrap();
         assert!(pair.certified_key().is_ok());
         let (whole, _) = element(&pair.chain[0], SEQUENCE).unwrap();
         let (to_be_signed, signature) = element(whole, SEQUENCE).unwrap();
@@ -425,8 +428,8 @@ mod tests {
 
     #[test]
     fn a_certificate_that_clients_refuse_is_warned_of_with_the_remedy() {
-        let directory = Directory::new();
-        let pair = self_signed(&directory.0, &[], NOW).unwrap();
+        let directory = TempDir::new().unwrap();
+        let pair = self_signed(directory.path(), &[], NOW).unwrap();
         let warning = |now| pair.expiry_warning(now);
         assert_eq!(warning(NOW), None);
         for (now, part) in [
@@ -440,9 +443,9 @@ mod tests {
 
     #[test]
     fn an_examination_names_the_faults_of_both_files() {
-        let (directory, other) = (Directory::new(), Directory::new());
-        self_signed(&directory.0, &[], NOW).unwrap();
-        self_signed(&other.0, &[], NOW).unwrap();
+        let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        self_signed(directory.path(), &[], NOW).unwrap();
+        self_signed(other.path(), &[], NOW).unwrap();
         let (certificate, key) = files(&directory);
         assert_eq!(examine(&certificate, &key, NOW).unwrap(), None);
         assert!(examine(&certificate, &key, NOW + 400 * DAY).unwrap().is_some());
@@ -469,8 +472,8 @@ mod tests {
 
     #[test]
     fn a_cut_off_certificate_has_no_validity() {
-        let directory = Directory::new();
-        let pair = self_signed(&directory.0, &[], NOW).unwrap();
+        let directory = TempDir::new().unwrap();
+        let pair = self_signed(directory.path(), &[], NOW).unwrap();
         let der = pair.chain[0].as_ref();
         for length in 0..der.len() {
             assert_eq!(Validity::of(&der[..length]), None);
@@ -481,16 +484,16 @@ mod tests {
 
     #[test]
     fn a_self_signed_certificate_is_kept_until_it_no_longer_fits() {
-        let directory = Directory::new();
+        let directory = TempDir::new().unwrap();
         let (certificate_file, key_file) = files(&directory);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let made = |names: &[String], now| self_signed(&directory.0, names, now).unwrap().fingerprint();
+        let made = |names: &[String], now| self_signed(directory.path(), names, now).unwrap().fingerprint();
 
         let first = made(&[], NOW);
         assert_eq!(made(&names(&["localhost"]), NOW + 300 * DAY), first);
         let permissions = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
         assert_eq!(permissions(&key_file), 0o600);
-        assert_eq!(permissions(&directory.0.join("certs")), 0o700);
+        assert_eq!(permissions(&directory.path().join("certs")), 0o700);
 
         let renamed = made(&names(&["id.test"]), NOW);
         assert_ne!(renamed, first);
@@ -501,21 +504,21 @@ mod tests {
         fs::remove_file(&certificate_file).unwrap();
         made(&names(&["id.test"]), NOW + 340 * DAY);
         assert!(matches!(
-            self_signed(&directory.0, &names(&["not\u{e9}"]), NOW),
+            self_signed(directory.path(), &names(&["not\u{e9}"]), NOW),
             Err(TlsError::Unmakeable(_))
         ));
     }
 
     #[test]
     fn every_fault_of_the_files_is_named() {
-        let (one, other) = (Directory::new(), Directory::new());
-        self_signed(&one.0, &[], NOW).unwrap();
-        self_signed(&other.0, &[], NOW).unwrap();
+        let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        self_signed(one.path(), &[], NOW).unwrap();
+        self_signed(other.path(), &[], NOW).unwrap();
         let (certificate, key) = files(&one);
         let fault = |certificate: &Path, key: &Path| Acceptor::from_files(certificate, key, NOW).unwrap_err();
 
         assert!(matches!(
-            fault(&one.0.join("none"), &key),
+            fault(&one.path().join("none"), &key),
             TlsError::Unreadable { .. }
         ));
         assert!(matches!(fault(&key, &key), TlsError::NoCertificate(_)));
@@ -525,7 +528,7 @@ mod tests {
             TlsError::KeyMismatch { .. }
         ));
 
-        let damaged = one.0.join("damaged");
+        let damaged = one.path().join("damaged");
         fs::write(&damaged, "-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
         assert!(matches!(fault(&certificate, &damaged), TlsError::NotPem(_)));
         fs::write(

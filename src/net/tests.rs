@@ -1,9 +1,8 @@
 //! The server's edge, driven over real sockets by peers that behave and peers that do not.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use hyper::body::Incoming;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
@@ -29,27 +29,6 @@ const SHORT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_mins(1);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
-
-/// A directory of its own, removed in the end.
-pub(super) struct Directory(pub(super) PathBuf);
-
-impl Directory {
-    pub(super) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::SeqCst);
-        let started = UnixTime::now().as_secs();
-        let name = format!("idsvc-net-{}-{started}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// What `/slow` waits for, and how it says that it does.
 #[derive(Clone, Default)]
@@ -134,9 +113,9 @@ async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &[u8],
     text
 }
 
-fn self_signed(directory: &Directory) -> (Acceptor, CertificateDer<'static>) {
-    let acceptor = Acceptor::self_signed(&directory.0, &[], UnixTime::now().as_secs()).unwrap();
-    (acceptor, certificate_in(&directory.0.join("certs")))
+fn self_signed(directory: &TempDir) -> (Acceptor, CertificateDer<'static>) {
+    let acceptor = Acceptor::self_signed(directory.path(), &[], UnixTime::now().as_secs()).unwrap();
+    (acceptor, certificate_in(&directory.path().join("certs")))
 }
 
 fn certificate_in(directory: &Path) -> CertificateDer<'static> {
@@ -323,7 +302,7 @@ async fn at_the_cap_a_connection_waits_for_another_to_end() {
 
 #[tokio::test]
 async fn a_silent_tls_peer_is_dropped() {
-    let directory = Directory::new();
+    let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let limits = Limits {
         handshake_timeout: SHORT,
@@ -341,7 +320,7 @@ async fn a_silent_tls_peer_is_dropped() {
 
 #[tokio::test]
 async fn the_peer_chooses_the_http_version() {
-    let directory = Directory::new();
+    let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let server = Server::start(Limits::default(), Some(acceptor)).await;
 
@@ -412,7 +391,7 @@ async fn http_2(server: &Server, certificate: &CertificateDer<'static>, path: &s
 
 #[tokio::test]
 async fn http_2_requests_are_answered_and_an_idle_connection_is_told_to_go_away() {
-    let directory = Directory::new();
+    let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let limits = Limits {
         idle_timeout: Duration::from_secs(3),
@@ -427,7 +406,7 @@ async fn http_2_requests_are_answered_and_an_idle_connection_is_told_to_go_away(
 
 #[tokio::test]
 async fn a_panic_on_http_2_ends_one_stream() {
-    let directory = Directory::new();
+    let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let server = Server::start(Limits::default(), Some(acceptor)).await;
     let mut peer = http_2(&server, &certificate, "/panic").await;
@@ -498,7 +477,7 @@ async fn a_connection_that_waits_in_the_queue_when_the_service_stops_is_served()
 
 #[tokio::test]
 async fn stopping_finishes_an_http_2_request_under_way() {
-    let directory = Directory::new();
+    let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let limits = Limits {
         idle_timeout: SHORT,
@@ -516,7 +495,7 @@ async fn stopping_finishes_an_http_2_request_under_way() {
 
 #[tokio::test]
 async fn stopping_does_not_wait_for_a_handshake_or_for_a_request_without_end() {
-    let directory = Directory::new();
+    let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let limits = Limits {
         drain_timeout: SHORT,
@@ -539,24 +518,24 @@ async fn stopping_does_not_wait_for_a_handshake_or_for_a_request_without_end() {
 
 #[tokio::test]
 async fn a_new_certificate_serves_the_next_connection() {
-    let (old, new) = (Directory::new(), Directory::new());
+    let (old, new) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let now = UnixTime::now().as_secs();
     let (_, old_certificate) = self_signed(&old);
     let (_, new_certificate) = self_signed(&new);
     let (certificate, key) = (
-        old.0.join("certs/self-signed.pem"),
-        old.0.join("certs/self-signed.key"),
+        old.path().join("certs/self-signed.pem"),
+        old.path().join("certs/self-signed.key"),
     );
     let acceptor = Acceptor::from_files(&certificate, &key, now).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
     let mut before = secured(&server, &old_certificate, &[]).await.unwrap();
     assert!(!acceptor.reload(now).unwrap());
 
-    std::fs::copy(new.0.join("certs/self-signed.pem"), &certificate).unwrap();
+    std::fs::copy(new.path().join("certs/self-signed.pem"), &certificate).unwrap();
     assert!(acceptor.reload(now).is_err());
     secured(&server, &old_certificate, &[]).await.unwrap();
 
-    std::fs::copy(new.0.join("certs/self-signed.key"), &key).unwrap();
+    std::fs::copy(new.path().join("certs/self-signed.key"), &key).unwrap();
     assert!(acceptor.reload(now).unwrap());
     secured(&server, &new_certificate, &[]).await.unwrap();
     assert!(secured(&server, &old_certificate, &[]).await.is_err());
@@ -565,12 +544,12 @@ async fn a_new_certificate_serves_the_next_connection() {
 
 #[tokio::test]
 async fn a_watched_certificate_is_exchanged_without_being_asked() {
-    let (old, new) = (Directory::new(), Directory::new());
+    let (old, new) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (_, old_certificate) = self_signed(&old);
     let (_, new_certificate) = self_signed(&new);
     let (certificate, key) = (
-        old.0.join("certs/self-signed.pem"),
-        old.0.join("certs/self-signed.key"),
+        old.path().join("certs/self-signed.pem"),
+        old.path().join("certs/self-signed.key"),
     );
     let acceptor = Acceptor::from_files(&certificate, &key, UnixTime::now().as_secs()).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
@@ -580,8 +559,8 @@ async fn a_watched_certificate_is_exchanged_without_being_asked() {
         ("certs/self-signed.key", &key),
         ("certs/self-signed.pem", &certificate),
     ] {
-        let beside = old.0.join("beside");
-        std::fs::copy(new.0.join(from), &beside).unwrap();
+        let beside = old.path().join("beside");
+        std::fs::copy(new.path().join(from), &beside).unwrap();
         std::fs::rename(beside, to).unwrap();
     }
     in_time(async {

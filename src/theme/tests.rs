@@ -2,34 +2,26 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use tempfile::TempDir;
 
 use super::*;
-use crate::random::Random;
 
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("idsvc-themes-{}", Random::system().uuid_v4()));
-        fs::create_dir(&folder).unwrap();
-        Self(folder)
+        Self(TempDir::new().unwrap())
     }
 
     fn write(&self, path: &str, text: impl AsRef<[u8]>) {
-        let path = self.0.join(path);
+        let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
 fn refused(folder: &Folder, name: &str) -> String {
-    let shelf = load("", Some(&folder.0));
+    let shelf = load("", Some(folder.0.path()));
     assert!(shelf.theme(name).is_none());
     let findings = shelf.refused(name).unwrap_or_default();
     findings
@@ -51,7 +43,7 @@ fn a_theme_is_read_from_its_folder_and_what_is_not_its_own_is_left_alone() {
     folder.write("acme/.git/config.css", "x");
     folder.write("acme/script.js", "alert(1)");
     folder.write("stray.css", "x");
-    let themes = Themes::open("/id", "acme", Some(&folder.0));
+    let themes = Themes::open("/id", "acme", Some(folder.0.path()));
     let theme = themes.theme(None);
     assert_eq!((theme.name(), theme.product_name()), ("acme", "Acme"));
     assert!(theme.file("img/a.svg").is_some());
@@ -79,21 +71,21 @@ fn no_link_leads_out_of_a_theme() {
     let folder = Folder::new();
     folder.write("outside.css", "secret");
     folder.write("acme/theme.toml", "contract = 1");
-    symlink("../outside.css", folder.0.join("acme/theme.css")).unwrap();
+    symlink("../outside.css", folder.0.path().join("acme/theme.css")).unwrap();
     assert!(refused(&folder, "acme").contains("theme.css: it is a link"));
-    fs::remove_file(folder.0.join("acme/theme.css")).unwrap();
-    symlink("/etc", folder.0.join("acme/etc")).unwrap();
+    fs::remove_file(folder.0.path().join("acme/theme.css")).unwrap();
+    symlink("/etc", folder.0.path().join("acme/etc")).unwrap();
     assert!(refused(&folder, "acme").contains("etc: it is a link"));
-    fs::remove_file(folder.0.join("acme/etc")).unwrap();
+    fs::remove_file(folder.0.path().join("acme/etc")).unwrap();
     folder.write("acme/real.css", "a{}");
-    symlink("real.css", folder.0.join("acme/theme.css")).unwrap();
+    symlink("real.css", folder.0.path().join("acme/theme.css")).unwrap();
     assert!(
-        load("", Some(&folder.0)).theme("acme").is_some(),
+        load("", Some(folder.0.path())).theme("acme").is_some(),
         "links within a theme are its own business"
     );
     let elsewhere = Folder::new();
     elsewhere.write("theme.toml", "contract = 1");
-    symlink(&elsewhere.0, folder.0.join("away")).unwrap();
+    symlink(elsewhere.0.path(), folder.0.path().join("away")).unwrap();
     assert!(refused(&folder, "away").contains("leads out of theme_dir"));
 }
 
@@ -120,7 +112,7 @@ fn what_is_too_much_is_refused() {
     assert!(refused(&folder, "Upper").contains("lower-case letters"));
     folder.write("pipe/theme.toml", "contract = 1");
     let status = std::process::Command::new("mkfifo")
-        .arg(folder.0.join("pipe/theme.css"))
+        .arg(folder.0.path().join("pipe/theme.css"))
         .status()
         .unwrap();
     assert!(status.success());
@@ -131,7 +123,7 @@ fn what_is_too_much_is_refused() {
 fn nobody_takes_the_name_of_a_built_in_theme() {
     let folder = Folder::new();
     folder.write("default/theme.toml", "contract = 1\nproduct_name = \"Mine\"");
-    let shelf = load("", Some(&folder.0));
+    let shelf = load("", Some(folder.0.path()));
     assert_eq!(shelf.theme("default").unwrap().product_name(), "idsvc");
     assert!(shelf.refused("default").unwrap()[0].message.contains("built-in"));
 }
@@ -140,7 +132,7 @@ fn nobody_takes_the_name_of_a_built_in_theme() {
 fn a_change_is_read_when_it_has_settled() {
     let folder = Folder::new();
     folder.write("acme/theme.toml", "contract = 1\nproduct_name = \"One\"");
-    let themes = Themes::open("", "acme", Some(&folder.0));
+    let themes = Themes::open("", "acme", Some(folder.0.path()));
     assert!(!themes.refresh());
     folder.write("acme/theme.toml", "contract = 1\nproduct_name = \"Twenty\"");
     assert!(!themes.refresh(), "it may be in the middle of being written");
@@ -150,7 +142,7 @@ fn a_change_is_read_when_it_has_settled() {
     assert!(themes.refresh());
     assert_eq!(themes.theme(None).product_name(), "Twenty");
     assert!(!themes.refresh());
-    fs::remove_dir_all(folder.0.join("acme")).unwrap();
+    fs::remove_dir_all(folder.0.path().join("acme")).unwrap();
     assert!(!themes.refresh() && themes.refresh());
     assert_eq!(themes.theme(None).name(), "default");
 }
@@ -161,7 +153,7 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     folder.write("locales/nl.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/xx.toml", "[texts]\nnonsense = 1");
     folder.write("locales/not_a_tag.toml", "");
-    let shelf = load("", Some(&folder.0));
+    let shelf = load("", Some(folder.0.path()));
     let default = shelf.default_theme();
     assert_eq!(default.locale(Some("nl"), None).text().sign_in, "Aanmelden");
     assert_eq!(default.locales().len(), 7);
@@ -173,7 +165,7 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
 #[test]
 fn a_folder_that_is_not_there_holds_nothing_until_it_is() {
     let folder = Folder::new();
-    let later = folder.0.join("later");
+    let later = folder.0.path().join("later");
     let themes = Themes::open("", "acme", Some(&later));
     assert_eq!(themes.theme(None).name(), "default");
     folder.write("later/acme/theme.toml", "contract = 1");

@@ -39,6 +39,7 @@ use idsvc::secret::{self, Digest, Secret};
 use idsvc::store::tables::{CLIENTS, CODES, FAMILIES, SESSIONS, USERS};
 use idsvc::store::{Options, Store};
 use idsvc::theme::Themes;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -53,22 +54,15 @@ struct Bench {
     user: User,
     session: Uuid,
     runtime: Runtime,
-    folder: PathBuf,
+    _folder: TempDir,
     now: Timestamp,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.folder));
-    }
 }
 
 impl Bench {
     fn start() -> Self {
         let random = Random::system();
-        let folder = std::env::temp_dir().join(format!("idsvc-bench-{}", random.uuid_v4()));
-        fs::create_dir(&folder).unwrap();
-        let store = Store::open(&folder.join("bench.redb"), Options::default()).unwrap();
+        let folder = TempDir::new().unwrap();
+        let store = Store::open(&folder.path().join("bench.redb"), Options::default()).unwrap();
         let now = Clock::System.now();
         let user = User::local(random.uuid_v4(), "alice@example.com", "default", now);
         let (client, alice) = (client(&random, now), user.clone());
@@ -123,7 +117,7 @@ impl Bench {
             user,
             session,
             runtime,
-            folder,
+            _folder: folder,
             now,
         };
         for _ in 0..FAMILIES_BEFORE / 10_000 {

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tempfile::TempDir;
 
 use crate::fault::report;
-use crate::harness::process::{Folder, Running, Service, said, shown};
+use crate::harness::process::{Running, Service, said, shown};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 
@@ -131,7 +132,7 @@ fn a_backup_is_the_same_beside_a_running_service_and_without_one() {
     assert_eq!(facts(&online), facts(&offline));
     assert_eq!(online["holds_master_key"], true);
     for file in [online_file.as_str(), "saved"] {
-        let folder = Folder::new();
+        let folder = TempDir::new().unwrap();
         let data = folder.path().join("new");
         let restored = elsewhere(&service, &["restore", file], &data);
         assert!(restored.status.success(), "{}", said(&restored));
@@ -152,7 +153,7 @@ fn a_backup_goes_through_pipes() {
     let made = service.run(&["backup", "-"]);
     assert!(made.status.success());
     assert!(said(&made).contains("a restore needs it"), "{}", said(&made));
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let data = folder.path().join("new");
     let restore = |bytes: &[u8]| {
         let mut child = service
@@ -310,7 +311,7 @@ fn a_service_backs_itself_up_unless_told_not_to() {
     };
     assert!(made.starts_with("scheduled-"));
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-    let target = Folder::new();
+    let target = TempDir::new().unwrap();
     let data = target.path().join("new");
     let file = folder.join(&made);
     let words = [

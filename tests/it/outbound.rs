@@ -14,8 +14,8 @@ use tokio_rustls::TlsAcceptor;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::harness::process::Folder;
 use crate::harness::{Say, Upstream};
+use tempfile::TempDir;
 
 async fn get(client: &Client, address: &str) -> Result<Response, OutboundError> {
     let url = Url::parse(address).unwrap();
@@ -265,13 +265,13 @@ async fn who_says_nothing_is_left_after_ten_seconds() {
 }
 
 /// A server that shows a certificate of its own for `name`, and sends a letter each quarter of a second.
-async fn dripping(name: &str) -> (String, Folder) {
+async fn dripping(name: &str) -> (String, TempDir) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec![name.to_owned()])
         .unwrap()
         .self_signed(&key)
         .unwrap();
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -306,7 +306,7 @@ async fn dripping(name: &str) -> (String, Folder) {
     (address, folder)
 }
 
-fn trusting(folder: &Folder) -> Client {
+fn trusting(folder: &TempDir) -> Client {
     let terms = Terms {
         ca_file: Some(folder.path().join("ca.pem")),
         allow: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
@@ -393,7 +393,7 @@ async fn a_slow_host_takes_its_share_and_no_more() {
 
 #[test]
 fn a_bad_file_of_authorities_is_refused_by_its_name() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let file = folder.path().join("ca.pem");
     let problem = |content: Option<&str>| {
         match content {

@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
-use crate::harness::process::{Folder, Service, said, shown};
+use crate::harness::process::{Service, said, shown};
 
 const PASSWORD: &str = "correct horse battery staple";
 
@@ -162,7 +163,7 @@ fn check(name: &str, lines: &[&str]) {
 
 #[test]
 fn the_help_of_every_command() {
-    fn help(folder: &Folder, path: &[&str], text: &mut String) {
+    fn help(folder: &TempDir, path: &[&str], text: &mut String) {
         let output = Command::new(env!("CARGO_BIN_EXE_idsvc"))
             .args(path)
             .arg("--help")
@@ -186,7 +187,7 @@ fn the_help_of_every_command() {
         }
     }
     let mut text = String::new();
-    help(&Folder::new(), &[], &mut text);
+    help(&TempDir::new().unwrap(), &[], &mut text);
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("help", text);
     });
@@ -333,7 +334,7 @@ fn the_commands_of_operation() {
 
 #[test]
 fn what_needs_no_data_is_printed_whole() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     for arguments in [
         &["completions", "bash"][..],
         &["completions", "zsh"],

@@ -84,17 +84,19 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
+    use tempfile::TempDir;
+
     use super::*;
     use crate::cli::data_dir::{BACKUPS, make_folder_in};
     use crate::config::Sources;
     use crate::config::resolve::resolve;
     use crate::flow::admin::backup::{self, BackUp};
     use crate::flow::admin::tests::core;
-    use crate::random::Random;
 
     #[test]
     fn a_service_that_has_had_the_time_for_a_backup_has_one() {
-        let data = std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4()));
+        let data = TempDir::new().unwrap();
+        let data = data.path();
         let flags = [
             ("data_dir", data.to_str().unwrap().to_owned()),
             ("base_url", "http://localhost:8080".to_owned()),
@@ -102,7 +104,7 @@ mod tests {
             ("tls.mode", "off".to_owned()),
             ("backup.interval", "1h".to_owned()),
         ];
-        let mut sources = Sources::collect(&flags, &[], Some(&data));
+        let mut sources = Sources::collect(&flags, &[], Some(data));
         sources.faults.clear();
         let config = resolve(&sources).unwrap();
         let now = Timestamp::from_seconds(1_800_000_000);
@@ -126,7 +128,7 @@ mod tests {
                 .unwrap()
                 .contains("start the service")
         );
-        let folder = make_folder_in(&data, BACKUPS).unwrap();
+        let folder = make_folder_in(data, BACKUPS).unwrap();
         let made = folder.join(crate::cli::backup::name("scheduled", hours(1)));
         let mut whole = Vec::new();
         backup::copy(&core(), BackUp::default(), &mut whole).unwrap();
@@ -161,6 +163,5 @@ mod tests {
             "{}",
             unreadable.message
         );
-        fs::remove_dir_all(&data).unwrap();
     }
 }

@@ -197,7 +197,7 @@ mod tests {
 
     use super::super::tests::plan;
     use super::*;
-    use crate::net::tests::Directory;
+    use tempfile::TempDir;
 
     fn certificate(domains: &[&str]) -> (String, String) {
         let names: Vec<String> = domains.iter().map(|&domain| domain.to_owned()).collect();
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_certificate_comes_back_with_its_key_and_is_closed_to_others() {
-        let (directory, plan) = (Directory::new(), plan(&["a.example", "b.example"]));
-        let folder = Folder::of(&directory.0);
+        let (directory, plan) = (TempDir::new().unwrap(), plan(&["a.example", "b.example"]));
+        let folder = Folder::of(directory.path());
         assert!(folder.held(&plan).unwrap().is_none());
         let (chain, key) = certificate(&["a.example", "b.example"]);
         folder.place(&plan, &chain, &key).unwrap();
@@ -217,14 +217,14 @@ mod tests {
         assert!(held.is_as_planned && pair.is_for(&plan.domains));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.certificate_file()), 0o600);
-        assert_eq!(mode(&directory.0.join("certs")), 0o700);
-        assert_eq!(fs::read_dir(directory.0.join("certs")).unwrap().count(), 1);
+        assert_eq!(mode(&directory.path().join("certs")), 0o700);
+        assert_eq!(fs::read_dir(directory.path().join("certs")).unwrap().count(), 1);
     }
 
     #[test]
     fn a_certificate_for_other_names_is_not_used_and_one_for_fewer_or_more_is_not_as_planned() {
-        let directory = Directory::new();
-        let folder = Folder::of(&directory.0);
+        let directory = TempDir::new().unwrap();
+        let folder = Folder::of(directory.path());
         let two = plan(&["a.example", "b.example"]);
         let (chain, key) = certificate(&["a.example", "b.example"]);
         folder.place(&two, &chain, &key).unwrap();
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn what_a_killed_process_left_half_written_is_in_nobodys_way() {
-        let (directory, plan) = (Directory::new(), plan(&["a.example"]));
-        let folder = Folder::of(&directory.0);
-        let certs = directory.0.join("certs");
+        let (directory, plan) = (TempDir::new().unwrap(), plan(&["a.example"]));
+        let folder = Folder::of(directory.path());
+        let certs = directory.path().join("certs");
         fs::create_dir(&certs).unwrap();
         for name in ["acme.new", "acme-account.new", "acme-progress.new"] {
             fs::write(certs.join(name), "half").unwrap();

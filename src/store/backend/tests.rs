@@ -12,10 +12,10 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::writer::PROOF;
-use crate::random::Random;
 use crate::store::record::{Record, Unreadable, read_json};
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::table::Table;
@@ -55,13 +55,11 @@ pub(super) fn note(text: &str) -> Note {
 }
 
 /// A folder of a test's own, gone when the test ends.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("idsvc-store-{}", Random::system().uuid_v4()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(TempDir::new().unwrap())
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -69,13 +67,7 @@ impl Folder {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 

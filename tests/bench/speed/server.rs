@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use idsvc::random::Random;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The service and its data.
 pub(crate) struct Server {
     binary: PathBuf,
-    folder: PathBuf,
+    folder: TempDir,
     core: Option<String>,
     pub(crate) address: SocketAddr,
     process: Option<Child>,
@@ -22,7 +22,6 @@ pub(crate) struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
-        drop(fs::remove_dir_all(&self.folder));
     }
 }
 
@@ -30,12 +29,10 @@ impl Server {
     /// A new data directory below the system's folder for such things (`$TMPDIR`). `core`: where the process is
     /// to run, if it matters.
     pub(crate) fn new(binary: &Path, core: Option<String>) -> Self {
-        let folder = std::env::temp_dir().join(format!("idsvc-speed-{}", Random::system().uuid_v4()));
-        fs::create_dir(&folder).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         Self {
             binary: binary.to_owned(),
-            folder,
+            folder: TempDir::new().unwrap(),
             core,
             address,
             process: None,
@@ -47,18 +44,18 @@ impl Server {
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.path().join(name)
     }
 
     pub(crate) fn database(&self) -> PathBuf {
-        self.folder.join("data/idsvc.redb")
+        self.folder.path().join("data/idsvc.redb")
     }
 
     fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {
         command
             .args(arguments)
             .env_clear()
-            .env("IDSVC_DATA_DIR", self.folder.join("data"))
+            .env("IDSVC_DATA_DIR", self.folder.path().join("data"))
             .env("IDSVC_BASE_URL", self.issuer())
             .env("IDSVC_LISTEN", self.address.to_string())
             .env("IDSVC_TLS_MODE", "off")

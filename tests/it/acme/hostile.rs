@@ -3,7 +3,7 @@
 use super::*;
 
 /// A site with a certificate that is due, and the moment.
-async fn due() -> (Authority, Site, Folder, u64) {
+async fn due() -> (Authority, Site, TempDir, u64) {
     let (authority, site, folder) = scene(&["id.example"]).await;
     let begin = now();
     site.issue(begin).await;

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
 use crate::harness::authority::{Authority, Mood, check};
-use crate::harness::process::Folder;
+use tempfile::TempDir;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -87,8 +87,8 @@ fn now() -> u64 {
     Clock::System.now().seconds()
 }
 
-async fn scene(domains: &[&str]) -> (Authority, Site, Folder) {
-    let (authority, folder) = (Authority::start().await, Folder::new());
+async fn scene(domains: &[&str]) -> (Authority, Site, TempDir) {
+    let (authority, folder) = (Authority::start().await, TempDir::new().unwrap());
     let site = Site::start(&authority, authority.plan(domains), folder.path()).await;
     (authority, site, folder)
 }
@@ -378,7 +378,7 @@ async fn whatever_was_written_last_before_a_crash_the_next_start_goes_on() {
 
 #[tokio::test]
 async fn no_certificate_is_ordered_that_could_not_be_kept() {
-    let (authority, folder) = (Authority::start().await, Folder::new());
+    let (authority, folder) = (Authority::start().await, TempDir::new().unwrap());
     // What is in the way of the proof stands for a disk without room for it.
     std::fs::create_dir_all(folder.path().join("certs/acme-room/full")).unwrap();
     let site = Site::start(&authority, authority.plan(&["id.example"]), folder.path()).await;
@@ -393,7 +393,7 @@ async fn no_certificate_is_ordered_that_could_not_be_kept() {
 
 #[tokio::test]
 async fn what_cannot_be_remembered_is_not_begun() {
-    let (authority, folder) = (Authority::start().await, Folder::new());
+    let (authority, folder) = (Authority::start().await, TempDir::new().unwrap());
     std::fs::write(folder.path().join("certs"), "no folder").unwrap();
     let site = Site::start(&authority, authority.plan(&["id.example"]), folder.path()).await;
     let (failure, until) = site.fail(now()).await;

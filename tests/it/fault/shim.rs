@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use idsvc::random::Random;
+use tempfile::TempDir;
 
-use crate::harness::process::{Folder, Service};
+use crate::harness::process::Service;
 
 /// No space left on device.
 pub(super) const ENOSPC: i64 = 28;
@@ -58,12 +59,12 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 /// What is made to fail, changed while the service runs.
 pub(super) struct Faults {
     numbers: File,
-    folder: Folder,
+    folder: TempDir,
 }
 
 impl Faults {
     pub(super) fn none() -> Self {
-        let folder = Folder::new();
+        let folder = TempDir::new().unwrap();
         let numbers = File::options()
             .read(true)
             .write(true)

@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::process::Folder;
+use tempfile::TempDir;
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -101,7 +101,7 @@ enum Check {
 /// The authority. It stops when it is dropped.
 pub(crate) struct Authority {
     pub(crate) base: String,
-    folder: Folder,
+    folder: TempDir,
     books: Arc<Mutex<Books>>,
     root: CertificateDer<'static>,
     serving: JoinHandle<()>,
@@ -115,7 +115,7 @@ impl Drop for Authority {
 
 impl Authority {
     pub(crate) async fn start() -> Self {
-        let folder = Folder::new();
+        let folder = TempDir::new().unwrap();
         let now = Clock::System.now().seconds();
         let acceptor = Acceptor::self_signed(folder.path(), &[], now).unwrap();
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())

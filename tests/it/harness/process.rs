@@ -5,38 +5,16 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use idsvc::random::Random;
+use tempfile::TempDir;
 
 use super::upstream::Upstream;
 
-/// A folder that is removed in the end.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("idsvc-test-{}", Random::system().uuid_v4()));
-        fs::create_dir(&folder).unwrap();
-        Self(folder)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
 /// The settings of one service: a data directory and a port of its own.
 pub(crate) struct Service {
-    pub(crate) folder: Folder,
+    pub(crate) folder: TempDir,
     pub(crate) port: u16,
     settings: Vec<(&'static str, String)>,
     wrapper: Vec<String>,
@@ -87,7 +65,7 @@ impl Service {
             .unwrap()
             .port();
         Self {
-            folder: Folder::new(),
+            folder: TempDir::new().unwrap(),
             port,
             settings: Vec::new(),
             wrapper: Vec::new(),

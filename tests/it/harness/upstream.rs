@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -98,7 +98,7 @@ struct Script {
 pub(crate) struct Upstream {
     pub(crate) issuer: String,
     keys: [&'static SigningKey; 2],
-    directory: PathBuf,
+    folder: TempDir,
     script: Arc<Mutex<Script>>,
     serving: JoinHandle<()>,
 }
@@ -106,7 +106,6 @@ pub(crate) struct Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.serving.abort();
-        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
@@ -125,9 +124,8 @@ impl Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
         let issuer = format!("https://localhost:{}", address.port());
-        let directory = std::env::temp_dir().join(format!("idsvc-{}", Random::system().uuid_v4()));
-        std::fs::create_dir(&directory).unwrap();
-        std::fs::write(directory.join("ca.pem"), &TLS.1).unwrap();
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), &TLS.1).unwrap();
         let script = Arc::new(Mutex::new(Script::default()));
         let shared = Arc::clone(&script);
         let serving = tokio::spawn(async move {
@@ -144,7 +142,7 @@ impl Upstream {
         let upstream = Self {
             issuer,
             keys,
-            directory,
+            folder,
             script,
             serving,
         };
@@ -170,7 +168,7 @@ impl Upstream {
     /// How the service reaches it.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
-            ca_file: Some(self.directory.join("ca.pem")),
+            ca_file: Some(self.folder.path().join("ca.pem")),
             allow: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         }
     }
