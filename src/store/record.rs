@@ -7,8 +7,8 @@
 
 use std::cmp::Ordering;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// How deep a record may be nested: deeper than any JSON that can come in (`serde_json` stops at 128), for that is
@@ -60,14 +60,14 @@ pub trait Record: Serialize + DeserializeOwned {
 }
 
 /// Reads `MessagePack` that nothing follows: a record of version 2 or later.
-pub fn read_message_pack<R: DeserializeOwned>(mut stored: &[u8], version: u8) -> Result<R, Unreadable> {
-    let mut reader = rmp_serde::Deserializer::new(&mut stored);
+pub fn read_message_pack<R: DeserializeOwned>(stored: &[u8], version: u8) -> Result<R, Unreadable> {
+    let mut reader = rmp_serde::Deserializer::from_read_ref(stored);
     reader.set_max_depth(MAX_DEPTH);
     let record = R::deserialize(&mut reader).map_err(|_| Unreadable::Malformed(version))?;
-    if stored.is_empty() {
-        Ok(record)
-    } else {
-        Err(Unreadable::Malformed(version))
+    // The reader does not tell how far it came; where no byte follows, there is no marker of a next value.
+    match u8::deserialize(&mut reader) {
+        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(record),
+        _ => Err(Unreadable::Malformed(version)),
     }
 }
 
@@ -128,6 +128,23 @@ mod tests {
             let mut row = Vec::new();
             record.encode(&mut row).unwrap();
             assert_eq!(Row::decode(&row).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn a_row_that_something_follows_is_refused() {
+        let mut row = Vec::new();
+        "a record".to_owned().encode(&mut row).unwrap();
+        assert_eq!(String::decode(&row).unwrap(), "a record");
+        let whole = row.len();
+        for byte in 0..=u8::MAX {
+            for more in [&[][..], &[0], &[0xC1, 0xC1]] {
+                row.truncate(whole);
+                row.push(byte);
+                row.extend_from_slice(more);
+                let read = String::decode(&row);
+                assert!(matches!(read, Err(Unreadable::Malformed(2))), "{byte} {more:?}");
+            }
         }
     }
 
