@@ -237,11 +237,12 @@ impl RefreshFamily {
     }
 
     fn standing(&self, token: &PresentedRefreshToken, retry_window: Duration, now: Timestamp) -> Standing {
-        if !self.knows(token) {
-            return Standing::Foreign;
-        }
+        // What has the digest of the newest token is the newest token, whole.
         if token.generation == self.current.number && token.digest == self.current.digest {
             return Standing::Current;
+        }
+        if !self.knows(token) {
+            return Standing::Foreign;
         }
         let Some(last) = &self.predecessor else {
             return Standing::Replaced;
