@@ -4,7 +4,6 @@
 //! event over and goes on; a thread of its own writes what has gathered, without waiting for the disk. When
 //! it cannot keep up, events are dropped, and the next line says how many.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,12 +13,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
-use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 use super::data_dir::make_folder_in;
+use super::members::Members;
 use crate::clock::Clock;
 use crate::store::owner;
 
@@ -92,42 +90,14 @@ impl<S: Subscriber> Layer<S> for EventLog {
         if event.metadata().target() != TARGET {
             return;
         }
-        let mut members = Members(Vec::with_capacity(TYPICAL_BYTES));
-        let _ = write!(members.0, "{{\"time\":{}", self.clock.now().seconds());
+        let mut members = Members::with_capacity(TYPICAL_BYTES);
+        members.add("time", self.clock.now().seconds());
         event.record(&mut members);
-        let Members(mut line) = members;
-        line.extend_from_slice(b"}\n");
+        let mut line = members.into_object();
+        line.push(b'\n');
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Line(line)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// A JSON object, open at its end. Names are those of fields in our own code.
-struct Members(Vec<u8>);
-
-impl Members {
-    fn add(&mut self, field: &Field, value: impl Serialize) {
-        let _ = write!(self.0, ",\"{}\":", field.name());
-        let _ = serde_json::to_writer(&mut self.0, &value);
-    }
-}
-
-impl Visit for Members {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field, format_args!("{value:?}"));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value);
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, value);
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field, value);
     }
 }
 

@@ -20,6 +20,7 @@ pub mod import;
 pub mod key;
 pub mod log;
 pub mod man;
+mod members;
 pub mod output;
 pub mod place;
 pub mod progress;
