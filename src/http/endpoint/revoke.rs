@@ -9,7 +9,7 @@ use crate::http::error;
 use crate::http::response::{self, Answer};
 use crate::oauth::error::Refusal;
 
-/// Revokes a token; one that is worth nothing already is answered alike.
+/// Revokes a token; one that is worth nothing already is answered alike. Another client's is refused.
 pub async fn respond(call: &Call) -> Answer {
     let (parameters, client) = match authenticated_form(call).await {
         Ok(Ok(parsed)) => parsed,
@@ -20,7 +20,8 @@ pub async fn respond(call: &Call) -> Answer {
         return error::refused(call, &Refusal::invalid_request("token is missing"));
     };
     match revoke(&call.app.core, &client, token, call.now).await {
-        Ok(()) => response::no_store(response::empty(StatusCode::OK)),
+        Ok(Ok(())) => response::no_store(response::empty(StatusCode::OK)),
+        Ok(Err(refusal)) => error::refused(call, &refusal),
         Err(failure) => error::failed(call, &failure),
     }
 }
