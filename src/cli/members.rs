@@ -1,7 +1,6 @@
 //! The fields of a log line as members of a JSON object: in the log, and in the audit that is kept.
 
 use std::fmt;
-use std::io::Write as _;
 
 use serde::Serialize;
 use tracing::field::{Field, Visit};
@@ -41,7 +40,9 @@ impl Members {
         if self.0.last() != Some(&b'{') {
             self.0.push(b',');
         }
-        let _ = write!(self.0, "\"{name}\":");
+        self.0.push(b'"');
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
     }
 }
 
