@@ -509,6 +509,25 @@ mod tests {
         ));
     }
 
+    /// A process that is killed between the two files leaves the new key beside the old certificate. A clock that was
+    /// wrong when the certificate was made leaves one that is not valid yet.
+    #[test]
+    fn a_self_signed_certificate_that_cannot_be_used_is_made_anew() {
+        let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let (_, key_file) = files(&directory);
+        let made = |directory: &TempDir, now| self_signed(directory.path(), &[], now).unwrap();
+
+        let first = made(&directory, NOW).fingerprint();
+        made(&other, NOW);
+        fs::copy(files(&other).1, &key_file).unwrap();
+        let mended = made(&directory, NOW);
+        assert!(mended.certified_key().is_ok());
+        assert_ne!(mended.fingerprint(), first);
+        let earlier = made(&directory, NOW - 2 * DAY);
+        assert_ne!(earlier.fingerprint(), mended.fingerprint());
+        assert_eq!(earlier.expiry_warning(NOW - 2 * DAY), None);
+    }
+
     #[test]
     fn every_fault_of_the_files_is_named() {
         let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
