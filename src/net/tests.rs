@@ -1,6 +1,6 @@
 //! The server's edge, driven over real sockets by peers that behave and peers that do not.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,9 +46,11 @@ struct Server {
 
 impl Server {
     async fn start(limits: Limits, tls: Option<Acceptor>) -> Self {
-        let listener = Listener::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], limits)
-            .await
-            .unwrap();
+        Self::start_on(Ipv4Addr::LOCALHOST.into(), limits, tls).await
+    }
+
+    async fn start_on(address: IpAddr, limits: Limits, tls: Option<Acceptor>) -> Self {
+        let listener = Listener::bind(&[(address, 0).into()], limits).await.unwrap();
         let listener = listener.with_fallback(|status, peer| {
             let answer = Response::builder().status(status);
             let answer = answer.header("x-fallback", peer.tls.to_string());
@@ -282,6 +284,21 @@ async fn one_address_gets_no_more_connections_than_its_share() {
         }
     };
     in_time(again).await;
+}
+
+/// A socket for both versions of IP names such a peer by an IPv6 address.
+#[tokio::test]
+async fn a_peer_that_comes_by_ipv4_to_an_ipv6_socket_goes_by_its_ipv4_address() {
+    let limits = Limits {
+        max_connections_per_address: 0,
+        uncounted: vec!["127.0.0.0/8".parse().unwrap()],
+        ..Limits::default()
+    };
+    let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+    let server = Server::start_on(mapped.into(), limits, None).await;
+    assert!(server.address.is_ipv6());
+    let mut peer = server.plain().await;
+    ask(&mut peer, GET, "from 127.0.0.1").await;
 }
 
 #[tokio::test]
