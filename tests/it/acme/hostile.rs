@@ -122,19 +122,42 @@ async fn a_certificate_that_is_not_what_was_ordered_is_not_put_in_place() {
     }
 }
 
+/// Whoever runs an authority, or was named as one by mistake, could otherwise have a certificate for any name that
+/// leads here.
 #[tokio::test]
-async fn certificates_that_are_dead_on_arrival_do_not_make_for_a_flood_of_orders() {
-    let (authority, site, _folder) = scene(&["id.example"]).await;
-    let begin = now();
-    authority.set_validity(begin - 2 * DAY, DAY);
+async fn no_domain_is_proven_that_was_not_ordered() {
+    let (failure, _) = survives(Mood::AskingAbout("other.example")).await;
+    assert!(failure.message.contains("was not ordered"), "{failure}");
+}
+
+/// Goes through a day, and counts the certificates.
+async fn orders_within_a_day(authority: &Authority, site: &Site, begin: u64) -> usize {
     let (mut at, mut orders) = (begin, 0);
     while at < begin + DAY {
         let (round, until) = site.round(at).await;
         orders += usize::from(matches!(round, Round::Issued { .. }));
         at = until.max(at + 1);
     }
-    assert!(orders < 15, "{orders}");
     assert_eq!(authority.asked("/new-order").len(), orders);
+    orders
+}
+
+#[tokio::test]
+async fn certificates_that_are_dead_on_arrival_do_not_make_for_a_flood_of_orders() {
+    let (authority, site, _folder) = scene(&["id.example"]).await;
+    let begin = now();
+    authority.set_validity(begin - 2 * DAY, DAY);
+    let orders = orders_within_a_day(&authority, &site, begin).await;
+    assert!(orders < 15, "{orders}");
+}
+
+#[tokio::test]
+async fn an_authority_that_wants_each_certificate_replaced_at_once_issues_two_a_day() {
+    let (authority, site, _folder) = scene(&["id.example"]).await;
+    let begin = now();
+    authority.set_window(begin - 2 * DAY, begin - DAY);
+    let orders = orders_within_a_day(&authority, &site, begin).await;
+    assert_eq!(orders, 2);
 }
 
 #[tokio::test]

@@ -51,6 +51,8 @@ pub(crate) enum Mood {
     Silent,
     /// So many requests to come under that path are refused for their nonce.
     Forgetful(&'static str, u32),
+    /// It wants another domain proven than was ordered.
+    AskingAbout(&'static str),
     /// The certificate is for another name.
     Misnaming,
     /// The certificate is for another key.
@@ -554,7 +556,11 @@ impl Desk {
     }
 
     fn authorization(&self, id: &str, number: &str) -> Value {
-        let (domain, check) = self.check(id, number);
+        let (ordered, check) = self.check(id, number);
+        let domain = match self.books.lock().unwrap().mood {
+            Mood::AskingAbout(other) => other.to_owned(),
+            _ => ordered,
+        };
         json!({
             "status": status(&check),
             "identifier": { "type": "dns", "value": domain },
