@@ -86,6 +86,102 @@ async fn a_replaced_secret_is_kept_for_as_long_as_was_asked() {
 }
 
 #[tokio::test]
+async fn a_secret_that_is_about_to_end_is_prolonged_by_no_later_one() {
+    let core = core();
+    let added = add(admin(&core), request("web")).await.unwrap();
+    let oldest = Digest::of(added.client_secret.unwrap().reveal().as_bytes());
+    for keep in [60, 3_600] {
+        let request = RotateSecret {
+            client_id: "web".to_owned(),
+            secret: None,
+            keep_old_seconds: Some(keep),
+        };
+        rotate_secret(admin(&core), request).await.unwrap();
+    }
+    let accepted = || {
+        let client = core.catalog().client("web").unwrap().clone();
+        client.accepts_secret(&oldest, core.clock.now())
+    };
+    assert!(accepted());
+    core.clock.advance(Duration::from_mins(1));
+    assert!(!accepted());
+}
+
+/// The keys of RFC 8037 appendix A.
+const KEYS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
+/// Otherwise keys that were replaced would count again when the address is taken away, and the address would count for
+/// more than the keys that replaced it.
+#[tokio::test]
+async fn registered_keys_and_published_ones_replace_each_other() {
+    let core = core();
+    let mut robot = request("robot");
+    robot.fields.jwks = Some(KEYS.to_owned());
+    add(admin(&core), robot).await.unwrap();
+    let change = async |fields: ClientFields| {
+        let client_id = "robot".to_owned();
+        let done = update(admin(&core), UpdateClient { client_id, fields }).await;
+        done.unwrap();
+        let client = core.catalog().client("robot").unwrap().clone();
+        (client.keys.len(), client.jwks_uri.is_some())
+    };
+    let published = ClientFields {
+        jwks_uri: Some("https://app.example/jwks".to_owned()),
+        ..ClientFields::default()
+    };
+    assert_eq!(change(published).await, (0, true));
+    let registered = ClientFields {
+        jwks: Some(KEYS.to_owned()),
+        ..ClientFields::default()
+    };
+    assert_eq!(change(registered).await, (1, false));
+}
+
+#[tokio::test]
+async fn a_client_gets_nothing_that_is_for_others() {
+    let core = core();
+    let public = AddClient {
+        public: true,
+        ..request("phone")
+    };
+    add(admin(&core), public).await.unwrap();
+    let mut robot = request("robot");
+    robot.fields = ClientFields {
+        grant_types: Some(vec![GrantType::ClientCredentials]),
+        scope: Some(vec!["read".to_owned()]),
+        max_scope: Some(vec!["read".to_owned()]),
+        ..ClientFields::default()
+    };
+    add(admin(&core), robot).await.unwrap();
+    let refused = async |client_id: &str, fields: ClientFields| {
+        let client_id = client_id.to_owned();
+        refusal(update(admin(&core), UpdateClient { client_id, fields }).await).message
+    };
+    let reuse = ClientFields {
+        refresh_policy: Some(RefreshPolicy::Reuse),
+        ..ClientFields::default()
+    };
+    assert_eq!(
+        refused("phone", reuse).await,
+        "the refresh policy reuse is for clients that authenticate, not for public ones"
+    );
+    let beyond = ClientFields {
+        max_scope: Some(vec!["read".to_owned(), "write".to_owned()]),
+        ..ClientFields::default()
+    };
+    assert_eq!(
+        refused("robot", beyond).await,
+        "max scope names values that are not allowed: add them with --scope"
+    );
+    let unknown = ClientFields {
+        providers: Some(vec!["corp".to_owned()]),
+        ..ClientFields::default()
+    };
+    assert_eq!(refused("phone", unknown).await, "there is no provider corp");
+}
+
+#[tokio::test]
 async fn an_update_changes_what_it_names() {
     let core = core();
     add(admin(&core), request("web")).await.unwrap();
