@@ -110,6 +110,49 @@ async fn a_difference_is_told_part_by_part_and_a_secret_is_not_told() {
     assert_eq!(applied.changes[0].fields.len(), 1);
 }
 
+/// A secret that leaked is gone with the file that does not have it any more.
+#[tokio::test]
+async fn of_the_secrets_only_those_stay_that_are_declared() {
+    let core = core();
+    let digest = |text: &str| crate::secret::Digest::of(text.as_bytes());
+    let with = |secrets: &[&str]| DeclaredClient {
+        secret_sha256: Some(secrets.iter().map(|text| digest(text)).collect()),
+        ..web()
+    };
+    let accepted = || {
+        let client = core.catalog().client("web").unwrap().clone();
+        ["one", "two"].map(|text| client.accepts_secret(&digest(text), core.clock.now()))
+    };
+    for (declared, expected) in [
+        (with(&["one", "two"]), [true, true]),
+        (with(&["two"]), [false, true]),
+        (with(&["one"]), [true, false]),
+    ] {
+        apply(admin(&core), request(Some(vec![declared]), None, false))
+            .await
+            .unwrap();
+        assert_eq!(accepted(), expected);
+    }
+}
+
+/// Tokens that a client has for itself name it by its `client_uuid`.
+#[tokio::test]
+async fn a_client_keeps_its_uuid() {
+    let core = core();
+    let with = |uuid: u128| DeclaredClient {
+        client_uuid: Some(uuid::Uuid::from_u128(uuid)),
+        ..web()
+    };
+    let ours = request(Some(vec![with(1)]), None, false);
+    apply(admin(&core), ours.clone()).await.unwrap();
+    let other = refusal(apply(admin(&core), request(Some(vec![with(2)]), None, false)).await);
+    assert_eq!(
+        other.message,
+        "client web: it is there with another client_uuid, 00000000-0000-0000-0000-000000000001"
+    );
+    assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
+}
+
 #[tokio::test]
 async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
     let core = core();
