@@ -336,6 +336,9 @@ const CASES: &str = "
 1 | UP --client-id x                                              | sign-ins need the secret that belongs to the client id
 1 | provider add up --issuer https://a.example --exchange         | exchange needs an audience
 1 | provider add local --issuer https://a.example                 | has a meaning of its own
+1 | provider add credential --issuer https://a.example            | has a meaning of its own
+1 | provider add anonymous --issuer https://a.example             | has a meaning of its own
+1 | provider add client --issuer https://a.example                | has a meaning of its own
 0 | UP                                                            |
 1 | UP                                                            | there is a provider up already
 1 | provider add b --issuer ISSUER --exchange --audience app      | provider up has this issuer already

@@ -259,3 +259,75 @@ pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
     });
     Ok(subject)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+
+    use super::*;
+    use crate::flow::admin::tests::{admin, core, refusal};
+
+    fn fields(issuer: &str) -> ProviderFields {
+        ProviderFields {
+            issuer: Some(issuer.to_owned()),
+            audiences: Some(vec!["app".to_owned()]),
+            exchange: Some(true),
+            ..ProviderFields::default()
+        }
+    }
+
+    async fn added(core: &crate::flow::Core, id: &str) {
+        let request = AddProvider {
+            id: id.to_owned(),
+            fields: fields(&format!("https://{id}.example")),
+        };
+        add(admin(core), request).await.unwrap();
+    }
+
+    fn renamed(name: &str) -> UpdateProvider {
+        UpdateProvider {
+            id: "corp".to_owned(),
+            fields: ProviderFields {
+                name: Some(name.to_owned()),
+                ..ProviderFields::default()
+            },
+        }
+    }
+
+    /// Whom an issuer vouches for is known by the issuer.
+    #[tokio::test]
+    async fn no_provider_takes_the_issuer_of_another() {
+        let core = core();
+        for id in ["corp", "partner"] {
+            added(&core, id).await;
+        }
+        let request = UpdateProvider {
+            id: "corp".to_owned(),
+            fields: fields("https://partner.example"),
+        };
+        let refused = refusal(update(admin(&core), request).await);
+        assert_eq!(refused.message, "provider partner has this issuer already");
+        assert_eq!(show(admin(&core), "corp").unwrap().issuer, "https://corp.example");
+    }
+
+    #[tokio::test]
+    async fn of_two_changes_at_once_none_is_undone_by_the_other() {
+        let core = core();
+        added(&core, "corp").await;
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let held = core.store.write("test", move |_| {
+            let _ = wait.lock().unwrap().recv();
+            Ok(())
+        });
+        let (_, first, second, ()) = tokio::join!(
+            held,
+            update(admin(&core), renamed("One")),
+            update(admin(&core), renamed("Other")),
+            async move { drop(go) },
+        );
+        assert_eq!(first.unwrap().name.as_deref(), Some("One"));
+        assert!(refusal(second).message.contains("somebody else"));
+        assert_eq!(show(admin(&core), "corp").unwrap().name.as_deref(), Some("One"));
+    }
+}
