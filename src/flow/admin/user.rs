@@ -604,6 +604,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_that_was_given_up_is_free() {
+        let core = core();
+        let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+        let rename = UpdateUser {
+            who: alice.uuid.to_string(),
+            email: Some("alice@example.org".to_owned()),
+            account_id: Some("alice".to_owned()),
+            fields: UserFields::default(),
+        };
+        update(admin(&core), rename).await.unwrap();
+        let gone = refusal(show(admin(&core), "alice@example.com"));
+        assert_eq!(gone.message, "there is no user alice@example.com");
+        let other = add(admin(&core), request("alice@example.com")).await.unwrap();
+        assert_ne!(other.uuid, alice.uuid);
+    }
+
+    #[tokio::test]
     async fn a_name_that_is_typed_too_long_is_nobodys() {
         let core = core();
         add(admin(&core), request("alice@example.com")).await.unwrap();
