@@ -219,6 +219,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::admin::client::{self, AddClient, ClientFields};
     use crate::flow::admin::tests::{admin, core, refusal};
 
     fn eddsa(at_once: bool) -> RotateKey {
@@ -235,6 +236,31 @@ mod tests {
         let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
         assert!(matches!(retired.standing, StandingView::Retired { .. }));
         assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_key_that_a_client_needs_stays_and_afterwards_is_kept_while_its_tokens_last() {
+        let core = core();
+        let key = rotate(admin(&core), eddsa(true)).await.unwrap();
+        let web = AddClient {
+            client_id: "web".to_owned(),
+            public: false,
+            secret: None,
+            api_key: false,
+            fields: ClientFields {
+                redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+                id_token_alg: Some(Algorithm::EdDsa),
+                ..ClientFields::default()
+            },
+        };
+        client::add(admin(&core), web).await.unwrap();
+        let refused = refusal(retire(admin(&core), key.kid.clone()).await).message;
+        assert!(refused.ends_with("which client web needs"), "{refused}");
+        client::remove(admin(&core), "web".to_owned()).await.unwrap();
+        let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
+        let remove_at = core.clock.now() + core.policy.key_retention();
+        assert_eq!(retired.standing, StandingView::Retired { remove_at });
+        assert!(core.catalog().keyring().verifier(&key.kid).is_some());
     }
 
     #[tokio::test]
