@@ -371,6 +371,26 @@ mod tests {
         assert!(buckets.take(same_set(8), START).is_ok());
     }
 
+    /// Otherwise whoever gets in by a password of their own would take back the guesses of others.
+    #[test]
+    fn who_was_pushed_out_gives_back_nothing_of_anybody_else() {
+        let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
+        let same_set = |tag: u64| Key {
+            place: 7,
+            tag,
+            share: 1,
+        };
+        buckets.take(same_set(9), START).unwrap();
+        for tag in [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] {
+            buckets.take(same_set(tag), START).unwrap();
+        }
+        buckets.give_back(same_set(9), START);
+        for tag in 1..=7 {
+            let left = (0..20).filter(|_| buckets.take(same_set(tag), START).is_ok());
+            assert_eq!(left.count(), 8, "{tag}");
+        }
+    }
+
     #[test]
     fn a_flood_keeps_nobody_out_who_is_only_looked_at_and_nobody_in_who_is_full() {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
