@@ -89,6 +89,20 @@ fn no_link_leads_out_of_a_theme() {
     assert!(refused(&folder, "away").contains("leads out of theme_dir"));
 }
 
+/// What cannot be read as words is told in the log, with a piece of it.
+#[test]
+fn no_link_leads_out_of_the_languages() {
+    let folder = Folder::new();
+    folder.write("outside.toml", "[texts]\nsign_in = \"Aanmelden\"");
+    folder.write("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
+    symlink("../outside.toml", folder.0.path().join("locales/nl.toml")).unwrap();
+    let shelf = load("", Some(folder.0.path()));
+    let said = shelf.refused(folder::LANGUAGES).unwrap();
+    assert!(said[0].message.contains("leads out of its folder"), "{said:?}");
+    let default = shelf.default_theme();
+    assert_eq!(default.locale(Some("nl de"), None).text().sign_in, "Herein");
+}
+
 #[test]
 fn what_is_too_much_is_refused() {
     let folder = Folder::new();

@@ -325,6 +325,28 @@ fn a_hostile_theme_runs_nothing_leads_nowhere_and_costs_little() {
     assert!(login_page(&running, "").body.contains("card page-login"));
 }
 
+/// A picture can hold scripts, and whoever opens it by itself is at the address of the service.
+#[test]
+fn what_a_theme_brings_can_do_nothing_by_itself() {
+    let service = service_with_client("horizon");
+    let running = service.serve();
+    let logo = linked(&login_page(&running, ""), "logo.svg");
+    let (before, _) = logo.rsplit_once('/').unwrap();
+    let (theme, _) = before.rsplit_once('/').unwrap();
+    for path in [logo.clone(), format!("{theme}/0/logo.svg")] {
+        let reply = running.request("GET", &path, &[], "").unwrap();
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (200, Some("image/svg+xml"))
+        );
+        let policy = reply.header("content-security-policy").unwrap_or_default();
+        assert!(
+            policy.starts_with("default-src 'none';") && policy.contains("; sandbox;"),
+            "{path}: {policy}"
+        );
+    }
+}
+
 #[test]
 fn a_language_of_the_operators_is_offered_by_every_theme_and_named_in_discovery() {
     let service = service_with_client("horizon");

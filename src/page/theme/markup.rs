@@ -578,6 +578,14 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_leads_people_away_by_itself_is_not_used() {
+        let page = page("<meta http-equiv=\"Refresh\" content=\"0; url=https://evil.example\">");
+        let found = inspect("login.html", &page, &ContentSecurityPolicy::default());
+        let refused = |finding: &Finding| finding.severity == Severity::Refused;
+        assert_eq!(found.iter().filter(|finding| refused(finding)).count(), 1);
+    }
+
+    #[test]
     fn no_text_makes_the_reader_fail() {
         for text in [
             "<",
