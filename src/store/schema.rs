@@ -197,6 +197,8 @@ fn write_copy(from: &Path, to: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
     use super::*;
     use crate::store::backend::redb::journal_of;
     use crate::store::backend::tests::Folder;
@@ -254,8 +256,24 @@ mod tests {
             assert_eq!((version(&store), count(&store)), (Some(2), Some(11)));
             store.close();
         }
-        let copy = open(&copy_of(&folder.file(), 2), &FIRST).unwrap();
+        let copy = copy_of(&folder.file(), 2);
+        let mode = fs::metadata(&copy).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "there is in it what is in the store");
+        let copy = open(&copy, &FIRST).unwrap();
         assert_eq!((version(&copy), count(&copy)), (Some(1), Some(10)));
+    }
+
+    /// The first command of a new release may be one of root's.
+    #[test]
+    fn the_copy_belongs_to_whom_the_store_belongs_to() {
+        let folder = Folder::new();
+        open(&folder.file(), &FIRST).unwrap().close();
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        if owner(&folder.file()) == 0 {
+            chown(folder.file(), Some(64_242), Some(64_243)).unwrap();
+        }
+        open(&folder.file(), &SECOND).unwrap().close();
+        assert_eq!(owner(&copy_of(&folder.file(), 2)), owner(&folder.file()));
     }
 
     #[test]
