@@ -216,6 +216,27 @@ fn another_master_key_in_the_target_is_refused_and_left_alone() {
     assert_eq!(names(&foreign), ["events", "master.key"]);
 }
 
+/// A database that was moved away may come back, and there is what it wrote last.
+#[test]
+fn nothing_is_restored_beside_the_journal_of_another_database() {
+    let service = Service::new();
+    kiosk(&service);
+    service.json(&["backup", "saved", "--with-master-key", "--json"]);
+    let data = service.folder.path().join("elsewhere");
+    fs::create_dir(&data).unwrap();
+    let journal = data.join("idsvc.redb.journal");
+    fs::write(&journal, "the last writes").unwrap();
+    let refused = elsewhere(&service, &["restore", "saved"], &data);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains("idsvc.redb.journal is there already"),
+        "{}",
+        said(&refused)
+    );
+    assert_eq!(names(&data), ["idsvc.redb.journal"]);
+    assert_eq!(fs::read(&journal).unwrap(), b"the last writes");
+}
+
 #[test]
 fn a_disk_that_fills_up_leaves_no_half_backup() {
     let service = Service::new();
