@@ -472,3 +472,34 @@ async fn only_the_origins_of_clients_may_read_the_answer() {
         );
     }
 }
+
+/// What people look at, and what servers ask one another, is for no script of another site: not even of a client.
+#[tokio::test]
+async fn no_script_of_another_site_reads_a_page_or_asks_about_tokens() {
+    let server = Server::start().await;
+    server.public_client("app").await;
+    for path in [
+        "/oauth2/authorize",
+        "/oauth2/introspect",
+        "/oauth2/logout",
+        "/login",
+        "/consent",
+        "/account",
+        "/federation/up/start",
+    ] {
+        for (method, asked) in [("GET", None), ("POST", None), ("OPTIONS", Some("POST"))] {
+            let call = server.call(method, path).header("origin", "https://app.example");
+            let call = match asked {
+                Some(asked) => call.header("access-control-request-method", asked),
+                None => call,
+            };
+            let reply = call.await;
+            assert_eq!(
+                reply.header("access-control-allow-origin"),
+                None,
+                "{method} {path}"
+            );
+            assert!(asked.is_none() || reply.status == 405, "{method} {path}");
+        }
+    }
+}
