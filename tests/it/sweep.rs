@@ -171,3 +171,38 @@ async fn more_rows_than_one_round_holds_are_all_seen() {
     assert_eq!(rows(&server)[0], 0);
     acme.refresh(kept.refresh_token()).await.tokens();
 }
+
+/// Otherwise what lives for months would hide all that expires behind it.
+#[tokio::test]
+async fn a_round_goes_on_where_the_one_before_ended() {
+    let (server, acme, alice) = scene().await;
+    acme.tokens(&alice.browser()).await;
+    let core = &server.app.core;
+    let now = core.clock.now();
+    let (_, live) = core
+        .store
+        .read(|snapshot| FAMILIES.scan(snapshot, .., 1))
+        .unwrap()
+        .remove(0);
+    let mut ended = live.clone();
+    ended.revoke(now - Duration::from_secs(2 * DAY));
+    let id = move |number: u64| (now - Duration::from_secs(30 * DAY - number)).first_id();
+    core.store
+        .write("test", move |tx| {
+            for number in 0..1_000 {
+                FAMILIES.put(tx, &id(number), &live)?;
+            }
+            FAMILIES.put(tx, &id(1_000), &ended)
+        })
+        .await
+        .unwrap();
+    let mut cursor = Cursor::default();
+    for _ in 0..3 {
+        sweep(core, &mut cursor, now).await.unwrap();
+    }
+    let left = core.store.read(|snapshot| {
+        let is_there = |number| FAMILIES.contains(snapshot, &id(number));
+        Ok((is_there(0)?, is_there(999)?, is_there(1_000)?))
+    });
+    assert_eq!(left.unwrap(), (true, true, false));
+}
