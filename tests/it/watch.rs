@@ -6,6 +6,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::harness::process::{Service, request, said, shown};
 
 const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
@@ -310,6 +313,55 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
     let misspelt = service.run(&["events", "--event", "signed_inn"]);
     assert_eq!(misspelt.status.code(), Some(2));
     assert!(said(&misspelt).contains("'signed_in'"), "{}", said(&misspelt));
+}
+
+/// Whoever asks later why somebody was signed out finds who did it.
+#[test]
+fn what_ends_a_sign_in_is_accounted_for() {
+    let service = Service::new();
+    let add = "client add web --redirect-uri https://app.example/cb --json";
+    let web = service.json(&add.split(' ').collect::<Vec<_>>());
+    let alice = "user add alice@example.com --generate-password --json";
+    let alice = service.json(&alice.split(' ').collect::<Vec<_>>());
+    let running = service.serve();
+    let (answer, _) = running.type_in(TARGET, "alice@example.com", alice["password"].as_str().unwrap());
+    let mut cookies = answer.headers("set-cookie");
+    let session = cookies.find(|set| set.contains("session=")).unwrap();
+    let session = session.split(';').next().unwrap();
+    let location = url::Url::parse(answer.header("location").unwrap()).unwrap();
+    let code = location.query_pairs().find(|(name, _)| name == "code").unwrap().1;
+    let basic = format!("web:{}", web["client_secret"].as_str().unwrap());
+    let basic = format!("Basic {}", STANDARD.encode(basic));
+    let post = |path: &str, form: &[(&str, &str)]| {
+        let reply = running
+            .post_form(path, &[("Authorization", &basic)], form)
+            .unwrap();
+        assert_eq!(reply.status, 200, "{reply:?}");
+        serde_json::from_str(&reply.body).unwrap_or(serde_json::Value::Null)
+    };
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", &code),
+        ("redirect_uri", "https://app.example/cb"),
+    ];
+    let tokens = post("/oauth2/token", &form);
+    let token = |name: &str| tokens[name].as_str().unwrap();
+    post("/oauth2/revoke", &[("token", token("access_token"))]);
+    post("/oauth2/revoke", &[("token", token("refresh_token"))]);
+    let target = format!("/oauth2/logout?id_token_hint={}", token("id_token"));
+    let left = running.request("GET", &target, &[("Cookie", session)], "");
+    assert_eq!(left.unwrap().status, 303);
+    let end = ["session", "revoke", "--user", "alice@example.com", "--json"];
+    service.json(&end);
+    terminate(running);
+    let events = service.json(&["events", "--json"]);
+    let told = |member: &str| -> Vec<_> {
+        let events = events.as_array().unwrap().iter();
+        events.filter_map(|event| event[member].as_str()).collect()
+    };
+    assert_eq!(told("token_type"), ["access_token", "refresh_token"]);
+    assert!(told("event").contains(&"signed_out"), "{events}");
+    assert!(told("command").contains(&"session revoke"), "{events}");
 }
 
 #[test]
