@@ -31,11 +31,11 @@ pub async fn begin_sign_out(
     let hint = parameters
         .get("id_token_hint")
         .and_then(|token| super::begin_authorization::read_hint(&catalog, &core.policy.issuer, token));
-    let client = hint
-        .as_ref()
-        .and_then(|hint| catalog.client(&hint.aud))
-        .filter(|client| client.enabled);
-    let request = match logout::parse(parameters, hint.as_ref(), client.map(|client| &**client)) {
+    let hint = hint.as_ref().and_then(|hint| {
+        let client = catalog.client(&hint.aud).filter(|client| client.enabled)?;
+        Some((hint, &**client))
+    });
+    let request = match logout::parse(parameters, hint) {
         Ok(request) => request,
         Err(refusal) => return Ok(Err(refusal)),
     };

@@ -24,17 +24,17 @@ pub enum LogoutRequest {
 }
 
 /// Decides what a request may do. A hint that cannot be read, be it forged or signed with a key that is gone, counts
-/// as none: it proves nothing, and the user may want to sign out all the same.
+/// as none, and so does one whose client is not in service: it proves nothing, and the user may want to sign out all the
+/// same (section 4).
 ///
 /// The browser is sent on only to an address that is registered, byte for byte, for the client that the
 /// hint was issued to (section 3). Everything that does not hold together is refused with a page.
 pub fn parse(
     parameters: &Parameters,
-    hint: Option<&IdTokenHint>,
-    client: Option<&Client>,
+    hint: Option<(&IdTokenHint, &Client)>,
 ) -> Result<LogoutRequest, Refusal> {
     parameters.each_once()?;
-    let Some(hint) = hint else {
+    let Some((hint, client)) = hint else {
         return Ok(LogoutRequest::Unproven);
     };
     if parameters
@@ -48,9 +48,7 @@ pub fn parse(
     let return_to = match parameters.get("post_logout_redirect_uri") {
         None => None,
         Some(uri) => {
-            let registered = client
-                .is_some_and(|client| client.post_logout_redirect_uris.iter().any(|known| known == uri));
-            if !registered {
+            if !client.post_logout_redirect_uris.iter().any(|known| known == uri) {
                 return Err(Refusal::invalid_request(
                     "post_logout_redirect_uri is not registered for this client",
                 ));

@@ -241,14 +241,25 @@ async fn nobody_is_sent_to_an_unregistered_address() {
         .await;
     assert_eq!(twice.error_page(), "400 state was sent more than once");
     assert!(is_signed_in(&browser, &acme).await && is_signed_in(&browser, &other).await);
+}
+
+/// Section 4: a request that proves nothing is no reason not to sign out, and nobody is sent to a client that is not in
+/// service.
+#[tokio::test]
+async fn a_hint_of_a_disabled_client_asks_first() {
+    let (server, acme, alice) = scene().await;
+    let other = server.client("other").await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
     server.change_client(&acme, |client| client.enabled = false).await;
-    let disabled = browser
-        .visit(&logout(&[hint, ("post_logout_redirect_uri", BYE)]))
-        .await;
-    assert_eq!(
-        disabled.error_page(),
-        "400 post_logout_redirect_uri is not registered for this client"
-    );
+    let hint = ("id_token_hint", tokens.id_token());
+    for parameters in [&[hint, ("post_logout_redirect_uri", BYE)][..], &[hint]] {
+        assert_eq!(browser.visit(&logout(parameters)).await.page(), "/logout/confirm");
+    }
+    assert!(is_signed_in(&browser, &other).await);
+    let question = browser.visit(&logout(&[hint])).await;
+    assert_eq!(question.decide("logout").await.page(), "/logged-out");
+    assert!(!is_signed_in(&browser, &other).await);
 }
 
 fn forgeries(acme: &RelyingParty, tokens: &Tokens) -> Vec<String> {
