@@ -217,14 +217,16 @@ impl AuthorizationRequest {
                 "none of the essential acr values can be met",
             ));
         }
-        let (subject, other_subjects) = subjects(parameters, demands.subjects, read_hint)?;
+        let prompt = Prompt::parse(parameters.get("prompt").unwrap_or_default())
+            .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?;
+        let hinted = hinted(parameters, prompt, read_hint)?;
+        let (subject, other_subjects) = subjects(hinted, demands.subjects)?;
         Ok(Self {
             client_id: client.client_id.clone(),
             scope: requested_scope(parameters, client)?,
             nonce: nonce(parameters)?,
             code_challenge: code_challenge(parameters, client)?,
-            prompt: Prompt::parse(parameters.get("prompt").unwrap_or_default())
-                .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?,
+            prompt,
             max_age: max_age(parameters)?,
             login_hint: parameters
                 .get("login_hint")
@@ -349,19 +351,31 @@ fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
     }
 }
 
+/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). One that cannot be read counts as none, as at a sign-out:
+/// the key that signed it may be gone, and the client cannot mend that. Where nobody may be asked, nobody is known to
+/// be the one whom it names.
+fn hinted(
+    parameters: &Parameters,
+    prompt: Prompt,
+    read_hint: HintReader<'_>,
+) -> Result<Option<Uuid>, Refusal> {
+    let Some(token) = parameters.get("id_token_hint") else {
+        return Ok(None);
+    };
+    match read_hint(token) {
+        None if prompt.none => Err(Refusal::new(
+            ErrorCode::LoginRequired,
+            "id_token_hint is not an ID token of this service, or its key is gone",
+        )),
+        hinted => Ok(hinted),
+    }
+}
+
 /// One user who may be the one signed in, and all others; none when anybody may.
 fn subjects(
-    parameters: &Parameters,
+    hinted: Option<Uuid>,
     demanded: Option<BTreeSet<String>>,
-    read_hint: HintReader<'_>,
 ) -> Result<(Option<Uuid>, BTreeSet<Uuid>), Refusal> {
-    let hinted =
-        match parameters.get("id_token_hint") {
-            None => None,
-            Some(token) => Some(read_hint(token).ok_or_else(|| {
-                Refusal::invalid_request("id_token_hint is not an ID token of this service")
-            })?),
-        };
     let Some(demanded) = demanded else {
         return Ok((hinted, BTreeSet::new()));
     };

@@ -307,7 +307,7 @@ async fn a_hint_outlives_the_key_that_signed_it() {
     assert!(!is_signed_in(&browser, &acme).await);
 }
 
-/// Section 2: what a key signed that was withdrawn proves nothing, and its user is asked.
+/// Section 2: what a key signed that was withdrawn proves nothing, and its user is asked. A sign-in goes on without it.
 #[tokio::test]
 async fn a_hint_of_a_withdrawn_key_asks_first() {
     let (server, acme, alice) = scene().await;
@@ -319,6 +319,10 @@ async fn a_hint_of_a_withdrawn_key_asks_first() {
         .unwrap();
     key::retire(server.admin(), leaked).await.unwrap();
     let hint = ("id_token_hint", tokens.id_token());
+    let request = acme.request().with("id_token_hint", tokens.id_token());
+    browser.authorize(&request).await.callback().code();
+    let silent = browser.authorize(&request.with("prompt", "none")).await;
+    assert_eq!(silent.callback().get("error"), Some("login_required"));
     let question = browser
         .visit(&logout(&[hint, ("post_logout_redirect_uri", BYE)]))
         .await;
