@@ -12,7 +12,11 @@ use crate::oauth::error::Refusal;
 use crate::oauth::refresh::{self, PresentedRefreshToken, Refresh, Terms};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
-use crate::store::tables::FAMILIES;
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
+
+/// The answer where the operator has taken `offline_access` from the client, and the session is gone by then.
+const NO_LONGER_OFFLINE: Refusal =
+    Refusal::invalid_grant("the session has ended, and this client may no longer have offline_access");
 
 enum Outcome {
     Granted(Box<Order>),
@@ -62,6 +66,12 @@ pub async fn rotate_refresh_token(
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
+            if let Some(session) = family.bind(&bearer.scope) {
+                if !SESSIONS.contains(&*tx, &session)? {
+                    return Ok(Outcome::Refused(NO_LONGER_OFFLINE));
+                }
+                FAMILIES_BY_OWNER.put(tx, &(session, id), &())?;
+            }
             let token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = token.filter(|token| token.is_current(now));
             FAMILIES.put(tx, &id, &family)?;

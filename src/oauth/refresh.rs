@@ -23,6 +23,7 @@ use crate::oauth::client::RefreshPolicy;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::Refusal;
 use crate::oauth::policy::Lifetimes;
+use crate::oauth::scope::Scope;
 use crate::secret::{Digest, Kind, Lineage, Malformed, RefreshToken, Secret};
 
 const LINEAGE_LEN: usize = 16;
@@ -189,7 +190,7 @@ impl RefreshFamily {
     ) -> (Self, Secret<RefreshToken>) {
         let token = token(id, 0, &entropy.lineage, &entropy.token);
         let bound_to_session =
-            authorization.session.is_some() && !authorization.scope.contains(super::Scope::OFFLINE_ACCESS);
+            authorization.session.is_some() && !authorization.scope.contains(Scope::OFFLINE_ACCESS);
         let family = Self {
             authorization,
             bound_to_session,
@@ -210,6 +211,17 @@ impl RefreshFamily {
     /// The session with which the family ends.
     pub fn binding(&self) -> Option<Uuid> {
         self.authorization.session.filter(|_| self.bound_to_session)
+    }
+
+    /// Binds the family to its session where the client may no longer have the `offline_access` that was granted, as
+    /// `allowed` says. Comes back with the session if it was not bound before.
+    pub fn bind(&mut self, allowed: &Scope) -> Option<Uuid> {
+        let session = self.authorization.session?;
+        if self.bound_to_session || allowed.contains(Scope::OFFLINE_ACCESS) {
+            return None;
+        }
+        self.bound_to_session = true;
+        Some(session)
     }
 
     /// Whether tokens of the family are worth anything.

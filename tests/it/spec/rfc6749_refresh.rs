@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idsvc::flow::admin::user::{self, NewPassword, SetPassword};
+use idsvc::oauth::Scope;
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
 use idsvc::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 use tokio::task::JoinSet;
@@ -218,6 +219,40 @@ async fn a_scope_taken_from_the_client_is_gone_at_the_next_refresh() {
         .await;
     let less = acme.refresh(tokens.refresh_token()).await.tokens();
     assert_eq!(less.scope(), ["openid", "email", "authenticated"]);
+}
+
+/// OpenID Connect Core 11: where the operator takes `offline_access` from a client, its grants end with their sessions
+/// from then on, those of before too.
+#[tokio::test]
+async fn a_grant_whose_offline_access_was_taken_ends_with_its_session() {
+    let (server, acme, alice) = scene().await;
+    let offline = acme.request().with("scope", "openid offline_access");
+    let (here, gone) = (alice.browser(), alice.browser());
+    let tokens = acme.tokens_for(&here, &offline).await;
+    let theirs = acme.tokens_for(&gone, &offline).await;
+    gone.visit("/oauth2/logout").await.decide("logout").await;
+    let with = |allowed: bool| {
+        server.change_client(&acme, move |client| {
+            let scope = client.scope.filter(|value| value != Scope::OFFLINE_ACCESS);
+            client.scope = if allowed {
+                scope.with(Scope::OFFLINE_ACCESS)
+            } else {
+                scope
+            };
+        })
+    };
+    with(false).await;
+    assert_eq!(
+        acme.refresh(theirs.refresh_token()).await.refusal(),
+        "400 invalid_grant: the session has ended, and this client may no longer have offline_access"
+    );
+    let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
+    assert_eq!(tokens.scope(), ["openid", "authenticated"]);
+    let tokens = acme.refresh(tokens.refresh_token()).await.tokens();
+    with(true).await;
+    here.visit("/oauth2/logout").await.decide("logout").await;
+    assert_eq!(acme.refresh(tokens.refresh_token()).await.refusal(), REVOKED);
+    acme.refresh(theirs.refresh_token()).await.tokens();
 }
 
 /// Section 6: ninety days, counted from the newest token.
