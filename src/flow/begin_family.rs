@@ -87,10 +87,10 @@ fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> 
         if let Some(family) = FAMILIES.get(&*tx, &id)?
             && family.authorization.client_id == authorization.client_id
         {
-            kept.push((family.is_live(now), family.expires_at, id, family));
+            kept.push((family.is_live(now), family.last_used_at(), id, family));
         }
     }
-    kept.sort_by_key(|(is_live, expires_at, id, _)| (*is_live, *expires_at, *id));
+    kept.sort_by_key(|(is_live, last_used_at, id, _)| (*is_live, *last_used_at, *id));
     let surplus = (kept.len() + 1).saturating_sub(MOST_AT_ONE_CLIENT);
     for (_, _, id, family) in kept.into_iter().take(surplus) {
         sessions::forget_family(tx, id, &family)?;

@@ -87,7 +87,10 @@ pub struct RefreshFamily {
         skip_serializing_if = "Option::is_none"
     )]
     predecessor: Option<Predecessor>,
-    /// Until there is a predecessor.
+    /// When the token was last used that its client keeps ([`RefreshPolicy::Reuse`]): it has no predecessor to say so.
+    #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
+    reused_at: Option<Timestamp>,
+    /// Until there is a predecessor, or a time in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<Room>,
 }
@@ -203,6 +206,7 @@ impl RefreshFamily {
                 digest: token.digest(),
             },
             predecessor: None,
+            reused_at: None,
             room: Some(Room),
         };
         (family, token)
@@ -222,6 +226,13 @@ impl RefreshFamily {
         }
         self.bound_to_session = true;
         Some(session)
+    }
+
+    /// When it began or was last refreshed, to within the retry window.
+    pub fn last_used_at(&self) -> Timestamp {
+        let rotated_at = self.predecessor.as_ref().map(|last| last.used_at);
+        let refreshed_at = rotated_at.max(self.reused_at);
+        refreshed_at.map_or(self.created_at, |at| at.max(self.created_at))
     }
 
     /// Whether tokens of the family are worth anything.
@@ -306,6 +317,8 @@ impl RefreshFamily {
                 Refresh::Replayed(Box::new(self))
             }
             (Standing::Current, RefreshPolicy::Reuse) => {
+                self.reused_at = Some(now);
+                self.room = None;
                 self.prolong(terms.lifetimes, now);
                 Refresh::Granted(Box::new(self), token.secret.clone())
             }

@@ -490,3 +490,32 @@ async fn a_client_has_at_most_fifty_grants_of_one_user() {
         "and each is found by its user and session"
     );
 }
+
+/// A bound on the whole life of a grant makes all of one client end about the same time; the one in use stays all the
+/// same, whether its client replaces tokens or keeps them.
+#[tokio::test]
+async fn of_fifty_grants_the_one_in_use_stays_though_all_end_by_the_same_bound() {
+    let server = Server::start_with(|policy| {
+        policy.lifetimes.refresh_absolute = Some(Duration::from_secs(10 * DAY));
+    })
+    .await;
+    let alice = server.user("alice").await;
+    for (name, refresh_policy) in [("acme", RefreshPolicy::Rotate), ("bank", RefreshPolicy::Reuse)] {
+        let client = server
+            .client_with(name, |client| client.refresh_policy = refresh_policy)
+            .await;
+        let browser = alice.browser();
+        let used = client.tokens(&browser).await;
+        let mut idle = Vec::new();
+        for _ in 0..49 {
+            server.advance(1);
+            idle.push(client.tokens(&browser).await);
+        }
+        let used = client.refresh(used.refresh_token()).await.tokens();
+        server.advance(1);
+        client.tokens(&browser).await;
+        assert!(client.is_welcome(&used).await, "{name}");
+        assert!(!client.is_welcome(&idle[0]).await, "{name}");
+        assert!(client.is_welcome(&idle[1]).await, "{name}");
+    }
+}
