@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::authorization::Browser;
 use super::start_session::Entrance;
 use super::{Core, Failure, gate};
+use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
 use crate::oauth::code::{self, Authorization};
@@ -153,7 +154,7 @@ impl DrawnSession {
 
 /// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
 /// `sid`, stays, its cookie changes. The session of another user ends. `previous` is the one presented, live or not,
-/// found in the same transaction.
+/// found in the same transaction. Says besides which sessions ended for it.
 pub(super) fn start(
     tx: &mut dyn Tx,
     previous: Option<(Uuid, Session)>,
@@ -162,15 +163,17 @@ pub(super) fn start(
     (entrance, device): (Entrance, Device),
     lifetimes: SessionLifetimes,
     now: Timestamp,
-) -> Result<(Uuid, Session), StoreError> {
+) -> Result<(Uuid, Session, Ended), StoreError> {
+    let mut ended = Vec::new();
     let (fresh_id, fresh_digest, renewed_digest) = fresh;
     let (id, digest) = match previous {
         Some((id, previous)) if previous.user == user => (id, renewed_digest),
         previous => {
             if let Some((id, previous)) = previous {
                 end(tx, id, &previous, now)?;
+                ended.push((id, previous));
             }
-            make_room(tx, user, lifetimes, now)?;
+            ended.extend(make_room(tx, user, lifetimes, now)?);
             (fresh_id, fresh_digest)
         }
     };
@@ -186,10 +189,11 @@ pub(super) fn start(
     };
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
-    Ok((id, session))
+    Ok((id, session, ended))
 }
 
-/// Makes room for one more session of this user: beyond the bound those end that were left unused the longest.
+/// Makes room for one more session of this user: beyond the bound those end that were left unused the longest. Says
+/// which.
 ///
 /// Without a bound, whoever knows one password could pile up sessions until looking at them, or ending them all in one
 /// transaction, keeps everybody waiting.
@@ -198,10 +202,10 @@ fn make_room(
     user: Uuid,
     lifetimes: SessionLifetimes,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<Ended, StoreError> {
     let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
     if ids.len() < MOST_OF_ONE_USER {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut kept = Vec::new();
     for ((_, id), ()) in ids {
@@ -213,10 +217,29 @@ fn make_room(
     }
     kept.sort_by_key(|(last_used_at, id, _)| (*last_used_at, *id));
     let surplus = (kept.len() + 1).saturating_sub(MOST_OF_ONE_USER);
+    let mut ended = Vec::new();
     for (_, id, session) in kept.into_iter().take(surplus) {
         end(tx, id, &session, now)?;
+        ended.push((id, session));
     }
-    Ok(())
+    Ok(ended)
+}
+
+/// Sessions that ended in a transaction.
+pub(super) type Ended = Vec<(Uuid, Session)>;
+
+/// Accounts for sessions that ended, once the transaction is committed. Those that nobody was signed in by any more are
+/// left out.
+pub(super) fn record_ended(core: &Core, ended: Ended, now: Timestamp) {
+    let lifetimes = core.policy.lifetimes.session;
+    for (id, session) in ended {
+        if session.is_live(lifetimes, now) {
+            audit::record(&Event::SignedOut {
+                user: session.user,
+                session: id,
+            });
+        }
+    }
 }
 
 /// Ends a session and the refresh families bound to it.
@@ -250,7 +273,7 @@ pub(super) fn end_all(
     user: Uuid,
     except: Option<Uuid>,
     now: Timestamp,
-) -> Result<Vec<(Uuid, Session)>, StoreError> {
+) -> Result<Ended, StoreError> {
     let mut ended = Vec::new();
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
         if Some(id) == except {

@@ -5,7 +5,6 @@ use uuid::Uuid;
 use super::authorization::Browser;
 use super::sessions;
 use super::{Answer, Core, Failure};
-use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
@@ -50,7 +49,7 @@ pub async fn begin_sign_out(
             if let Some((id, session)) = sessions::of_browser(core, browser)?
                 && session.user == user
             {
-                end(core, id, user, now).await?;
+                end(core, id, now).await?;
             }
         }
     }
@@ -59,19 +58,27 @@ pub async fn begin_sign_out(
 
 /// The user said yes on the confirmation page: the session of this browser ends.
 pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
-    if let Some((id, session)) = sessions::of_browser(core, browser)? {
-        end(core, id, session.user, now).await?;
+    if let Some((id, _)) = sessions::of_browser(core, browser)? {
+        end(core, id, now).await?;
     }
     Ok(())
 }
 
-async fn end(core: &Core, id: Uuid, user: Uuid, now: Timestamp) -> Result<(), Failure> {
-    core.store
-        .write("sign_out", move |tx| match SESSIONS.get(&*tx, &id)? {
-            Some(session) => sessions::end(tx, id, &session, now),
-            None => Ok(()),
+async fn end(core: &Core, id: Uuid, now: Timestamp) -> Result<(), Failure> {
+    let ended = core
+        .store
+        .write("sign_out", move |tx| {
+            let session = SESSIONS.get(&*tx, &id)?;
+            if let Some(session) = &session {
+                sessions::end(tx, id, session, now)?;
+            }
+            Ok(session)
         })
         .await?;
-    audit::record(&Event::SignedOut { user, session: id });
+    sessions::record_ended(
+        core,
+        ended.map(|session| (id, session)).into_iter().collect(),
+        now,
+    );
     Ok(())
 }

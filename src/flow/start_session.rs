@@ -77,7 +77,8 @@ where
             let lifetimes = policy.lifetimes.session;
             let previous = sessions::presented(&*tx, browser.session.as_ref())?;
             let entered = (entrance.clone(), browser.device.clone());
-            let (session_id, session) = sessions::start(tx, previous, slots, uuid, entered, lifetimes, now)?;
+            let (session_id, session, ended) =
+                sessions::start(tx, previous, slots, uuid, entered, lifetimes, now)?;
             let live = LiveSession {
                 id: session_id,
                 session,
@@ -87,14 +88,21 @@ where
             transaction.set_progress(progress);
             let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;
             let taken = authorization::take(tx, step, (id, &mut transaction), slot, &policy, now)?;
-            Ok(Ok(Some((taken, transaction.request, session_id, uuid, said))))
+            Ok(Ok(Some((
+                taken,
+                transaction.request,
+                session_id,
+                (uuid, ended),
+                said,
+            ))))
         })
         .await?;
-    let (taken, request, session, user, said) = match outcome {
+    let (taken, request, session, (user, ended), said) = match outcome {
         Ok(Some(outcome)) => outcome,
         Ok(None) => return Ok(Ok(None)),
         Err(stale) => return Ok(Err(stale)),
     };
+    sessions::record_ended(core, ended, now);
     let next = authorization::onward(taken, id, &request, &code, &core.policy.issuer);
     let onward = Onward {
         next,

@@ -6,10 +6,11 @@ use std::time::Duration;
 use idsvc::identity::User;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
+use serde_json::json;
 
 use crate::harness::html::Form;
 use crate::harness::process::Service;
-use crate::harness::{Browser, ISSUER, Person, RelyingParty, Screen, Server, scene};
+use crate::harness::{Audit, Browser, ISSUER, Person, RelyingParty, Screen, Server, scene};
 
 const SESSION: &str = "__Host-idsvc_session";
 const LANGUAGE: &str = "__Host-idsvc_language";
@@ -373,7 +374,13 @@ async fn beyond_fifty_browsers_those_left_unused_the_longest_are_signed_out() {
     }
     assert!(is_signed_in(&first, &acme).await, "fifty have room");
     server.advance(MINUTE);
+    let audit = Audit::listen();
     let page = at_account(&alice.browser()).await;
+    let oldest = theirs.id().claims["sid"].clone();
+    assert_eq!(
+        audit.take(&["signed_out"]),
+        [json!({"event": "signed_out", "user": alice.sub(), "session": oldest})]
+    );
     assert_eq!(sessions(&page).len(), 50);
     assert!(!is_signed_in(&first, &acme).await && !acme.is_welcome(&theirs).await);
     assert!(is_signed_in(&second, &acme).await);

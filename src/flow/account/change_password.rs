@@ -83,10 +83,10 @@ pub async fn change_password(
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
             let mut ended = sessions::end_all(tx, user.uuid, None, now)?;
-            ended.retain(|(id, session)| *id != live.id && session.is_live(lifetimes, now));
+            ended.retain(|(id, _)| *id != live.id);
             sessions::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());
-            let (id, _) = sessions::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
+            let (id, ..) = sessions::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
             Ok(Some((id, ended)))
         })
         .await?;
@@ -94,8 +94,6 @@ pub async fn change_password(
         return Ok(Outcome::SignIn);
     };
     audit::record(&Event::PasswordChanged { user, session });
-    for (session, _) in ended {
-        audit::record(&Event::SignedOut { user, session });
-    }
+    sessions::record_ended(core, ended, now);
     Ok(Outcome::Done(Change::Made(drawn.cookie(session))))
 }

@@ -3,7 +3,6 @@
 use uuid::Uuid;
 
 use super::{Outcome, act};
-use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::authorization::Browser;
 use crate::flow::sessions;
@@ -28,7 +27,6 @@ pub async fn end_sessions(
     which: Which,
     now: Timestamp,
 ) -> Result<Outcome<()>, Failure> {
-    let lifetimes = core.policy.lifetimes.session;
     let outcome = act(core, browser, "end_own_sessions", now, move |tx, live| {
         let user = live.user.uuid;
         let ended = match which {
@@ -41,18 +39,13 @@ pub async fn end_sessions(
                 Some(_) | None => Vec::new(),
             },
         };
-        Ok((user, ended))
+        Ok(ended)
     })
     .await?;
     Ok(match outcome {
         Outcome::SignIn => Outcome::SignIn,
-        Outcome::Done((user, ended)) => {
-            let live = ended
-                .into_iter()
-                .filter(|(_, ended)| ended.is_live(lifetimes, now));
-            for (session, _) in live {
-                audit::record(&Event::SignedOut { user, session });
-            }
+        Outcome::Done(ended) => {
+            sessions::record_ended(core, ended, now);
             Outcome::Done(())
         }
     })

@@ -1,5 +1,6 @@
 //! The service in this process, and the people and programs that talk to it.
 
+pub(crate) mod audit;
 pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod frames;
@@ -15,6 +16,7 @@ pub(crate) mod wire;
 
 use std::time::Duration;
 
+pub(crate) use audit::Audit;
 pub(crate) use browser::{Browser, Screen};
 pub(crate) use relying_party::{AuthorizationRequest, RelyingParty};
 pub(crate) use reply::Reply;

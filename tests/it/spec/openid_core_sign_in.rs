@@ -11,7 +11,7 @@ use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::tables::USERS;
 use zeroize::Zeroizing;
 
-use crate::harness::{Browser, ISSUER, RelyingParty, Screen, scene};
+use crate::harness::{Audit, Browser, ISSUER, RelyingParty, Screen, scene};
 
 const SESSION: &str = "__Host-idsvc_session";
 const BINDING: &str = "__Host-idsvc_browser";
@@ -326,11 +326,18 @@ async fn signing_in_as_another_user_ends_the_session_before() {
     let alices = acme.tokens(&browser).await;
     let cookie = browser.cookie(SESSION).unwrap();
     let page = browser.authorize(&acme.request().with("prompt", "login")).await;
+    let audit = Audit::listen();
     let code = page
         .type_in("bob@example.com", &bob.password)
         .await
         .callback()
         .code();
+    let ended = audit.take(&["signed_out"]);
+    assert_eq!(ended.len(), 1);
+    assert_eq!(
+        (&ended[0]["user"], &ended[0]["session"]),
+        (&alices.id().claims["sub"], &alices.id().claims["sid"])
+    );
     let bobs = acme.redeem(&code).await.tokens();
     assert_ne!(alices.id().claims["sid"], bobs.id().claims["sid"]);
     assert!(acme.is_welcome(&bobs).await && !acme.is_welcome(&alices).await);

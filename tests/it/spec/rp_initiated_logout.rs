@@ -3,8 +3,9 @@
 use idsvc::flow::admin::key;
 use idsvc::flow::rotate_keys;
 use idsvc::jose::alg::Algorithm;
+use serde_json::json;
 
-use crate::harness::{Browser, RelyingParty, Tokens, scene, write_form};
+use crate::harness::{Audit, Browser, RelyingParty, Tokens, scene, write_form};
 use crate::sweep::sweep_all;
 
 const BYE: &str = "https://acme.example/bye";
@@ -51,11 +52,32 @@ async fn a_client_signs_its_user_out() {
     );
 }
 
+/// However often a hasty hand asks, the session ends once, and so it is accounted for.
+#[tokio::test]
+async fn many_sign_outs_at_once_are_one() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let tokens = acme.tokens(&browser).await;
+    let path = logout(&[
+        ("id_token_hint", tokens.id_token()),
+        ("post_logout_redirect_uri", BYE),
+    ]);
+    let audit = Audit::listen();
+    let (one, other) = tokio::join!(browser.visit(&path), browser.visit(&path));
+    assert_eq!((one.location(), other.location()), (BYE, BYE));
+    let sid = tokens.id().claims["sid"].clone();
+    assert_eq!(
+        audit.take(&["signed_out"]),
+        [json!({"event": "signed_out", "user": alice.sub(), "session": sid})]
+    );
+}
+
 /// A session that was left alone for long signs nobody in any more; signing out of it still ends what it granted.
 #[tokio::test]
 async fn whoever_signs_out_late_has_signed_out() {
     const DAY: u64 = 24 * 60 * 60;
     let (server, acme, alice) = scene().await;
+    let audit = Audit::listen();
     for with_hint in [true, false] {
         let browser = alice.browser();
         let tokens = acme.tokens(&browser).await;
@@ -79,6 +101,7 @@ async fn whoever_signs_out_late_has_signed_out() {
             "invalid_grant"
         );
     }
+    assert!(audit.take(&["signed_out"]).is_empty(), "nobody was signed in");
 }
 
 /// Whoever signs in anew in the same browser goes on with the session that was left alone.

@@ -1,0 +1,62 @@
+//! The audit, as it is recorded in the thread of a test.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// Whoever listens; nobody does any more once it is dropped.
+pub(crate) struct Audit {
+    heard: Ear,
+    _listening: DefaultGuard,
+}
+
+impl Audit {
+    pub(crate) fn listen() -> Self {
+        let heard = Ear::default();
+        let listening = set_default(tracing_subscriber::registry().with(heard.clone()));
+        Self {
+            heard,
+            _listening: listening,
+        }
+    }
+
+    /// The events of one of these names since somebody asked last, in order, as objects.
+    pub(crate) fn take(&self, names: &[&str]) -> Vec<Value> {
+        let events = std::mem::take(&mut *self.heard.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_named = |event: &Value| names.iter().any(|name| event["event"] == *name);
+        events.into_iter().filter(is_named).collect()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Ear(Arc<Mutex<Vec<Value>>>);
+
+impl<S: Subscriber> Layer<S> for Ear {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == "audit" {
+            let mut members = Members::default();
+            event.record(&mut members);
+            let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            events.push(Value::Object(members.0));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Members(Map<String, Value>);
+
+impl Visit for Members {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0
+            .insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
