@@ -47,7 +47,7 @@ pub enum Event<'a> {
         /// The client that sent the browser.
         client_id: &'a str,
     },
-    /// A sign-in failed: wrong password, unknown or disabled user.
+    /// A sign-in failed: wrong password, unknown or disabled user, one of a provider who may not be let in.
     SignInFailed {
         /// The user, when the name is somebody's.
         user: Option<Uuid>,

@@ -23,7 +23,7 @@ use crate::identity::{Factor, UpstreamToken};
 use crate::oauth::authorize::{AuthorizationRequest, UpstreamSignIn};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::secret::{Digest, Secret, UpstreamState};
-use crate::store::tables::LOGIN_TRANSACTIONS;
+use crate::store::tables::{LOGIN_TRANSACTIONS, USERS_BY_IDENTITY};
 
 /// What comes of a provider's answer.
 #[derive(Debug)]
@@ -245,6 +245,7 @@ async fn admit(
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (speaker, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
+    let identity = (speaker.issuer.clone(), subject.subject.clone());
     let started = start_session(core, browser, (id, underway.client), entrance, now, move |tx| {
         let newcomer = Newcomer {
             provider: &speaker,
@@ -265,7 +266,19 @@ async fn admit(
     .await?;
     let (onward, session, user, arrival) = match started {
         Ok(Some(started)) => started,
-        Ok(None) => return Ok(Return::Again(id, FederationProblem::NotAdmitted)),
+        Ok(None) => {
+            if let Some(from) = browser.device.address {
+                let user = core
+                    .store
+                    .read(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))?;
+                audit::record(&Event::SignInFailed {
+                    user,
+                    from,
+                    client_id: &client_id,
+                });
+            }
+            return Ok(Return::Again(id, FederationProblem::NotAdmitted));
+        }
         Err(stale) => return Ok(Return::Stale(stale)),
     };
     federated_user::record(user, arrival, &provider.id);

@@ -10,7 +10,7 @@ use idsvc::store::tables::{FAMILIES, SESSIONS, USERS};
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, open, registered, scene, scene_with, tied, uuid};
-use crate::harness::{Say, Upstream};
+use crate::harness::{Audit, Say, Upstream};
 
 #[tokio::test]
 async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_person() {
@@ -214,24 +214,44 @@ async fn who_may_not_come_in_is_told_so() {
     );
 }
 
-/// Whom the operator has disabled comes in by a provider as little as with a password.
+/// Whom the operator has disabled comes in by a provider as little as with a password, and it is accounted for alike. So
+/// it is for somebody whom the provider may not bring.
 #[tokio::test]
 async fn a_disabled_user_is_not_let_in_by_a_provider() {
     let scene = scene().await;
     let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    let closed = ProviderFields {
+        create_users: Some(false),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", closed).await;
     user::set_enabled(scene.server.admin(), uuid(&tokens), false)
         .await
         .unwrap();
-    let browser = scene.visitor();
-    let question = scene.ask(&browser).await;
-    scene.vouch(&question, "u-1", &json!({}));
-    let screen = browser.visit(&question.answer("code=c")).await;
-    assert!(
-        screen.text().contains("There is no account here for you"),
-        "{}",
-        screen.text()
+    let audit = Audit::listen();
+    for subject in ["u-1", "u-2"] {
+        let browser = scene.visitor();
+        let question = scene.ask(&browser).await;
+        scene.vouch(&question, subject, &json!({"email": "ann@up.example"}));
+        let screen = browser.visit(&question.answer("code=c")).await;
+        assert!(
+            screen.text().contains("There is no account here for you"),
+            "{}",
+            screen.text()
+        );
+        assert!(browser.cookie("__Host-idsvc_session").is_none());
+    }
+    let failed = |user: Option<String>| {
+        let mut event = json!({"event": "sign_in_failed", "from": "127.0.0.1", "client_id": "acme"});
+        if let Some(user) = user {
+            event["user"] = user.into();
+        }
+        event
+    };
+    assert_eq!(
+        audit.take(&["sign_in_failed", "signed_in"]),
+        [failed(Some(uuid(&tokens))), failed(None)]
     );
-    assert!(browser.cookie("__Host-idsvc_session").is_none());
 }
 
 #[tokio::test]
