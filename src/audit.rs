@@ -197,8 +197,22 @@ pub enum Event<'a> {
     Administered {
         /// The command.
         command: &'a str,
-        /// What it was about.
+        /// What it was about: the uuid of a user, the identifier of a client, a provider, a session or a key.
         subject: &'a str,
+    },
+    /// An administrator had a declared state brought about, and a record changed. Recorded as `administered`.
+    Applied {
+        /// `provider`, `client` or `user`.
+        kind: &'a str,
+        /// Which, as for [`Event::Administered`].
+        subject: &'a str,
+    },
+    /// An administrator took a provider's word for a user away. Recorded as `administered`.
+    Unlinked {
+        /// The user.
+        user: Uuid,
+        /// The provider.
+        provider: &'a str,
     },
 }
 
@@ -295,6 +309,12 @@ pub fn record(event: &Event<'_>) {
         Event::Administered { command, subject } => {
             tracing::info!(target: "audit", event = "administered", command, subject);
         }
+        Event::Applied { kind, subject } => {
+            tracing::info!(target: "audit", event = "administered", command = "apply", subject, kind);
+        }
+        Event::Unlinked { user, provider } => {
+            tracing::info!(target: "audit", event = "administered", command = "user unlink", subject = %user, provider);
+        }
     }
 }
 
@@ -306,12 +326,13 @@ mod tests {
     fn every_event_is_in_the_list_of_names() {
         let code = include_str!("audit.rs").split("#[cfg(test)]").next().unwrap();
         let marker = "event = \"";
-        let recorded: Vec<_> = code
+        let mut recorded: Vec<_> = code
             .split(marker)
             .skip(1)
             .filter_map(|rest| rest.split('"').next())
             .chain(["events_lost"])
             .collect();
+        recorded.dedup();
         assert_eq!(recorded, NAMES);
         let guide = include_str!("../README.md");
         for name in NAMES {

@@ -365,6 +365,39 @@ fn what_ends_a_sign_in_is_accounted_for() {
 }
 
 #[test]
+fn what_was_administered_is_found_by_whom_it_was_about() {
+    let service = Service::with_client();
+    let alice = service.json(&["user", "add", "alice@example.com", "--no-password", "--json"]);
+    let alice = alice["uuid"].as_str().unwrap();
+    let state = "[[client]]\nclient_id = \"web\"\nname = \"Web\"\nredirect_uris = [\"https://app.example/cb\"]\n\
+                 [[user]]\nemail = \"alice@example.com\"\nenabled = false\n";
+    fs::write(service.folder.path().join("state.toml"), state).unwrap();
+    service.json(&["apply", "-f", "state.toml", "--json"]);
+    service.json(&["session", "revoke", "--user", "ALICE@example.com", "--json"]);
+    let about = |whom: &str| {
+        let events = service.json(&["events", "--about", whom, "--json"]);
+        let told = events.as_array().unwrap().iter().map(|event| {
+            let member = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+            (member("command"), member("kind"), member("subject"))
+        });
+        told.collect::<Vec<_>>()
+    };
+    let one =
+        |command: &str, kind: &str, subject: &str| (command.to_owned(), kind.to_owned(), subject.to_owned());
+    let of_alice = [
+        one("user add", "", alice),
+        one("apply", "user", alice),
+        one("session revoke", "", alice),
+    ];
+    assert_eq!(about(alice), of_alice);
+    assert_eq!(about("alice@example.com"), of_alice);
+    assert_eq!(
+        about("web"),
+        [one("client add", "", "web"), one("apply", "client", "web")]
+    );
+}
+
+#[test]
 fn a_directory_without_data_has_no_events_to_show() {
     let service = Service::new();
     let elsewhere = service.folder.path().join("else");

@@ -94,31 +94,28 @@ fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<b
 /// Ends sessions. None are counted for one that has expired, though what was bound to it ends.
 pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> {
     let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
-    let subject = match &request {
-        RevokeSessions::One(id) => id.to_string(),
-        RevokeSessions::AllOf(who) => who.clone(),
-    };
-    let revoked_sessions = admin
+    let (subject, revoked_sessions) = admin
         .core
         .store
-        .write("session revoke", move |tx| -> Decided<usize> {
+        .write("session revoke", move |tx| -> Decided<(Uuid, usize)> {
             let is_live = |session: &Session| session.is_live(lifetimes, now);
             match &request {
                 RevokeSessions::One(id) => {
                     let Some(session) = SESSIONS.get(&*tx, id)? else {
                         if end_what_outlived(tx, *id, now)? {
-                            return Ok(Ok(0));
+                            return Ok(Ok((*id, 0)));
                         }
                         return Ok(Err(AdminRefusal::new(format!("there is no session {id}"))
                             .with_hint("idsvc session list WHO shows those of a user")));
                     };
                     sessions::end(tx, *id, &session, now)?;
-                    Ok(Ok(usize::from(is_live(&session))))
+                    Ok(Ok((*id, usize::from(is_live(&session)))))
                 }
                 RevokeSessions::AllOf(who) => match find(&*tx, who)? {
                     Ok(user) => {
                         let ended = end_everything(tx, user.uuid, now)?;
-                        Ok(Ok(ended.iter().filter(|(_, session)| is_live(session)).count()))
+                        let live = ended.iter().filter(|(_, session)| is_live(session)).count();
+                        Ok(Ok((user.uuid, live)))
                     }
                     Err(refusal) => Ok(Err(refusal)),
                 },
@@ -127,7 +124,7 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> 
         .await??;
     audit::record(&Event::Administered {
         command: "session revoke",
-        subject: &subject,
+        subject: &subject.to_string(),
     });
     Ok(Revoked { revoked_sessions })
 }

@@ -440,7 +440,7 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserVi
 /// on that word ends: sessions and refresh families that began at the provider, whatever name its issuer had then.
 pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
     let now = admin.core.clock.now();
-    let subject = request.provider.clone();
+    let provider = request.provider.clone();
     let user = admin
         .core
         .store
@@ -478,9 +478,9 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
             Ok(Ok(user))
         })
         .await??;
-    audit::record(&Event::Administered {
-        command: "user unlink",
-        subject: &format!("{} {subject}", user.uuid),
+    audit::record(&Event::Unlinked {
+        user: user.uuid,
+        provider: &provider,
     });
     Ok(UserView::of(&user, None))
 }

@@ -13,7 +13,7 @@ use idsvc::store::tables::{
 use serde_json::json;
 
 use super::{Question, Scene, open, registered, scene, scene_with, tied, uuid};
-use crate::harness::Upstream;
+use crate::harness::{Audit, Upstream};
 
 impl Scene {
     /// Nobody comes in by a provider until the application takes this one's word.
@@ -101,8 +101,13 @@ async fn a_link_is_taken_away_under_every_name_of_its_issuer() {
             who: uuid(&second),
             provider: name.to_owned(),
         };
+        let audit = Audit::listen();
         let view = user::unlink(scene.server.admin(), request).await.unwrap();
         assert!(view.identities.is_empty());
+        let told = json!({
+            "event": "administered", "command": "user unlink", "subject": uuid(&second), "provider": name
+        });
+        assert_eq!(audit.take(&["administered"]), [told]);
         assert_eq!(
             scene.acme.refresh(second.refresh_token()).await.refusal(),
             "400 invalid_grant: refresh_token has been revoked"

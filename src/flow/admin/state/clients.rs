@@ -22,7 +22,7 @@ use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::CLIENTS;
 
-const KIND: &str = "client";
+pub(super) const KIND: &str = "client";
 
 /// What an entry may say, secrets still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[

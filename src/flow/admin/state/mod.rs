@@ -193,6 +193,18 @@ enum Step {
     RemoveUser(Box<User>),
 }
 
+impl Step {
+    /// Which record it writes: its kind, and the identifier that it keeps under any name.
+    fn record(&self) -> (&'static str, String) {
+        match self {
+            Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
+            Self::RemoveProvider(id) => (providers::KIND, id.clone()),
+            Self::PutClient(client) | Self::RemoveClient(client) => (clients::KIND, client.client_id.clone()),
+            Self::PutUser(_, user) | Self::RemoveUser(user) => (users::KIND, user.uuid.to_string()),
+        }
+    }
+}
+
 /// What must change, and why it cannot.
 #[derive(Default)]
 struct Plan {
@@ -319,24 +331,22 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         all_or_none(&plan.faults)?;
         return Ok(plan.applied);
     }
-    let applied = admin
+    let (applied, written) = admin
         .core
         .store
-        .write("apply", move |tx: &mut dyn Tx| -> Decided<Applied> {
+        .write("apply", move |tx: &mut dyn Tx| -> Decided<(Applied, Vec<_>)> {
             let plan = plan(&*tx)?;
             if let Err(refusal) = all_or_none(&plan.faults) {
                 return Ok(Err(refusal));
             }
             execute(tx, &plan.steps, now)?;
-            Ok(Ok(plan.applied))
+            let written = plan.steps.iter().map(Step::record).collect();
+            Ok(Ok((plan.applied, written)))
         })
         .await??;
     admin.core.reload_catalog()?;
-    for change in &applied.changes {
-        audit::record(&Event::Administered {
-            command: "apply",
-            subject: &format!("{} {}", change.kind, change.id),
-        });
+    for (kind, subject) in &written {
+        audit::record(&Event::Applied { kind, subject });
     }
     Ok(applied)
 }

@@ -17,7 +17,7 @@ use crate::store::StoreError;
 use crate::store::backend::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
-const KIND: &str = "provider";
+pub(super) const KIND: &str = "provider";
 
 /// What stands for no claim where a claim could be named, as on the command line.
 const NO_CLAIM: &str = "off";

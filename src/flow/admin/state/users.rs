@@ -17,7 +17,7 @@ use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
-const KIND: &str = "user";
+pub(super) const KIND: &str = "user";
 
 /// What an entry may say, passwords still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[
