@@ -32,7 +32,7 @@ pub struct SetIssuer {
     /// The issuer.
     #[arg(help = "The issuer [default: the configured base_url]", value_name = "URL")]
     pub issuer: Option<String>,
-    /// I know that every token and every client's configuration names the old issuer
+    /// I know that every access token and every client's configuration names the old issuer
     #[arg(long)]
     pub i_know: bool,
 }
@@ -152,7 +152,7 @@ fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> R
     check_base_url(&issuer).map_err(|message| Stop::Misused(format!("{issuer:?}: {message}")))?;
     if !request.i_know {
         return Err(Stop::Misused(format!(
-            "with the issuer {issuer} every token issued so far is refused, everybody signs in again, and every client must be configured anew: add --i-know to go on"
+            "with the issuer {issuer} every access token issued so far is refused, and every client must be configured anew. Refresh tokens go on and bring tokens of the new issuer, unless idsvc session revoke --user ends those of a user; sessions go on where the host is the same. Add --i-know to go on"
         )));
     }
     call.run(Command::SetIssuer(issuer), output, |reply, output| match reply {

@@ -77,7 +77,7 @@ pub enum DataDirError {
     Store(#[from] StoreError),
     /// The configured base URL is not the one of the first start.
     #[error(
-        "base_url is {configured}, but this service was set up as {stored}: its tokens and clients name that issuer. Set base_url back, or accept that everybody signs in again with idsvc config set-issuer {configured} --i-know --data-dir {}",
+        "base_url is {configured}, but this service was set up as {stored}: its tokens and clients name that issuer. Set base_url back, or accept that access tokens issued before are refused and clients are configured anew, with idsvc config set-issuer {configured} --i-know --data-dir {}",
         data_dir.display()
     )]
     IssuerChanged {

@@ -253,7 +253,7 @@ fn of_issuer(stored: &str, config: &Config) -> Finding {
     } else {
         finding.but(
             Level::Mend,
-            format!("set it back, or idsvc config set-issuer {configured} --i-know, after which everybody signs in again"),
+            format!("set it back, or idsvc config set-issuer {configured} --i-know, after which access tokens issued before are refused and clients are configured anew"),
         )
     }
 }

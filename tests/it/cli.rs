@@ -18,7 +18,8 @@ use idsvc::random::Random;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::harness::process::{Service, said};
+use crate::harness::Jwt;
+use crate::harness::process::{Running, Service, said};
 
 const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
 
@@ -302,6 +303,45 @@ fn another_issuer_is_refused_with_the_remedy_which_works() {
     assert_eq!(events.as_array().map(Vec::len), Some(1), "{events}");
     let refused = service.run(&serve);
     assert!(said(&refused).contains(&format!("idsvc config set-issuer {}", service.issuer())));
+}
+
+#[test]
+fn refresh_tokens_go_on_at_another_issuer_and_access_tokens_do_not() {
+    const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
+    let service = Service::new();
+    let words = "client add kiosk --grant anonymous --grant refresh_token --scope openid --json";
+    let kiosk = service.json(&words.split(' ').collect::<Vec<_>>());
+    let basic = format!("kiosk:{}", kiosk["client_secret"].as_str().unwrap());
+    let basic = format!("Basic {}", STANDARD.encode(basic));
+    let ask = |running: &Running<'_>, form: &[(&str, &str)]| {
+        let headers = [("Authorization", basic.as_str())];
+        let reply = running.post_form("/oauth2/token", &headers, form).unwrap();
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let member = |name: &str| reply.json()[name].as_str().unwrap().to_owned();
+        (member("access_token"), member("refresh_token"))
+    };
+    let status = |running: &Running<'_>, access: &str| {
+        let bearer = format!("Bearer {access}");
+        let headers = [("Authorization", bearer.as_str())];
+        running
+            .request("GET", "/oauth2/userinfo", &headers, "")
+            .unwrap()
+            .status
+    };
+    let mut running = service.serve();
+    let (before, refresh) = ask(&running, &[("grant_type", ANONYMOUS)]);
+    assert_eq!(status(&running, &before), 200);
+    running.terminate();
+    drop(running);
+    let moved = format!("http://localhost:{}", service.port);
+    service.json(&["config", "set-issuer", &moved, "--i-know", "--json"]);
+    let service = service.with("IDSVC_BASE_URL", &moved);
+    let running = service.serve();
+    assert_eq!(status(&running, &before), 401);
+    let refresh = [("grant_type", "refresh_token"), ("refresh_token", &refresh)];
+    let (after, _) = ask(&running, &refresh);
+    assert_eq!(status(&running, &after), 200);
+    assert_eq!(Jwt::read(&after).claims["iss"], moved);
 }
 
 #[test]
