@@ -70,7 +70,8 @@ pub async fn sign_in(
         return Ok(SignIn::Refused);
     };
     let rehashed = if verdict.rehash_needed {
-        core.passwords.hash(again, core.random.bytes()).await.ok()
+        let salt = checked.salt().unwrap_or_else(|| core.random.bytes());
+        core.passwords.hash(again, salt).await.ok()
     } else {
         None
     };

@@ -152,6 +152,15 @@ impl PasswordHash {
         &self.0
     }
 
+    /// Its salt, if that is as long as those that this service makes. The same password is hashed anew with the same one
+    /// and every other with its own: it tells whether the password was changed, or only what a hash costs.
+    pub fn salt(&self) -> Option<[u8; SALT_LEN]> {
+        match Stored::read(&self.0) {
+            Ok(Stored::Argon2(hash)) => <&[u8]>::try_into(hash.salt.as_ref()).ok(),
+            Ok(Stored::Foreign(_)) | Err(_) => None,
+        }
+    }
+
     /// Was the hash made with another cost, algorithm or version than the one in force now?
     pub fn needs_rehash(&self, params: PasswordParams) -> bool {
         match Stored::read(&self.0) {

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idsvc::clock::Clock;
-use idsvc::identity::password::PasswordParams;
+use idsvc::identity::password::{Memory, PasswordParams, hash};
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::random::Random;
@@ -151,6 +151,27 @@ async fn a_browser_is_known_for_as_long_as_the_password_that_was_typed_in_it() {
     );
     let page = here.at(HERE).authorize(&again).await;
     page.type_in("alice@example.com", NEW).await.callback().code();
+}
+
+/// What a hash costs is the operator's matter: it is made anew at a sign-in, and browsers stay known.
+#[tokio::test]
+async fn a_browser_stays_known_when_the_hash_is_made_anew() {
+    let (server, acme, alice) = scene().await;
+    let here = alice.browser();
+    acme.code(&here.at(HERE)).await;
+    let dearer = PasswordParams::new(128, 2, 1).unwrap();
+    server
+        .change_user(&alice, |user| {
+            let salt = user.password.take().unwrap().salt().unwrap();
+            let memory = &mut Memory::default();
+            user.password = Some(hash(dearer, alice.password.as_bytes(), salt, memory).unwrap());
+        })
+        .await;
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
+    fail(&alice, &acme, "alice@example.com", 10).await;
+    let again = acme.request().with("prompt", "login");
+    let page = here.at(HERE).authorize(&again).await;
+    page.sign_in().await.callback().code();
 }
 
 /// Failing on purpose locks nobody out who has signed in before.

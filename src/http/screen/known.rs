@@ -42,10 +42,15 @@ pub fn browser(call: &Call, name: &LoginName) -> Option<[u8; ID_LEN]> {
     (call.now < until && !(until - REMEMBERED).is_ahead_of(call.now)).then_some(*id)
 }
 
-/// None for somebody without a password, and where the store cannot be read: then no browser is known.
+/// None for somebody without a password, and where the store cannot be read: then no browser is known. A hash that is
+/// made anew at another cost keeps its salt, and so the browsers of its user stay known.
 fn context(call: &Call, name: &LoginName) -> Option<Zeroizing<String>> {
     let user = sign_in::user_named(&call.app.core, name).ok()??;
     let password = user.password?;
-    let (name, password) = (name.as_str(), password.as_str());
+    let name = name.as_str();
+    let password = match password.salt() {
+        Some(salt) => URL_SAFE_NO_PAD.encode(salt),
+        None => password.as_str().to_owned(),
+    };
     Some(Zeroizing::new(format!("known browser of {name} with {password}")))
 }
