@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Output, Stdio};
 
@@ -10,14 +11,18 @@ use crate::harness::process::{Service, said};
 
 /// Runs a command whose standard output nobody reads.
 fn unread(service: &Service, arguments: &[&str]) -> Output {
-    let mut child = service
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    drop(reader);
+    // A process that another test is about to start may still hold the other end.
+    while writer.write(b"\n").is_ok() {
+        std::thread::yield_now();
+    }
+    service
         .command(arguments)
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    child.wait_with_output().unwrap()
+        .output()
+        .unwrap()
 }
 
 #[test]
