@@ -139,6 +139,18 @@ impl UserLine {
         }
     }
 
+    /// Why the user who is there is not the one that the line means, if it is so. A provider chooses the names of those
+    /// whom it brings: by its name alone none of them becomes somebody that the operator speaks of.
+    pub(super) fn mistakes(&self, before: &User) -> Option<String> {
+        let is_brought = before.comes_from_provider() && self.uuid != Some(before.uuid);
+        is_brought.then(|| {
+            format!(
+                "provider {} brought a user of this name: name its uuid, {}, to mean it, or remove it",
+                before.source, before.uuid
+            )
+        })
+    }
+
     /// The user as the line wants it, made of the one who is there.
     pub(super) fn onto(
         &self,
@@ -289,6 +301,9 @@ impl Arrival {
                 before.account_id
             )),
             Existing::Update => {
+                if let Some(fault) = self.said.mistakes(&before) {
+                    return Ok(Err(fault));
+                }
                 if self.password.is_some() {
                     user.password.clone_from(&self.password);
                 }

@@ -2,8 +2,11 @@
 
 use base64::Engine;
 use idsvc::federation::provider::LinkPolicy;
+use idsvc::flow::admin::import::{self, Existing, ImportUsers, UserLine};
 use idsvc::flow::admin::provider::ProviderFields;
 use idsvc::flow::admin::provider::examine::{ProviderReport, Standing, examine};
+use idsvc::flow::admin::state::users::DeclaredUser;
+use idsvc::flow::admin::state::{Apply, State, apply};
 use idsvc::flow::admin::user;
 use idsvc::jose::jwt;
 use idsvc::store::tables::{FAMILIES, SESSIONS, USERS};
@@ -184,6 +187,65 @@ async fn a_provider_is_replaced_without_a_change_at_the_application() {
     );
     assert_eq!(after.0["amr"], json!([{"authority": "next"}]));
     scene.acme.refresh(before.refresh_token()).await.tokens();
+}
+
+/// A provider chooses the names of its users: none of them becomes whom the operator means by one.
+#[tokio::test]
+async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
+    let scene = scene().await;
+    let claims = json!({"email": "admin@example.com", "email_verified": true});
+    let evil = scene.tokens(&scene.visitor(), "evil", &claims).await;
+    assert_eq!(evil.0["account_id"], "admin@example.com");
+    let meaning = |uuid: Option<&str>| UserLine {
+        uuid: uuid.map(|uuid| uuid.parse().unwrap()),
+        email: Some("admin@example.com".to_owned()),
+        user_type: Some("admin".to_owned()),
+        ..UserLine::default()
+    };
+    let declare = async |line| {
+        let declared = DeclaredUser { password: None, line };
+        let request = Apply {
+            state: State {
+                user: Some(vec![declared]),
+                ..State::default()
+            },
+            dry_run: false,
+            prune: false,
+        };
+        apply(scene.server.admin(), request)
+            .await
+            .map_err(|refusal| refusal.to_string())
+    };
+    let bring = async |line: UserLine, existing| {
+        let line = json!({"uuid": line.uuid, "email": line.email, "user_type": line.user_type});
+        let request = ImportUsers {
+            lines: vec![(1, line.to_string())],
+            existing,
+            skip_bad: false,
+            write: true,
+        };
+        import::users(scene.server.admin(), request).await.unwrap()
+    };
+    let expected = format!(
+        "provider up brought a user of this name: name its uuid, {}, to mean it, or remove it",
+        uuid(&evil)
+    );
+    assert_eq!(
+        declare(meaning(None)).await.unwrap_err(),
+        format!("user admin@example.com: {expected}")
+    );
+    let report = bring(meaning(None), Existing::Update).await;
+    assert_eq!(report.bad[0].reason, expected);
+    assert_eq!(bring(meaning(None), Existing::Skip).await.unchanged, 1);
+    let user_type = || {
+        let user = user::show(scene.server.admin(), &uuid(&evil)).unwrap();
+        user.user_type
+    };
+    assert_eq!(user_type(), "user");
+    let meant = meaning(Some(&uuid(&evil)));
+    assert_eq!(declare(meant.clone()).await.unwrap().changes.len(), 1);
+    assert_eq!(user_type(), "admin");
+    assert_eq!(bring(meant, Existing::Update).await.bad, []);
 }
 
 #[tokio::test]

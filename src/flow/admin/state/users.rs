@@ -206,6 +206,9 @@ fn settle(snapshot: &dyn Snapshot, entry: &Prepared, now: Timestamp) -> Result<S
     {
         return Ok(Err("it is there under another uuid".to_owned()));
     }
+    if let Some(fault) = before.as_ref().and_then(|before| entry.line.mistakes(before)) {
+        return Ok(Err(fault));
+    }
     User::LOCAL.clone_into(&mut user.source);
     if let Some(before) = &before {
         user.uuid = before.uuid;
