@@ -21,7 +21,7 @@ use crate::oauth::policy::Policy;
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{CODES, CONSENTS, LOGIN_TRANSACTIONS};
+use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_TRANSACTIONS};
 
 /// What a browser carries, the cookies of this service, and what it is.
 #[derive(Clone, Debug, Default)]
@@ -140,13 +140,9 @@ pub fn underway(
     } else {
         catalog.client(&transaction.request.client_id)
     };
-    let Some(client) = client.filter(|client| client.enabled) else {
+    let Some(client) = client.filter(|client| may_answer(client, &transaction.request)) else {
         return Ok(Err(Stale::Expired));
     };
-    let return_to = transaction.request.reply.return_to.uri();
-    if client.return_to(Some(return_to)).is_err() {
-        return Ok(Err(Stale::Expired));
-    }
     let step = core.store.read(|snapshot| {
         step(
             snapshot,
@@ -204,6 +200,26 @@ pub(super) fn check(
         return Err(Stale::OtherBrowser);
     }
     Ok(())
+}
+
+/// Whether the answer to a request may still go to its client, which may have changed since.
+fn may_answer(client: &Client, request: &AuthorizationRequest) -> bool {
+    client.enabled && client.return_to(Some(request.reply.return_to.uri())).is_ok()
+}
+
+/// The client of a sign-in as the transaction that may answer it finds it: a password and a provider take their time,
+/// and meanwhile it may have been disabled, or removed, or the address taken away that the answer would go to.
+pub(super) fn client_of(
+    snapshot: &dyn Snapshot,
+    request: &AuthorizationRequest,
+    own_page: &Client,
+) -> Result<Option<Client>, StoreError> {
+    let client = if request.is_for_own_page() {
+        Some(own_page.clone())
+    } else {
+        CLIENTS.get(snapshot, &request.client_id)?
+    };
+    Ok(client.filter(|client| may_answer(client, request)))
 }
 
 /// Decides the next step with what the store knows of the user's consent.
@@ -347,14 +363,13 @@ pub async fn carry_on(
     let Underway {
         id,
         transaction,
-        client,
         session,
         ..
     } = underway;
     settle(
         core,
         browser,
-        (id, client),
+        id,
         now,
         move |_, _| Ok(transaction.progress()),
         session.map(|live| live.id),
@@ -372,7 +387,7 @@ pub async fn carry_on(
 pub(super) async fn settle<F>(
     core: &Core,
     browser: &Browser,
-    (id, client): (Uuid, Arc<Client>),
+    id: Uuid,
     now: Timestamp,
     advance: F,
     expected: Option<Uuid>,
@@ -383,6 +398,7 @@ where
     let code = DrawnCode::draw(core);
     let slot = code.slot();
     let policy = Arc::clone(&core.policy);
+    let own_page = Arc::clone(core.catalog().own_page());
     let browser = browser.clone();
     let outcome = core
         .store
@@ -393,6 +409,9 @@ where
             if check((id, &transaction), &browser, now).is_err() {
                 return Ok(None);
             }
+            let Some(client) = client_of(&*tx, &transaction.request, &own_page)? else {
+                return Ok(None);
+            };
             let live = sessions::find(&*tx, browser.session.as_ref(), policy.lifetimes.session, now)?
                 .filter(|live| expected.is_none_or(|expected| expected == live.id));
             if let Some(live) = &live {

@@ -14,7 +14,7 @@ use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_N
 
 /// Somebody in the words of a provider, as a transaction needs it.
 pub struct Newcomer<'a> {
-    /// The provider.
+    /// The provider, as it was when it was asked.
     pub provider: &'a Provider,
     /// Who it is there.
     pub subject: &'a str,
@@ -39,29 +39,29 @@ pub enum Arrival {
     Created,
 }
 
-/// Decides who it is; writes nothing. None for somebody who stays outside, and where the provider has gone since it was
-/// asked, even if another issuer has its name now.
+/// Decides who it is, by the provider's record as it is now; writes nothing. None for somebody who stays outside, and
+/// where the provider is out of service or has gone since it was asked, even if another issuer has its name now.
 pub fn find(
     snapshot: &dyn Snapshot,
     newcomer: &Newcomer<'_>,
     now: Timestamp,
 ) -> Result<Option<(User, Arrival)>, StoreError> {
     let Newcomer {
-        provider,
+        provider: asked,
         subject,
         profile,
         ..
     } = newcomer;
-    let is_same = |registered: Provider| registered.issuer == provider.issuer;
-    if !PROVIDERS.get(snapshot, &provider.id)?.is_some_and(is_same) {
+    let is_same = |registered: &Provider| registered.issuer == asked.issuer && registered.enabled;
+    let Some(provider) = PROVIDERS.get(snapshot, &asked.id)?.filter(is_same) else {
         return Ok(None);
-    }
+    };
     let key = (provider.issuer.clone(), (*subject).to_owned());
     if let Some(uuid) = USERS_BY_IDENTITY.get(snapshot, &key)? {
         let Some(mut user) = USERS.get(snapshot, &uuid)? else {
             return Ok(None);
         };
-        let is_new = is_source(provider, &user) && profile.write_to(&mut user);
+        let is_new = is_source(&provider, &user) && profile.write_to(&mut user);
         if is_new {
             user.updated_at = now;
         }
@@ -86,7 +86,7 @@ pub fn find(
         linked_at: now,
     };
     let slot = (newcomer.uuid, newcomer.organization);
-    Ok(match admit(provider, identity, profile, holder, slot, now) {
+    Ok(match admit(&provider, identity, profile, holder, slot, now) {
         Admission::Link(user) => Some((*user, Arrival::Linked)),
         Admission::Create(mut user) => {
             if find_by_name(snapshot, &user.account_id)?.is_some() {

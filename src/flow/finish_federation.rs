@@ -246,7 +246,7 @@ async fn admit(
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (speaker, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let identity = (speaker.issuer.clone(), subject.subject.clone());
-    let started = start_session(core, browser, (id, underway.client), entrance, now, move |tx| {
+    let started = start_session(core, browser, id, entrance, now, move |tx| {
         let newcomer = Newcomer {
             provider: &speaker,
             subject: &subject.subject,

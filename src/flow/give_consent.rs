@@ -85,15 +85,7 @@ async fn allow(
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
         Ok(progress)
     };
-    authorization::settle(
-        core,
-        browser,
-        (underway.id, underway.client),
-        now,
-        remember,
-        Some(session),
-    )
-    .await
+    authorization::settle(core, browser, underway.id, now, remember, Some(session)).await
 }
 
 async fn deny(core: &Core, underway: &Underway) -> Result<Next, Failure> {

@@ -79,26 +79,19 @@ pub async fn sign_in(
     let authority = entrance.factor.authority().to_owned();
     let client_id = client_id.clone();
     let uuid = user.uuid;
-    let started = start_session(
-        core,
-        browser,
-        (underway.id, underway.client),
-        entrance,
-        now,
-        move |tx| {
-            let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else {
-                return Ok(None);
-            };
-            if user.password.as_ref() != Some(&checked) {
-                return Ok(None);
-            }
-            if let Some(hash) = &rehashed {
-                user.password = Some(hash.clone());
-                USERS.put(tx, &uuid, &user)?;
-            }
-            Ok(Some((user, ())))
-        },
-    );
+    let started = start_session(core, browser, underway.id, entrance, now, move |tx| {
+        let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else {
+            return Ok(None);
+        };
+        if user.password.as_ref() != Some(&checked) {
+            return Ok(None);
+        }
+        if let Some(hash) = &rehashed {
+            user.password = Some(hash.clone());
+            USERS.put(tx, &uuid, &user)?;
+        }
+        Ok(Some((user, ())))
+    });
     let Ok(Some((onward, session, user, ()))) = started.await? else {
         return Ok(SignIn::Expired);
     };
@@ -139,15 +132,7 @@ pub async fn continue_as(
     };
     let before = underway.transaction.progress();
     let progress = move |_: &mut dyn Tx, live: &LiveSession| Ok(before.settled_in(live.id));
-    let settled = authorization::settle(
-        core,
-        browser,
-        (underway.id, underway.client),
-        now,
-        progress,
-        Some(chosen),
-    )
-    .await?;
+    let settled = authorization::settle(core, browser, underway.id, now, progress, Some(chosen)).await?;
     Ok(match settled {
         Ok(next) => SignIn::Done(Onward::to(next)),
         Err(_) => SignIn::Expired,

@@ -9,7 +9,6 @@ use super::sessions::{self, DrawnSession, LiveSession};
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, UpstreamToken, User};
-use crate::oauth::Client;
 use crate::store::StoreError;
 use crate::store::backend::Tx;
 use crate::store::tables::LOGIN_TRANSACTIONS;
@@ -41,12 +40,12 @@ pub(super) type Started<T> = (Onward, Uuid, Uuid, T);
 
 /// Runs `identify` and, for the user whom it names, starts the session and takes the next step, all in one transaction.
 ///
-/// `identify` may run twice. Nobody is signed in when it names nobody; a login transaction that has ended meanwhile is
-/// [`Stale`].
+/// `identify` may run twice. Nobody is signed in when it names nobody. A login transaction that has ended meanwhile is
+/// [`Stale`], and so is one whose client may no longer be answered, or no longer takes people who come in like this.
 pub(super) async fn start_session<T, F>(
     core: &Core,
     browser: &Browser,
-    (id, client): (Uuid, Arc<Client>),
+    id: Uuid,
     entrance: Entrance,
     now: Timestamp,
     identify: F,
@@ -60,6 +59,7 @@ where
     let code = DrawnCode::draw(core);
     let slot = code.slot();
     let policy = Arc::clone(&core.policy);
+    let own_page = Arc::clone(core.catalog().own_page());
     let browser = browser.clone();
     let outcome = core
         .store
@@ -70,6 +70,10 @@ where
             if let Err(stale) = authorization::check((id, &transaction), &browser, now) {
                 return Ok(Err(stale));
             }
+            let client = authorization::client_of(&*tx, &transaction.request, &own_page)?;
+            let Some(client) = client.filter(|client| client.accepts(&entrance.factor)) else {
+                return Ok(Err(Stale::Expired));
+            };
             let Some((user, said)) = identify(tx)? else {
                 return Ok(Ok(None));
             };

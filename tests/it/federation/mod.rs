@@ -2,6 +2,7 @@
 
 mod ending;
 mod hostile;
+mod meanwhile;
 mod record;
 mod sign_in;
 

@@ -195,8 +195,19 @@ impl Upstream {
 
     /// Has whoever asks for the keys wait until it is let go.
     pub(crate) fn hold_keys(&self) -> Arc<Notify> {
+        self.publish(&[self.key()]);
+        self.hold("/jwks")
+    }
+
+    /// Has whoever asks for the document at a path wait for it until it is let go.
+    pub(crate) fn hold(&self, path: &str) -> Arc<Notify> {
         let gone = Arc::new(Notify::new());
-        self.say("/jwks", Say::Held(Arc::clone(&gone), published(&[self.key()])));
+        let mut script = self.script.lock().unwrap();
+        let Some(Say::Json(document)) = script.says.remove(path) else {
+            panic!("no document is said at {path}")
+        };
+        let held = Say::Held(Arc::clone(&gone), document);
+        script.says.insert(path.to_owned(), held);
         gone
     }
 

@@ -7,11 +7,14 @@ use idsvc::flow::authorization;
 use idsvc::flow::sign_in::{SignIn, Typed, sign_in};
 use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::identity::{Device, User};
+use idsvc::oauth::Client;
 use idsvc::secret::{Secret, SessionCookie};
-use idsvc::store::tables::USERS;
+use idsvc::store::StoreError;
+use idsvc::store::backend::Tx;
+use idsvc::store::tables::{CLIENTS, USERS};
 use zeroize::Zeroizing;
 
-use crate::harness::{Audit, Browser, ISSUER, RelyingParty, Screen, scene};
+use crate::harness::{Audit, Browser, ISSUER, Person, RelyingParty, Screen, Server, scene};
 
 const SESSION: &str = "__Host-idsvc_session";
 const BINDING: &str = "__Host-idsvc_browser";
@@ -378,35 +381,63 @@ async fn a_user_who_changes_while_the_password_is_checked_is_not_signed_in() {
     let changes: [fn(&mut User); 2] = [|user| user.enabled = false, |user| user.password = None];
     for change in changes {
         let (server, acme, alice) = scene().await;
-        let browser = alice.browser();
-        let form = browser.authorize(&acme.request()).await.login_form();
-        let core = &server.app.core;
-        let now = core.clock.now();
-        let binding = browser.cookie(BINDING);
-        let here = authorization::Browser::of(None, binding.as_deref(), Device::default());
-        let id = form.value("transaction").unwrap().parse().unwrap();
-        let underway = authorization::underway(core, &here, id, now).unwrap().unwrap();
-        let typed = Typed {
-            username: "alice@example.com".to_owned(),
-            password: Zeroizing::new(alice.password.clone()),
-            from: Ipv4Addr::LOCALHOST.into(),
-        };
         let mut user = alice.user.clone();
         change(&mut user);
-        let (go, wait) = mpsc::channel();
-        let (changed, signed_in, ()) = tokio::join!(
-            biased;
-            core.store.write("test_user", move |tx| {
-                // By then the sign-in has read the record, and its own write stands behind this one.
-                let _ = wait.recv();
-                USERS.put(tx, &user.uuid, &user)
-            }),
-            sign_in(core, &here, underway, typed, now),
-            async { go.send(()).unwrap() },
-        );
-        changed.unwrap();
-        assert!(matches!(signed_in, Ok(SignIn::Expired)));
+        let write = move |tx: &mut dyn Tx| USERS.put(tx, &user.uuid, &user);
+        assert!(expires_behind(&server, &acme, &alice, write).await);
     }
+}
+
+/// The same of the client.
+#[tokio::test]
+async fn a_client_that_changes_while_the_password_is_checked_gets_no_code_for_what_it_was() {
+    let changes: [fn(&mut Client); 3] = [
+        |client| client.enabled = false,
+        |client| client.redirect_uris = vec!["https://acme.example/new".to_owned()],
+        |client| client.password_sign_in = false,
+    ];
+    for change in changes {
+        let (server, acme, alice) = scene().await;
+        let mut client = Client::clone(server.app.core.catalog().client("acme").unwrap());
+        change(&mut client);
+        let write = move |tx: &mut dyn Tx| CLIENTS.put(tx, "acme", &client);
+        assert!(expires_behind(&server, &acme, &alice, write).await);
+    }
+}
+
+/// Whether a sign-in comes to nothing when this is written after it was looked at, and before it is written itself.
+async fn expires_behind(
+    server: &Server,
+    acme: &RelyingParty,
+    alice: &Person,
+    change: impl Fn(&mut dyn Tx) -> Result<(), StoreError> + Send + 'static,
+) -> bool {
+    let browser = alice.browser();
+    let form = browser.authorize(&acme.request()).await.login_form();
+    let core = &server.app.core;
+    let now = core.clock.now();
+    let binding = browser.cookie(BINDING);
+    let here = authorization::Browser::of(None, binding.as_deref(), Device::default());
+    let id = form.value("transaction").unwrap().parse().unwrap();
+    let underway = authorization::underway(core, &here, id, now).unwrap().unwrap();
+    let typed = Typed {
+        username: "alice@example.com".to_owned(),
+        password: Zeroizing::new(alice.password.clone()),
+        from: Ipv4Addr::LOCALHOST.into(),
+    };
+    let (go, wait) = mpsc::channel();
+    let (changed, signed_in, ()) = tokio::join!(
+        biased;
+        core.store.write("test_change", move |tx| {
+            // By then the sign-in has read the record, and its own write stands behind this one.
+            let _ = wait.recv();
+            change(tx)
+        }),
+        sign_in(core, &here, underway, typed, now),
+        async { go.send(()).unwrap() },
+    );
+    changed.unwrap();
+    matches!(signed_in, Ok(SignIn::Expired))
 }
 
 /// A sign-in has half an hour.

@@ -1,0 +1,90 @@
+//! What the operator changes while somebody is at a provider counts when they come back.
+
+use idsvc::federation::provider::LinkPolicy;
+use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::flow::admin::user;
+use idsvc::oauth::client::{Client, PkceRequirement};
+use idsvc::store::backend::Snapshot;
+use idsvc::store::tables::SESSIONS;
+use serde_json::{Value, json};
+
+use super::{Question, Scene, open, scene, scene_with, tied};
+use crate::harness::{Screen, until};
+
+impl Scene {
+    /// Brings somebody back from a provider that keeps the service waiting until the operator has done this.
+    async fn come_back_after(&self, claims: &Value, change: impl AsyncFnOnce()) -> Screen {
+        let browser = self.visitor();
+        let hinted = self.acme.request().with("idp_hint", "up");
+        let question = Question::of(&browser.authorize(&hinted).await, &self.upstream);
+        self.vouch(&question, "u-1", claims);
+        let held = self.upstream.hold("/token");
+        let answer = question.answer("code=c");
+        let (back, ()) = tokio::join!(browser.visit(&answer), async {
+            until(async || !self.upstream.seen("/token").is_empty()).await;
+            change().await;
+            held.notify_one();
+        });
+        back
+    }
+
+    fn is_nobody_in(&self) -> bool {
+        let read = |snapshot: &dyn Snapshot| SESSIONS.count(snapshot);
+        self.server.app.core.store.read(read).unwrap() == 0
+    }
+}
+
+#[tokio::test]
+async fn nobody_comes_in_by_a_provider_that_is_disabled_meanwhile() {
+    let scene = scene().await;
+    let disabled = ProviderFields {
+        enabled: Some(false),
+        ..ProviderFields::default()
+    };
+    let change = async || drop(scene.server.change_provider("up", disabled).await);
+    let back = scene.come_back_after(&json!({}), change).await;
+    assert_eq!(back.page(), "/login", "{}", back.text());
+    assert!(scene.is_nobody_in());
+    assert!(user::list(scene.server.admin(), 10).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn nobody_is_linked_or_made_by_a_policy_that_is_taken_back_meanwhile() {
+    let scene = scene_with(open, |fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
+    let alice = scene.server.user("alice").await;
+    let stricter = ProviderFields {
+        link: Some(LinkPolicy::Never),
+        create_users: Some(false),
+        ..ProviderFields::default()
+    };
+    let ours = json!({"email": "alice@example.com", "email_verified": true});
+    let change = async || drop(scene.server.change_provider("up", stricter).await);
+    let back = scene.come_back_after(&ours, change).await;
+    assert_eq!(back.page(), "/login", "{}", back.text());
+    assert!(scene.is_nobody_in());
+    let users = user::list(scene.server.admin(), 10).unwrap();
+    assert_eq!((users.len(), users[0].uuid), (1, alice.user.uuid));
+    assert!(users[0].identities.is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_changes_meanwhile_gets_no_code_for_what_it_was() {
+    let changes: [fn(&mut Client); 4] = [
+        |client| client.enabled = false,
+        |client| client.redirect_uris = vec!["https://acme.example/new".to_owned()],
+        |client| client.pkce = PkceRequirement::Required,
+        |client| {
+            client.providers.clear();
+            client.password_sign_in = true;
+        },
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let scene = scene_with(tied, |_| {}).await;
+        let change = async || scene.server.change_client(&scene.acme, change).await;
+        let back = scene.come_back_after(&json!({}), change).await;
+        assert_eq!(back.status, 400, "{at}: {}", back.text());
+        assert!(back.text().contains("this sign-in has expired"), "{at}");
+        assert!(scene.is_nobody_in(), "{at}");
+        assert!(user::list(scene.server.admin(), 10).unwrap().is_empty(), "{at}");
+    }
+}
