@@ -26,6 +26,8 @@ pub struct Holder<'a> {
     /// Whether the record's word about its address counts: the operator's does, and that of a provider that may itself
     /// link by addresses. Otherwise any provider that may bring users could lie in wait with somebody else's address.
     pub is_vouched_for: bool,
+    /// Whether neither the user is disabled nor the provider that brought them.
+    pub is_in_force: bool,
 }
 
 /// Decides by the provider's policies.
@@ -34,7 +36,8 @@ pub struct Holder<'a> {
 /// two accounts only when it is verified on both sides and the same letter for letter; only the case of ASCII letters
 /// does not count, because wider folding maps different mailboxes onto one. A user whom the issuer knows by another
 /// `sub` already is somebody else, who had the address before (OpenID Connect Core 5.7). Whoever would be linked to a
-/// disabled user stays outside: a second account is no way around that.
+/// user who is disabled, or whom a disabled provider brought, stays outside: a second account is no way around that, and
+/// would stay a second one when they come back.
 pub fn admit(
     provider: &Provider,
     identity: LinkedIdentity,
@@ -51,9 +54,11 @@ pub fn admit(
             && same.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
     };
     if provider.link == LinkPolicy::VerifiedEmail
-        && let Some(user) = holder.map(|holder| holder.user).filter(|user| is_theirs(user))
+        && let Some(Holder {
+            user, is_in_force, ..
+        }) = holder.filter(|holder| is_theirs(holder.user))
     {
-        if !user.enabled {
+        if !is_in_force {
             return Admission::Refused;
         }
         let is_known = |known: &LinkedIdentity| known.issuer == identity.issuer;

@@ -73,10 +73,7 @@ pub fn find(
         None => None,
     };
     let holder = match &holder {
-        Some(user) => Some(Holder {
-            user,
-            is_vouched_for: is_vouched_for(snapshot, user)?,
-        }),
+        Some(user) => Some(as_holder(snapshot, user)?),
         None => None,
     };
     let identity = LinkedIdentity {
@@ -98,13 +95,20 @@ pub fn find(
     })
 }
 
-/// Whether the record's word about its e-mail address counts for linking.
-fn is_vouched_for(snapshot: &dyn Snapshot, user: &User) -> Result<bool, StoreError> {
-    if !user.comes_from_provider() {
-        return Ok(true);
+/// What the record of the provider that brought the user says of them, where one did.
+fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, StoreError> {
+    let (mut is_vouched_for, mut is_in_force) = (true, user.enabled);
+    if user.comes_from_provider() {
+        let source = PROVIDERS.get(snapshot, &user.source)?;
+        let source = source.filter(|source| is_source(source, user));
+        is_in_force &= source.as_ref().is_none_or(|source| source.enabled);
+        is_vouched_for = source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail);
     }
-    let source = PROVIDERS.get(snapshot, &user.source)?;
-    Ok(source.is_some_and(|source| is_source(&source, user) && source.link == LinkPolicy::VerifiedEmail))
+    Ok(Holder {
+        user,
+        is_vouched_for,
+        is_in_force,
+    })
 }
 
 /// Whether the record was made on this provider's word. Its id alone does not say so: that may be another issuer's by now.
@@ -155,18 +159,60 @@ mod tests {
     use crate::flow::admin::{Admin, tests::core};
 
     async fn register(core: &Core, issuer: &str) -> Provider {
+        register_as(core, "corp", issuer, LinkPolicy::Never).await
+    }
+
+    async fn register_as(core: &Core, id: &str, issuer: &str, link: LinkPolicy) -> Provider {
         let fields = ProviderFields {
             issuer: Some(issuer.to_owned()),
             audiences: Some(vec!["app".to_owned()]),
             exchange: Some(true),
             create_users: Some(true),
+            link: Some(link),
             ..ProviderFields::default()
         };
-        let id = "corp".to_owned();
+        let id = id.to_owned();
         provider::add(Admin { core }, AddProvider { id, fields })
             .await
             .unwrap();
         Provider::clone(core.catalog().provider_of(issuer).unwrap())
+    }
+
+    async fn enable(core: &Core, provider: &Provider, enabled: bool) {
+        let fields = ProviderFields {
+            enabled: Some(enabled),
+            ..ProviderFields::default()
+        };
+        let id = provider.id.clone();
+        provider::update(Admin { core }, UpdateProvider { id, fields })
+            .await
+            .unwrap();
+    }
+
+    async fn arrives(
+        core: &Core,
+        provider: &Provider,
+        subject: &'static str,
+        name: &str,
+    ) -> Option<(User, Arrival)> {
+        let claims = serde_json::json!({"email": "victim@example.com", "email_verified": true, "name": name});
+        let profile = Profile::read(claims.as_object().unwrap(), provider);
+        let (provider, uuid, now) = (provider.clone(), core.random.uuid_v4(), core.clock.now());
+        let arrived = core.store.write("arrive", move |tx| {
+            let newcomer = Newcomer {
+                provider: &provider,
+                subject,
+                profile: &profile,
+                uuid,
+                organization: "org",
+            };
+            let found = find(&*tx, &newcomer, now)?;
+            if let Some((user, arrival)) = &found {
+                keep(tx, user, *arrival)?;
+            }
+            Ok(found)
+        });
+        arrived.await.unwrap()
     }
 
     fn is_admitted(core: &Core, provider: &Provider) -> bool {
@@ -201,30 +247,7 @@ mod tests {
     async fn a_providers_name_vouches_for_nobody_whom_another_issuer_brought() {
         let core = core();
         let first = register(&core, "https://a.example").await;
-        let claims =
-            serde_json::json!({"email": "victim@example.com", "email_verified": true, "name": "First"});
-        let profile = |name: &str, provider: &Provider| {
-            let mut claims = claims.clone();
-            claims["name"] = name.into();
-            Profile::read(claims.as_object().unwrap(), provider)
-        };
-        let arrives = async |provider: &Provider, subject: &'static str, profile: Profile| {
-            let (provider, uuid, now) = (provider.clone(), core.random.uuid_v4(), core.clock.now());
-            let arrived = core.store.write("arrive", move |tx| {
-                let newcomer = Newcomer {
-                    provider: &provider,
-                    subject,
-                    profile: &profile,
-                    uuid,
-                    organization: "org",
-                };
-                let (user, arrival) = find(&*tx, &newcomer, now)?.unwrap();
-                keep(tx, &user, arrival)?;
-                Ok((user, arrival))
-            });
-            arrived.await.unwrap()
-        };
-        let (waiting, _) = arrives(&first, "evil", profile("First", &first)).await;
+        let (waiting, _) = arrives(&core, &first, "evil", "First").await.unwrap();
         assert_eq!(waiting.source, "corp");
         let fields = ProviderFields {
             issuer: Some("https://b.example".to_owned()),
@@ -236,13 +259,29 @@ mod tests {
             .await
             .unwrap();
         let second = Provider::clone(core.catalog().provider("corp").unwrap());
-        let (user, arrival) = arrives(&second, "victim", profile("Second", &second)).await;
+        let (user, arrival) = arrives(&core, &second, "victim", "Second").await.unwrap();
         assert_eq!(arrival, Arrival::Created);
         assert_ne!(user.uuid, waiting.uuid);
-        let (user, arrival) = arrives(&second, "victim", profile("Third", &second)).await;
+        let (user, arrival) = arrives(&core, &second, "victim", "Third").await.unwrap();
         assert_eq!(
             (arrival, &user.claims["name"]),
             (Arrival::Updated, &"Third".into())
         );
+    }
+
+    /// Whoever is brought by a provider that is disabled meanwhile would belong to both once it is enabled again.
+    #[tokio::test]
+    async fn nobody_is_linked_on_the_word_of_a_disabled_provider_nor_doubled() {
+        let core = core();
+        let policy = LinkPolicy::VerifiedEmail;
+        let evil = register_as(&core, "evil", "https://evil.example", policy).await;
+        let good = register_as(&core, "good", "https://good.example", policy).await;
+        let (waiting, _) = arrives(&core, &evil, "evil", "Evil").await.unwrap();
+        enable(&core, &evil, false).await;
+        assert!(arrives(&core, &good, "victim", "Victim").await.is_none());
+        assert!(arrives(&core, &evil, "evil", "Evil").await.is_none());
+        enable(&core, &evil, true).await;
+        let (user, arrival) = arrives(&core, &good, "victim", "Victim").await.unwrap();
+        assert_eq!((user.uuid, arrival), (waiting.uuid, Arrival::Linked));
     }
 }
