@@ -111,10 +111,12 @@ fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, 
     })
 }
 
-/// Whether the record was made on this provider's word. Its id alone does not say so: that may be another issuer's by now.
+/// Whether the record was made on this provider's word. Its id does not say so: that may be another issuer's by now, and
+/// the issuer may have another one.
 fn is_source(provider: &Provider, user: &User) -> bool {
-    let is_its = |identity: &LinkedIdentity| identity.issuer == provider.issuer;
-    user.source == provider.id && user.identities.iter().any(is_its)
+    let is_first = |identity: &LinkedIdentity| identity.provider == user.source;
+    let mut first = user.identities.iter().filter(|identity| is_first(identity));
+    first.any(|identity| identity.issuer == provider.issuer)
 }
 
 fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {
@@ -283,5 +285,22 @@ mod tests {
         enable(&core, &evil, true).await;
         let (user, arrival) = arrives(&core, &good, "victim", "Victim").await.unwrap();
         assert_eq!((user.uuid, arrival), (waiting.uuid, Arrival::Linked));
+    }
+
+    #[tokio::test]
+    async fn people_follow_their_provider_under_another_id() {
+        let core = core();
+        let first = register(&core, "https://a.example").await;
+        let (user, _) = arrives(&core, &first, "u-1", "First").await.unwrap();
+        provider::remove(Admin { core: &core }, first.id.clone())
+            .await
+            .unwrap();
+        let again = register_as(&core, "next", "https://a.example", LinkPolicy::Never).await;
+        let (later, arrival) = arrives(&core, &again, "u-1", "Second").await.unwrap();
+        assert_eq!((later.uuid, arrival), (user.uuid, Arrival::Updated));
+        assert_eq!(
+            (&later.claims["name"], &*later.source),
+            (&"Second".into(), "corp")
+        );
     }
 }
