@@ -139,9 +139,14 @@ pub async fn continue_as(
     })
 }
 
-/// Whether the sign-in page may offer to go on with the account that is signed in.
+/// Whether the sign-in page may offer to go on with the account that is signed in: where the application asked for a
+/// choice, and this one would do.
 pub fn may_continue(underway: &Underway, now: Timestamp) -> bool {
     let request = &underway.transaction.request;
-    let session = underway.session.as_ref();
-    session.is_some_and(|live| request.prompt.select_account && !request.demands_sign_in(&live.session, now))
+    underway.session.as_ref().is_some_and(|live| {
+        request.prompt.select_account
+            && underway.client.accepts(&live.session.factor)
+            && request.may_be(live.session.user)
+            && !request.demands_sign_in(&live.session, now)
+    })
 }

@@ -245,7 +245,7 @@ impl AuthorizationRequest {
     }
 
     /// Whether this user may be the one signed in.
-    fn may_be(&self, user: Uuid) -> bool {
+    pub fn may_be(&self, user: Uuid) -> bool {
         self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)
     }
 

@@ -8,8 +8,8 @@ use idsvc::flow::admin::user;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use serde_json::json;
 
-use super::{AT_PROVIDER, Question, SECRET, open, scene, scene_with, tied, uuid};
-use crate::harness::{ISSUER, START};
+use super::{AT_PROVIDER, Question, SECRET, open, registered, scene, scene_with, tied, uuid};
+use crate::harness::{ISSUER, START, Upstream};
 
 #[tokio::test]
 async fn the_application_notices_nothing_but_the_amr() {
@@ -193,6 +193,29 @@ async fn the_page_offers_what_the_application_takes() {
     Question::of(&alice.browser().authorize(&by_domain).await, &scene.upstream);
     let elsewhere = scene.acme.request().with("login_hint", "ann@elsewhere.example");
     assert_eq!(alice.browser().authorize(&elsewhere).await.page(), "/login");
+}
+
+/// There is no going on with a session that the application does not take: it would show the same page for ever.
+#[tokio::test]
+async fn a_choice_of_account_offers_none_that_the_application_does_not_take() {
+    let scene = scene().await;
+    let by_password = scene.server.client("by-password").await;
+    let browser = scene.server.user("alice").await.browser();
+    by_password.tokens(&browser).await;
+    let choice = scene.acme.request().with("prompt", "select_account");
+    let question = Question::of(&browser.authorize(&choice).await, &scene.upstream);
+    assert_eq!(question.get("prompt"), Some("select_account"));
+    let other = Upstream::start_other().await;
+    scene.server.provider("other", registered(&other)).await;
+    scene
+        .server
+        .change_client(&scene.acme, |client| {
+            client.providers.insert("other".to_owned());
+        })
+        .await;
+    let screen = browser.authorize(&choice).await;
+    assert_eq!(screen.page(), "/login");
+    assert!(!screen.text().contains("value=\"continue\""), "{}", screen.text());
 }
 
 /// Whoever has to prove anew who they are, for the page of their account, does it as they did before: the provider of

@@ -148,6 +148,22 @@ async fn prompt_select_account_lets_the_user_choose() {
     assert!(!fresh.text().contains("value=\"continue\""));
 }
 
+/// Section 5.5.1: where the claims name the user, another one is not offered.
+#[tokio::test]
+async fn a_choice_of_account_offers_nobody_whom_the_request_rules_out() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    for (user, is_offered) in [(alice.sub(), true), (bob.sub(), false)] {
+        let claims = format!(r#"{{"id_token":{{"sub":{{"value":"{user}"}}}}}}"#);
+        let request = acme.request().with("prompt", "select_account");
+        let screen = browser.authorize(&request.with("claims", &claims)).await;
+        assert_eq!(screen.page(), "/login");
+        assert_eq!(screen.text().contains("value=\"continue\""), is_offered, "{user}");
+    }
+}
+
 /// Section 3.1.2.1: a choice of account never takes the place of a password that was demanded.
 #[tokio::test]
 async fn a_demanded_password_cannot_be_avoided_by_choosing() {
