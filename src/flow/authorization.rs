@@ -202,9 +202,12 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether the answer to a request may still go to its client, which may have changed since.
+/// Whether the answer to a request may still go to its client, which may have changed since. Where by now it has to use
+/// PKCE, a code without a challenge would be anybody's.
 fn may_answer(client: &Client, request: &AuthorizationRequest) -> bool {
-    client.enabled && client.return_to(Some(request.reply.return_to.uri())).is_ok()
+    client.enabled
+        && client.return_to(Some(request.reply.return_to.uri())).is_ok()
+        && (request.code_challenge.is_some() || !client.requires_pkce())
 }
 
 /// The client of a sign-in as the transaction that may answer it finds it: a password and a provider take their time,

@@ -46,6 +46,12 @@ pub async fn redeem_code(
                 }
                 Redemption::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
             };
+            // It may have become so since the code was issued.
+            if redeemer.requires_pkce() && code.code_challenge.is_none() {
+                return Ok(Outcome::Refused(Refusal::invalid_grant(
+                    "this client must use PKCE, and the authorization request had no code_challenge",
+                )));
+            }
             let user = match gate.admit(&*tx, &redeemer, &code.authorization)? {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),

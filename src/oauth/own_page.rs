@@ -38,7 +38,7 @@ pub fn client(issuer: &str) -> Client {
         scope: Scope::empty(),
         default_scope: Scope::empty(),
         grant_types: BTreeSet::new(),
-        pkce: PkceRequirement::Required,
+        pkce: PkceRequirement::Optional,
         consent: ConsentRequirement::Skip,
         providers: BTreeSet::new(),
         password_sign_in: true,

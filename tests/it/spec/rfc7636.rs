@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use idsvc::oauth::client::PkceRequirement;
+use idsvc::oauth::client::{AuthMethod, Client, PkceRequirement};
 use ring::digest;
 
 use crate::harness::relying_party::{CHALLENGE, VERIFIER};
@@ -127,6 +127,33 @@ async fn a_challenge_is_demanded_of_public_clients_and_where_it_is_required() {
             "invalid_request: code_challenge is missing; this client must use PKCE with S256"
         );
         party.tokens(&alice.browser()).await;
+    }
+}
+
+/// The same of what was begun before: the code of a client that needs neither a secret nor a verifier is anybody's.
+#[tokio::test]
+async fn a_client_that_has_to_use_pkce_by_now_brings_no_sign_in_without_it_to_an_end() {
+    let strict: fn(&mut Client) = |client| client.pkce = PkceRequirement::Required;
+    let public: fn(&mut Client) = |client| {
+        client.auth_methods = [AuthMethod::None].into();
+        client.secrets.clear();
+    };
+    for (change, is_public) in [(strict, false), (public, true)] {
+        let (server, acme, alice) = scene().await;
+        let page = alice.browser().authorize(&acme.request()).await;
+        let code = acme.code(&alice.browser()).await;
+        server.change_client(&acme, change).await;
+        assert_eq!(page.sign_in().await.status, 400);
+        let redeemed = acme.redeem(&code);
+        let redeemed = if is_public {
+            redeemed.without_header("authorization").with("client_id", "acme")
+        } else {
+            redeemed
+        };
+        assert_eq!(
+            redeemed.await.refusal(),
+            "400 invalid_grant: this client must use PKCE, and the authorization request had no code_challenge"
+        );
     }
 }
 
