@@ -149,9 +149,15 @@ impl Call {
     /// Admits somebody who begins to sign in, unless too many were begun from there or the disk is nearly full: what is
     /// begun takes room.
     pub fn admit_sign_in(&self) -> Result<(), Failure> {
-        let begun = self.app.limits.begin_sign_in(self.from, self.now);
-        begun.map_err(throttled)?;
+        self.count_sign_in()?;
         self.find_room()
+    }
+
+    /// Admits somebody who goes on with a sign-in by beginning another one at a provider, unless too many were begun from
+    /// there. The room for it was found when it was begun here.
+    pub fn count_sign_in(&self) -> Result<(), Failure> {
+        let begun = self.app.limits.begin_sign_in(self.from, self.now);
+        begun.map_err(throttled)
     }
 
     /// Finds room for what a stranger begins.

@@ -28,7 +28,7 @@ pub async fn start(call: &Call, provider: &str) -> Answer {
         Err(page) => return *page,
     };
     let id = underway.id;
-    if let Err(failure) = call.admit_sign_in() {
+    if let Err(failure) = call.count_sign_in() {
         return error::failed_page(call, &failure);
     }
     match begin_federation(&call.app.core, &browser, underway, provider, call.now).await {

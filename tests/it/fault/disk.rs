@@ -276,21 +276,40 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
         return report("nearly full disk", "NOT RUN: file systems cannot be mounted here");
     };
     let service = service.by(&room.wrapper());
+    let secret = service.folder.path().join("corp.secret");
+    fs::write(&secret, "zzzzzzzz").unwrap();
+    service.json(&[
+        "provider",
+        "add",
+        "corp",
+        "--issuer",
+        "https://127.0.0.1:1",
+        "--client-id",
+        "us",
+        "--client-secret-file",
+        secret.to_str().unwrap(),
+        "--json",
+    ]);
     let kiosk = Kiosk::register_as(
         &service,
         "kiosk",
-        "--grant anonymous --grant refresh_token --grant authorization_code --redirect-uri https://app.example/cb",
+        "--grant anonymous --grant refresh_token --grant authorization_code --redirect-uri https://app.example/cb \
+         --provider corp",
     );
     let running = service.serve();
     let mut refresh = kiosk.enter(&running).unwrap();
     let revoked = kiosk.enter(&running).unwrap();
+    let link = "/oauth2/authorize?client_id=kiosk&response_type=code&scope=openid&redirect_uri=https://app.example/cb\
+                &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
+    let begun = running.request("GET", link, &[], "").unwrap();
+    let binding = begun.header("set-cookie").unwrap().split(';').next().unwrap();
+    let (_, transaction) = begun.header("location").unwrap().split_once('?').unwrap();
+    let to_provider = format!("/federation/corp/start?{transaction}");
     let ballast = room.inside(&data).join("ballast");
     let mut file = fs::File::create(&ballast).unwrap();
     while idsvc::disk::space(&room.inside(&data)).unwrap().lacking() == 0 {
         file.write_all(&vec![1; 1 << 20]).unwrap();
     }
-    let link = "/oauth2/authorize?client_id=kiosk&response_type=code&scope=openid&redirect_uri=https://app.example/cb\
-                &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
     for _ in 0..5 {
         put_off(&kiosk.enter(&running).unwrap_err());
         for path in [link, "/account"] {
@@ -298,6 +317,12 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
         }
         refresh = kiosk.refresh(&running, &refresh).unwrap();
     }
+    let headers = [("Cookie", binding)];
+    let on_its_way = running.request("GET", &to_provider, &headers, "").unwrap();
+    assert_eq!(
+        on_its_way.status, 303,
+        "nobody is a stranger who has begun: {on_its_way:?}"
+    );
     assert_eq!(kiosk.revoke(&running, &revoked).status, 200);
     assert!(is_ready(&running), "there is room to go on");
     let doctor = service.run(&["doctor"]);
