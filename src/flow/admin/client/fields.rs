@@ -271,6 +271,7 @@ pub(in crate::flow::admin) fn check(
     }
     let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
     let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
+    check_exchange(client, wording, faults);
     if client.grant_types.is_empty() {
         faults.push(format!(
             "the client has no grant: name {} for sign-ins",
@@ -284,15 +285,6 @@ pub(in crate::flow::admin) fn check(
         faults.push(
             "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
         );
-    }
-    if exchanges && client.is_public() {
-        faults.push("the grant jwt-bearer is for clients that authenticate, not for public ones".to_owned());
-    }
-    if exchanges && client.providers.is_empty() {
-        faults.push(format!(
-            "the grant jwt-bearer needs a provider: name one {}",
-            wording.say("with --provider", "in providers")
-        ));
     }
     if uses_code && !client.password_sign_in && client.providers.is_empty() {
         faults.push(format!(
@@ -353,6 +345,30 @@ fn check_addresses(client: &Client, faults: &mut Vec<String>) {
                 "origin {origin:?}: an origin is scheme, host and port, as in https://app.example"
             ));
         }
+    }
+}
+
+/// What it takes to exchange tokens of a provider.
+fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
+    if !client.grant_types.contains(&GrantType::JwtBearer) {
+        return;
+    }
+    if client.is_public() {
+        faults.push("the grant jwt-bearer is for clients that authenticate, not for public ones".to_owned());
+    }
+    if client.providers.is_empty() {
+        faults.push(format!(
+            "the grant jwt-bearer needs a provider: name one {}",
+            wording.say("with --provider", "in providers")
+        ));
+    }
+    let asks_people = client.grant_types.contains(&GrantType::AuthorizationCode);
+    if client.consent == ConsentRequirement::Require && !asks_people {
+        faults.push(format!(
+            "nobody could be asked for consent, and no token be exchanged: people consent when they sign in, for which \
+             it takes the grant authorization_code and a redirect URI; or leave the question out {}",
+            wording.say("with --consent skip", "with consent = \"skip\"")
+        ));
     }
 }
 
