@@ -59,11 +59,13 @@ pub enum LoginProblem {
     ProviderUnavailable,
     /// The provider vouches for somebody who is no user here.
     NotAdmitted,
+    /// There is neither a password to be typed nor a provider to go to.
+    NoWay,
 }
 
 impl LoginProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Credentials,
         Self::Throttled,
         Self::Busy,
@@ -72,6 +74,7 @@ impl LoginProblem {
         Self::ProviderFailed,
         Self::ProviderUnavailable,
         Self::NotAdmitted,
+        Self::NoWay,
     ];
 
     /// The word for it that templates can compare.
@@ -85,6 +88,7 @@ impl LoginProblem {
             Self::ProviderFailed => "provider-failed",
             Self::ProviderUnavailable => "provider-unavailable",
             Self::NotAdmitted => "not-admitted",
+            Self::NoWay => "no-way",
         }
     }
 
@@ -98,6 +102,7 @@ impl LoginProblem {
             Self::ProviderFailed => text.problem_provider_failed,
             Self::ProviderUnavailable => text.problem_provider_unavailable,
             Self::NotAdmitted => text.problem_not_admitted,
+            Self::NoWay => text.problem_no_way,
         }
     }
 }

@@ -145,6 +145,13 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
     let request = &underway.transaction.request;
     let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
     let may_continue = sign_in::may_continue(underway, call.now);
+    let (takes_password, providers) = (underway.client.password_sign_in, choices(call, underway));
+    let has_way = takes_password || may_continue || !providers.is_empty();
+    let problem = if has_way {
+        problem
+    } else {
+        Some(LoginProblem::NoWay)
+    };
     let username = typed.or(request.login_hint.as_deref()).unwrap_or_default();
     let page = Login {
         action: call.app.path(&Route::Login),
@@ -157,8 +164,8 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         } else {
             underway.client.display_name().to_owned()
         },
-        takes_password: underway.client.password_sign_in,
-        providers: choices(call, underway),
+        takes_password,
+        providers,
         continue_as: underway
             .session
             .as_ref()
@@ -174,7 +181,8 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
             | LoginProblem::ProviderCancelled
             | LoginProblem::ProviderFailed
             | LoginProblem::ProviderUnavailable
-            | LoginProblem::NotAdmitted,
+            | LoginProblem::NotAdmitted
+            | LoginProblem::NoWay,
         )
         | None => StatusCode::OK,
     };

@@ -20,6 +20,7 @@ pub static DE: Text<'static> = Text {
     problem_provider_failed: "Die Anmeldung beim anderen Anbieter hat nicht geklappt. Versuchen Sie es noch einmal; geschieht es wieder, sagen Sie es den Betreibern dieses Dienstes.",
     problem_provider_unavailable: "Der andere Anbieter ist gerade nicht erreichbar. Warten Sie einen Moment und versuchen Sie es dann noch einmal.",
     problem_not_admitted: "Für Sie bei diesem Anbieter gibt es hier kein Konto. Bitten Sie die Betreiber dieses Dienstes um eines.",
+    problem_no_way: "Hier kann sich gerade niemand anmelden. Versuchen Sie es später noch einmal; bleibt es so, sagen Sie es den Betreibern dieses Dienstes.",
     consent_title: "Zugriff erlauben?",
     consent_lead: "{} bittet um Erlaubnis für Folgendes:",
     consent_user: "Sie sind als {} angemeldet.",

@@ -20,6 +20,7 @@ pub static EN: Text<'static> = Text {
     problem_provider_failed: "The sign-in with the other provider did not work. Try again; if it happens again, tell the people who run this service.",
     problem_provider_unavailable: "The other provider cannot be reached right now. Wait a moment, then try again.",
     problem_not_admitted: "There is no account here for you at that provider. Ask the people who run this service for one.",
+    problem_no_way: "Nobody can sign in here at the moment. Try again later; if it stays like this, tell the people who run this service.",
     consent_title: "Allow access?",
     consent_lead: "{} is asking to:",
     consent_user: "You are signed in as {}.",

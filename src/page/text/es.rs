@@ -20,6 +20,7 @@ pub static ES: Text<'static> = Text {
     problem_provider_failed: "El inicio de sesión con el otro proveedor no funcionó. Inténtelo de nuevo; si vuelve a ocurrir, avise a los responsables de este servicio.",
     problem_provider_unavailable: "No se puede contactar con el otro proveedor en este momento. Espere un momento e inténtelo de nuevo.",
     problem_not_admitted: "No hay aquí ninguna cuenta para usted en ese proveedor. Pida una a los responsables de este servicio.",
+    problem_no_way: "Nadie puede iniciar sesión aquí en este momento. Inténtelo más tarde; si sigue así, avise a los responsables de este servicio.",
     consent_title: "¿Permitir el acceso?",
     consent_lead: "{} solicita permiso para:",
     consent_user: "Ha iniciado sesión como {}.",

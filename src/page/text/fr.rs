@@ -20,6 +20,7 @@ pub static FR: Text<'static> = Text {
     problem_provider_failed: "La connexion auprès de l’autre fournisseur n’a pas fonctionné. Réessayez ; si cela se reproduit, prévenez les responsables de ce service.",
     problem_provider_unavailable: "L’autre fournisseur est injoignable pour le moment. Patientez un instant, puis réessayez.",
     problem_not_admitted: "Aucun compte n’existe ici pour vous chez ce fournisseur. Demandez-en un aux responsables de ce service.",
+    problem_no_way: "Personne ne peut se connecter ici pour le moment. Réessayez plus tard ; si cela persiste, prévenez les responsables de ce service.",
     consent_title: "Autoriser l’accès\u{a0}?",
     consent_lead: "{} demande l’autorisation de\u{a0}:",
     consent_user: "Vous êtes connecté en tant que {}.",

@@ -80,6 +80,8 @@ texts! {
     pub problem_provider_unavailable: &'static str,
     /// The provider vouches for somebody who is no user here.
     pub problem_not_admitted: &'static str,
+    /// The application takes neither a password nor, at the moment, the word of a provider.
+    pub problem_no_way: &'static str,
     /// Heading.
     pub consent_title: &'static str,
     /// Before the list of scopes; `{}` is the application.

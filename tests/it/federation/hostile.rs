@@ -347,6 +347,30 @@ async fn a_disabled_provider_refuses_everywhere() {
     scene.acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
+/// Whoever can do nothing is told so, and not shown a page with a heading alone.
+#[tokio::test]
+async fn a_page_without_a_way_in_says_so() {
+    let scene = scene().await;
+    let disabled = ProviderFields {
+        enabled: Some(false),
+        ..ProviderFields::default()
+    };
+    scene.server.change_provider("up", disabled).await;
+    let request = scene.acme.request().with("ui_locales", "de");
+    let browser = scene.visitor();
+    for (request, expected) in [
+        (scene.acme.request(), "Nobody can sign in here at the moment."),
+        (request, "Hier kann sich gerade niemand anmelden."),
+    ] {
+        let screen = browser.authorize(&request).await;
+        assert_eq!((screen.page(), screen.status), ("/login", 200));
+        assert!(screen.text().contains(expected), "{}", screen.text());
+    }
+    let elsewhere = scene.server.client("by-password").await;
+    let screen = browser.authorize(&elsewhere.request()).await;
+    assert!(!screen.text().contains("Nobody can sign in"));
+}
+
 #[tokio::test]
 async fn questions_without_end_are_held_back() {
     let scene = scene_with(open, |_| {}).await;

@@ -1,6 +1,6 @@
 //! What an operator says about a client, and whether it can be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -229,10 +229,11 @@ impl ClientFields {
     }
 }
 
-/// Everything about the record as a whole that cannot be.
+/// Everything about the record as a whole that cannot be. At the providers `exchange_only` nobody signs in.
 pub(in crate::flow::admin) fn check(
     client: &Client,
     usable: &[Algorithm],
+    exchange_only: &BTreeSet<String>,
     wording: Wording,
     faults: &mut Vec<String>,
 ) {
@@ -286,12 +287,12 @@ pub(in crate::flow::admin) fn check(
             "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
         );
     }
-    if uses_code && !client.password_sign_in && client.providers.is_empty() {
+    if uses_code && !client.password_sign_in && client.providers.is_subset(exchange_only) {
         faults.push(format!(
             "nobody could sign in: name {}",
             wording.say(
-                "a --provider, or allow passwords with --password-sign-in yes",
-                "one of the providers, or allow passwords with password_sign_in = true"
+                "a --provider that has a --client-id, or allow passwords with --password-sign-in yes",
+                "one of the providers that have a client_id, or allow passwords with password_sign_in = true"
             )
         ));
     }

@@ -8,6 +8,7 @@ pub mod view;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use super::withdraw::Withdrawal;
 use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::federation::Provider;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
@@ -115,6 +117,14 @@ pub(super) fn usable(admin: Admin<'_>) -> Vec<Algorithm> {
     usable
 }
 
+/// Providers whose tokens are exchanged and at which nobody signs in.
+fn exchange_only(admin: Admin<'_>) -> BTreeSet<String> {
+    let catalog = admin.core.catalog();
+    let is_closed = |provider: &&Arc<Provider>| !provider.signs_people_in();
+    let closed = catalog.providers().filter(is_closed);
+    closed.map(|provider| provider.id.clone()).collect()
+}
+
 /// A confidential client of which nothing has been said yet.
 pub(super) fn blank(client_id: &str, client_uuid: Uuid, now: Timestamp) -> Client {
     Client {
@@ -189,7 +199,13 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
             faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
         }
     }
-    check(&client, &usable(admin), Wording::Flags, &mut faults);
+    check(
+        &client,
+        &usable(admin),
+        &exchange_only(admin),
+        Wording::Flags,
+        &mut faults,
+    );
     all_or_none(&faults)?;
     let view = ClientView {
         api_key,
@@ -292,11 +308,11 @@ async fn change(
 
 /// Changes a client.
 pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView> {
-    let usable = usable(admin);
+    let (usable, exchange_only) = (usable(admin), exchange_only(admin));
     change(admin, "client update", request.client_id, move |client| {
         let mut faults = Vec::new();
         request.fields.clone().apply(client, &mut faults);
-        check(client, &usable, Wording::Flags, &mut faults);
+        check(client, &usable, &exchange_only, Wording::Flags, &mut faults);
         all_or_none(&faults)
     })
     .await

@@ -1,4 +1,5 @@
 use super::*;
+use crate::flow::admin::provider::{self, AddProvider, ProviderFields};
 use crate::flow::admin::tests::{admin, core, refusal};
 use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddress, ResponseMode};
 use crate::oauth::parameters::Parameters;
@@ -43,6 +44,51 @@ async fn all_that_is_wrong_is_said_at_once() {
     bad.secret = Some(Disclosed::new("short"));
     assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 6);
     assert!(list(admin(&core)).unwrap().is_empty());
+}
+
+/// What could only ever be refused is refused when it is registered.
+#[tokio::test]
+async fn a_client_whose_people_could_do_nothing_is_refused() {
+    let core = core();
+    let fields = ProviderFields {
+        issuer: Some("https://corp.example".to_owned()),
+        exchange: Some(true),
+        audiences: Some(vec!["app".to_owned()]),
+        ..ProviderFields::default()
+    };
+    let id = "corp".to_owned();
+    provider::add(admin(&core), AddProvider { id, fields })
+        .await
+        .unwrap();
+    let mut closed = request("closed");
+    closed.fields.providers = Some(vec!["corp".to_owned()]);
+    closed.fields.password_sign_in = Some(false);
+    let mut exchanging = request("exchanging");
+    exchanging.fields.providers = Some(vec!["corp".to_owned()]);
+    exchanging.fields.consent = Some(ConsentRequirement::Require);
+    exchanging.fields.grant_types = Some(vec![GrantType::JwtBearer, GrantType::AuthorizationCode]);
+    add(admin(&core), exchanging.clone()).await.unwrap();
+    let mut unasked = exchanging;
+    unasked.client_id = "unasked".to_owned();
+    unasked.fields.redirect_uris = None;
+    unasked.fields.grant_types = Some(vec![GrantType::JwtBearer]);
+    for (bad, expected) in [
+        (closed, "nobody could sign in"),
+        (unasked.clone(), "asked for consent"),
+    ] {
+        let said = refusal(add(admin(&core), bad).await).message;
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    unasked.fields.consent = None;
+    add(admin(&core), unasked).await.unwrap();
+    let fields = ClientFields {
+        password_sign_in: Some(false),
+        ..ClientFields::default()
+    };
+    let client_id = "exchanging".to_owned();
+    let said = refusal(update(admin(&core), UpdateClient { client_id, fields }).await).message;
+    assert!(said.contains("nobody could sign in"), "{said}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
+use crate::federation::Provider;
 use crate::flow::admin::client::fields::{ClientFields, check, check_client_id};
 use crate::flow::admin::client::{blank, secret_of, usable};
 use crate::flow::admin::{Admin, Disclosed, Wording};
@@ -20,7 +21,7 @@ use crate::oauth::client::{
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::CLIENTS;
+use crate::store::tables::{CLIENTS, PROVIDERS};
 
 pub(super) const KIND: &str = "client";
 
@@ -295,6 +296,7 @@ pub(super) fn plan(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
+    let exchange_only = exchange_only(snapshot, plan)?;
     for entry in declared {
         let before = CLIENTS.get(snapshot, &entry.client_id)?;
         let (mut client, is_new_secret, made) = entry.settle(before.as_ref(), now);
@@ -307,7 +309,7 @@ pub(super) fn plan(
                 before.client_uuid
             ));
         }
-        check(&client, &entry.usable, Wording::Keys, &mut faults);
+        check(&client, &entry.usable, &exchange_only, Wording::Keys, &mut faults);
         for id in client
             .providers
             .iter()
@@ -349,6 +351,19 @@ pub(super) fn plan(
         }
     }
     Ok(())
+}
+
+/// Providers at which nobody will sign in.
+fn exchange_only(snapshot: &dyn Snapshot, plan: &Plan) -> Result<BTreeSet<String>, StoreError> {
+    let stored = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    let mut by_id: BTreeMap<&str, &Provider> = BTreeMap::new();
+    by_id.extend(stored.iter().map(|(id, provider)| (id.as_str(), provider)));
+    by_id.extend(plan.steps.iter().filter_map(|step| match step {
+        Step::PutProvider(provider) => Some((provider.id.as_str(), &**provider)),
+        _ => None,
+    }));
+    by_id.retain(|_, provider| !provider.signs_people_in());
+    Ok(by_id.into_keys().map(ToOwned::to_owned).collect())
 }
 
 /// Writes the record.

@@ -458,6 +458,31 @@ async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compar
 }
 
 #[tokio::test]
+async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() {
+    let core = core();
+    let client = DeclaredClient {
+        providers: vec!["corp".to_owned()],
+        password_sign_in: Some(false),
+        ..web()
+    };
+    let corp = upstream("corp", "https://corp.example");
+    let for_exchange = DeclaredProvider {
+        client_id: None,
+        client_secret: None,
+        exchange: true,
+        audiences: vec!["app".to_owned()],
+        ..corp.clone()
+    };
+    let closed = with_providers(vec![for_exchange], Some(vec![client.clone()]), false);
+    let said = refusal(apply(admin(&core), closed.clone()).await).message;
+    assert!(said.contains("client web: nobody could sign in"), "{said}");
+    let open = with_providers(vec![corp], Some(vec![client]), false);
+    assert_eq!(apply(admin(&core), open).await.unwrap().changes.len(), 2);
+    let said = refusal(apply(admin(&core), closed).await).message;
+    assert!(said.contains("client web: nobody could sign in"), "{said}");
+}
+
+#[tokio::test]
 async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
     let core = core();
     let client = DeclaredClient {
