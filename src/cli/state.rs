@@ -14,7 +14,7 @@ use super::output::{Output, Stop};
 use super::state_file::{Declared, Sources, parse};
 use crate::control::{Command, ExportLine, Reply};
 use crate::flow::admin::client::ClientView;
-use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, SecretChange};
+use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
 
 /// Which state, and how far.
 #[derive(Debug, Args)]
@@ -189,6 +189,8 @@ struct Whole {
     provider: Vec<Map<String, Value>>,
     client: Vec<Map<String, Value>>,
     user: Vec<Map<String, Value>>,
+    #[serde(skip)]
+    left_out: LeftOut,
 }
 
 /// Runs `idsvc export`. Nothing is printed before everything is here: half a state looks like a whole one.
@@ -208,10 +210,29 @@ pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Res
         }
     }
     let whole = session.take_bytes(command, gather)?;
+    warn(&whole.left_out, output);
     if output.json {
         return output.document(&whole);
     }
     output.exact(to_toml(&whole)?.trim_end())
+}
+
+/// Says what the file lacks of another installation that would be the same.
+fn warn(left_out: &LeftOut, output: &mut Output<'_>) {
+    for (count, what) in [
+        (left_out.brought, "users whom a provider brought"),
+        (left_out.links, "links of users to providers"),
+        (
+            left_out.from_devices,
+            "users of devices who have a name or a password by now",
+        ),
+    ] {
+        if count > 0 {
+            output.say(&format!(
+                "warning: {what} are left out, {count} in number: a file has no room for them"
+            ));
+        }
+    }
 }
 
 /// Reads an export to its end.
@@ -223,6 +244,7 @@ fn gather(source: &mut dyn BufRead) -> Result<Whole, Stop> {
             ExportLine::Record(Exported::Provider(entry)) => whole.provider.push(entry),
             ExportLine::Record(Exported::Client(entry)) => whole.client.push(entry),
             ExportLine::Record(Exported::User(entry)) => whole.user.push(entry),
+            ExportLine::LeftOut(left_out) => whole.left_out = left_out,
             ExportLine::End => return Ok(whole),
         }
     }

@@ -24,7 +24,7 @@ use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
 use crate::flow::admin::room::{Compacted, Room};
 use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
 use crate::flow::admin::settings::{IssuerView, SetUp};
-use crate::flow::admin::state::{self, Applied, Apply, Exported};
+use crate::flow::admin::state::{self, Applied, Apply, Exported, LeftOut};
 use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
 use crate::flow::admin::{
     Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, room, session, settings, user,
@@ -284,6 +284,8 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
 pub enum ExportLine {
     /// A record.
     Record(Exported),
+    /// What is in none of the lines, if there is something.
+    LeftOut(LeftOut),
     /// The last line: what ends without it was broken off.
     End,
 }
@@ -327,13 +329,16 @@ pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), P
 fn pour_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(), PourError> {
     let mut write = |line: &ExportLine| sink.write_all(&wire::to_line(line)?);
     let mut written = Ok(());
-    state::export(core, with_hashes, &mut |record| {
+    let left_out = state::export(core, with_hashes, &mut |record| {
         written = write(&ExportLine::Record(record));
         match written {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     })?;
+    if written.is_ok() && left_out != LeftOut::default() {
+        written = write(&ExportLine::LeftOut(left_out));
+    }
     written
         .and_then(|()| write(&ExportLine::End))
         .and_then(|()| sink.flush())
@@ -347,6 +352,8 @@ mod tests {
 
     use super::*;
     use crate::flow::admin::tests::core;
+    use crate::identity::{LinkedIdentity, User};
+    use crate::store::tables::USERS;
 
     #[tokio::test]
     async fn a_command_crosses_the_socket_and_its_reply_comes_back() {
@@ -416,12 +423,50 @@ mod tests {
             (lines.len(), lines.iter().filter(|line| is_user(line)).count()),
             (4, 3)
         );
-        assert_eq!(lines[3], ExportLine::End);
+        assert_eq!(lines[3], ExportLine::End, "nothing is left out");
         for room in [0, 10, poured.len() - 1] {
             let mut short = vec![0; room];
             let cut = pour(&core, Command::Export(false), &mut short.as_mut_slice());
             assert!(matches!(cut, Err(PourError::Unwritable(_))), "{room}: {cut:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_export_counts_what_no_file_can_declare() {
+        let core = core();
+        let now = core.clock.now();
+        let fresh = || core.random.uuid_v4();
+        let link = LinkedIdentity {
+            issuer: "https://corp.example".to_owned(),
+            subject: "u-1".to_owned(),
+            provider: "corp".to_owned(),
+            linked_at: now,
+        };
+        let mut linked = User::local(fresh(), "a@example.com", "org", now);
+        linked.identities = vec![link.clone(), link.clone()];
+        let mut brought = User::federated(fresh(), "corp:u-2".to_owned(), "corp", "org", now);
+        brought.identities.push(link);
+        let device = User::anonymous(fresh(), "org", now);
+        let mut signs_in = User::anonymous(fresh(), "org", now);
+        signs_in.email = Some("b@example.com".to_owned());
+        let rows = [linked, brought, device, signs_in];
+        let written = core.store.write("test_users", move |tx| {
+            rows.iter().try_for_each(|row| USERS.put(tx, &row.uuid, row))
+        });
+        written.await.unwrap();
+        let mut poured = Vec::new();
+        pour(&core, Command::Export(true), &mut poured).unwrap();
+        let left_out = LeftOut {
+            brought: 1,
+            links: 2,
+            from_devices: 1,
+        };
+        let lines: Vec<ExportLine> = poured
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        assert!(matches!(lines[0], ExportLine::Record(Exported::User(_))));
+        assert_eq!(lines[1..], [ExportLine::LeftOut(left_out), ExportLine::End]);
     }
 
     #[tokio::test]

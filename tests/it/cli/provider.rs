@@ -491,4 +491,13 @@ async fn a_provider_is_trusted_as_long_as_the_operator_says() {
     let user = service.json(&["user", "show", "up:u-1", "--json"]);
     assert_eq!(user["uuid"], first.json()["uuid"]);
     assert_eq!(exchange(&running, &web, &plain).json()["uuid"], user["uuid"]);
+
+    for flags in [&["export"][..], &["export", "--json"]] {
+        let exported = service.run(flags);
+        assert!(!String::from_utf8_lossy(&exported.stdout).contains("up:u-1"));
+        assert_eq!(
+            said(&exported).trim(),
+            "warning: users whom a provider brought are left out, 1 in number: a file has no room for them"
+        );
+    }
 }

@@ -183,6 +183,17 @@ pub enum Exported {
     User(Map<String, Value>),
 }
 
+/// What an export does not hold, because no file can declare it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Users whom a provider brought.
+    pub brought: u64,
+    /// Who other users are at providers.
+    pub links: u64,
+    /// Users of devices who can sign in by now.
+    pub from_devices: u64,
+}
+
 /// One write of a plan.
 enum Step {
     PutProvider(Box<Provider>),
@@ -375,12 +386,13 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
 }
 
 /// Hands everything that can be declared to `take`, as it is now, until that says `Break`. Hashes are in it only when
-/// asked for, secrets never. No more than one user is in memory at a time.
+/// asked for, secrets never. No more than one user is in memory at a time. What comes back is what it has passed over.
 pub fn export(
     core: &Core,
     with_hashes: bool,
     take: &mut dyn FnMut(Exported) -> ControlFlow<()>,
-) -> Result<(), StoreError> {
+) -> Result<LeftOut, StoreError> {
+    let mut left_out = LeftOut::default();
     let mut flow = ControlFlow::Continue(());
     // Who has said no is not asked again, whatever comes after.
     core.store.read(|snapshot| {
@@ -400,11 +412,17 @@ pub fn export(
         }
         USERS.visit(snapshot, .., |_, user| {
             if users::is_declarable(&user) {
+                left_out.links += user.identities.len() as u64;
                 flow = take(Exported::User(users::export(&user, with_hashes)));
+            } else if user.comes_from_provider() {
+                left_out.brought += 1;
+            } else if !user.is_anonymous() {
+                left_out.from_devices += 1;
             }
             Ok(flow)
         })
-    })
+    })?;
+    Ok(left_out)
 }
 
 /// Two entries of a kind that mean the same record.
