@@ -100,6 +100,28 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
     }
 }
 
+/// Takes back that an address was shown to be the user's where the user has none.
+pub(super) fn forget_verdicts(user: &mut User) {
+    user.email_verified &= user.email.is_some();
+    user.phone_number_verified &= user.phone_number.is_some();
+}
+
+/// What is said of an address that the user does not have: each a sentence that names the claim.
+pub(super) fn unfounded(user: &User) -> impl Iterator<Item = String> {
+    let email = user.email_verified && user.email.is_none();
+    let phone = user.phone_number_verified && user.phone_number.is_none();
+    let said = [
+        (email, "email_verified is true, and the user has no email"),
+        (
+            phone,
+            "phone_number_verified is true, and the user has no phone_number",
+        ),
+    ];
+    said.into_iter()
+        .filter(|(is_said, _)| *is_said)
+        .map(|(_, fault)| fault.to_owned())
+}
+
 /// Whether a claim can have this name.
 pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {

@@ -229,9 +229,10 @@ impl UserLine {
                 faults.push(fault);
             }
         }
-        user.email_verified = user.email.is_some() && said.email_verified.unwrap_or(user.email_verified);
-        user.phone_number_verified =
-            user.phone_number.is_some() && said.phone_number_verified.unwrap_or(user.phone_number_verified);
+        claim::forget_verdicts(&mut user);
+        user.email_verified = said.email_verified.unwrap_or(user.email_verified);
+        user.phone_number_verified = said.phone_number_verified.unwrap_or(user.phone_number_verified);
+        faults.extend(claim::unfounded(&user));
         user.enabled = said.enabled.unwrap_or(user.enabled);
         if faults.is_empty() {
             Ok(user)

@@ -231,18 +231,21 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
     // What is said of an address is said of the one that the user has then.
     let is_address = |(name, _): &&(String, String)| matches!(name.as_str(), "email" | "phone_number");
     let (addresses, others): (Vec<_>, Vec<_>) = fields.claims.iter().partition(is_address);
-    for (name, value) in addresses.into_iter().chain(others) {
-        if let Err(fault) = claim::set(user, name, value) {
-            faults.push(fault);
-        }
-    }
-    if let Some(name) = &fields.name
-        && let Err(fault) = claim::set(user, "name", name)
-    {
-        faults.push(fault);
+    let set = |user: &mut User, faults: &mut Vec<String>, name: &str, value: &str| {
+        faults.extend(claim::set(user, name, value).err());
+    };
+    for (name, value) in addresses {
+        set(user, faults, name, value);
     }
     if let Some(number) = &fields.phone_number {
         user.set_phone_number(optional(faults, "phone number", number));
+    }
+    claim::forget_verdicts(user);
+    for (name, value) in others {
+        set(user, faults, name, value);
+    }
+    if let Some(name) = &fields.name {
+        set(user, faults, "name", name);
     }
     if let Some(venue) = &fields.venue_id {
         user.venue_id = optional(faults, "venue id", venue);
@@ -256,12 +259,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
         user.organization.clone_from(organization);
     }
     user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
-    if user.email.is_none() {
-        user.email_verified = false;
-    }
-    if user.phone_number.is_none() {
-        user.phone_number_verified = false;
-    }
+    faults.extend(claim::unfounded(user));
 }
 
 /// Writes the user and the names to sign in with, unless one of them is another user's.
@@ -618,6 +616,43 @@ mod tests {
         assert_eq!(gone.message, "there is no user alice@example.com");
         let other = add(admin(&core), request("alice@example.com")).await.unwrap();
         assert_ne!(other.uuid, alice.uuid);
+    }
+
+    #[tokio::test]
+    async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
+        let core = core();
+        let fields = |number: &str, claims: &[(&str, &str)]| UserFields {
+            phone_number: Some(number.to_owned()),
+            claims: claims
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+                .collect(),
+            ..UserFields::default()
+        };
+        let verified = ("phone_number_verified", "true");
+        let mut alice = request("alice@example.com");
+        alice.fields = fields("+1555", &[verified]);
+        assert!(add(admin(&core), alice).await.unwrap().phone_number_verified);
+        let change = |fields| UpdateUser {
+            who: "alice@example.com".to_owned(),
+            email: None,
+            account_id: None,
+            fields,
+        };
+        for (number, claims) in [("+1556", &[][..]), ("+1557", &[verified]), ("", &[])] {
+            let view = update(admin(&core), change(fields(number, claims)))
+                .await
+                .unwrap();
+            assert_eq!(view.phone_number_verified, !claims.is_empty());
+        }
+        let nothing = fields("", &[verified, ("email", ""), ("email_verified", "true")]);
+        let refused = refusal(update(admin(&core), change(nothing)).await).message;
+        for part in [
+            "email_verified is true, and",
+            "phone_number_verified is true, and",
+        ] {
+            assert!(refused.lines().any(|line| line.starts_with(part)), "{refused}");
+        }
     }
 
     #[tokio::test]
