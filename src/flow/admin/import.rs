@@ -252,6 +252,10 @@ struct Arrival {
 
 impl Arrival {
     fn read(line: u64, text: &str, fresh: Uuid) -> Result<Self, String> {
+        // A record could be written as a list, too, by the order of its members: that is never what was meant.
+        if !text.starts_with('{') {
+            return Err("a line is one JSON object, no list and nothing else".to_owned());
+        }
         let said: UserLine = serde_json::from_str(text).map_err(|error| {
             let message = error.to_string();
             // The place within the line is all that its number leaves open.
@@ -494,17 +498,24 @@ mod tests {
             r#"{"email":"Good@Example.com"}"#,
             r#"{"email":"c@example.com","password_hash":"md5"}"#,
             r#"{"email":"d@example.com","claims":{"sub":"x","email_verified":true}}"#,
+            "[",
+            r#"[null,null,"pos@example.com",true]"#,
+            r#"{"account_id":"e","email_verified":true,"phone_number_verified":true}"#,
         ];
         for write in [false, true] {
             let report = users(admin(&core), request(&lines, write)).await.unwrap();
             let reasons = reasons(&report);
             assert_eq!(
                 reasons.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
-                [2, 3, 4, 5, 6, 7, 8]
+                [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
             );
             assert!(reasons[1].1.contains("unknown field `emial`"), "{reasons:?}");
             assert_eq!(reasons[4].1, "the same user as in line 1");
             assert!(reasons[6].1.contains("claim sub") && reasons[6].1.contains("beside claims"));
+            for (_, list) in &reasons[7..9] {
+                assert_eq!(*list, "a line is one JSON object, no list and nothing else");
+            }
+            assert!(reasons[9].1.contains("no email;") && reasons[9].1.contains("no phone_number"));
             assert!(user::list(admin(&core), 10).unwrap().is_empty());
         }
         let lenient = ImportUsers {
