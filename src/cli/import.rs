@@ -1,18 +1,19 @@
 //! `idsvc user import`
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::call::{Call, Session, unexpected};
 use super::deed::Deed;
 use super::output::{Output, Stop};
 use super::progress::Progress;
+use super::user::warn_of_claims;
 use crate::control::{Command, Reply};
 use crate::flow::admin::import::{self, BadLine, ImportUsers, Imported};
 use crate::identity::LoginName;
@@ -200,19 +201,27 @@ struct Names {
     uuid: Option<String>,
     account_id: Option<String>,
     email: Option<String>,
+    claims: Value,
 }
 
-/// Remembers who was in which line, so that two lines in different transactions do not mean the same user.
+/// Remembers who was in which line, so that two lines in different transactions do not mean the same user, and what
+/// claims there were.
 #[derive(Default)]
-struct Seen(HashMap<LoginName, u64>);
+struct Seen {
+    users: HashMap<LoginName, u64>,
+    claims: BTreeSet<String>,
+}
 
 impl Seen {
     /// Takes the lines out of a chunk that mean a user of an earlier chunk.
     fn sift(&mut self, chunk: &mut Chunk) {
-        let (seen, bad) = (&mut self.0, &mut chunk.bad);
+        let (seen, bad) = (&mut self.users, &mut chunk.bad);
         let mut new = Vec::new();
         chunk.lines.retain(|(number, text)| {
             let names: Names = serde_json::from_str(text).unwrap_or_default();
+            if let Value::Object(claims) = names.claims {
+                self.claims.extend(claims.into_iter().map(|(name, _)| name));
+            }
             let names = [names.uuid, names.account_id, names.email];
             let names: Vec<_> = names
                 .into_iter()
@@ -244,17 +253,17 @@ fn add(total: &mut Imported, mut part: Imported, chunk: Chunk) {
     total.bad.append(&mut part.bad);
 }
 
-/// One pass over all lines.
+/// One pass over all lines; `seen` hears of every one.
 fn pass(
     request: &Import,
     write: bool,
     session: &Session,
     source: &mut dyn Twice,
     lines: u64,
+    seen: &mut Seen,
 ) -> Result<Imported, (Imported, Stop)> {
     let mut total = Imported::default();
     let mut progress = Progress::of(if write { "import" } else { "check" });
-    let mut seen = Seen::default();
     let existing = match request.existing {
         Existing::Refuse => import::Existing::Refuse,
         Existing::Skip => import::Existing::Skip,
@@ -301,7 +310,10 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
     });
     let session = call.session(&first, output)?;
     let lines = count(source)?;
-    let checked = pass(request, false, &session, source, lines).map_err(|(_, stop)| stop)?;
+    let mut seen = Seen::default();
+    let checked = pass(request, false, &session, source, lines, &mut seen).map_err(|(_, stop)| stop)?;
+    warn_of_claims(seen.claims.iter().map(String::as_str), output);
+    drop(seen);
     if !checked.bad.is_empty() && !request.skip_bad {
         if output.json {
             // Read or not, it is refused.
@@ -321,7 +333,9 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
     let done = if request.dry_run {
         checked
     } else {
-        pass(request, true, &session, source, lines).map_err(|(so_far, stop)| broken_off(&so_far, &stop))?
+        let seen = &mut Seen::default();
+        pass(request, true, &session, source, lines, seen)
+            .map_err(|(so_far, stop)| broken_off(&so_far, &stop))?
     };
     let changed = if request.dry_run {
         0

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::call::{Call, unexpected};
 use super::output::{Output, Stop};
 use super::state_file::{Declared, Sources, parse};
+use super::user::warn_of_claims;
 use crate::control::{Command, ExportLine, Reply};
 use crate::flow::admin::client::ClientView;
 use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
@@ -78,6 +79,12 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         let placed = faults.iter().map(|fault| format!("{file}: {fault}"));
         Stop::refused(placed.collect::<Vec<_>>().join("\n"))
     })?;
+    let claims = state
+        .user
+        .iter()
+        .flatten()
+        .flat_map(|user| user.line.claims.keys());
+    warn_of_claims(claims.map(String::as_str), output);
     // What is refused later, because of what there is, has its place in the file too.
     let placed = |stop: Stop| match stop {
         Stop::Refused { message, hint } => {

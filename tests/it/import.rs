@@ -155,6 +155,51 @@ fn a_bad_line_is_named_and_nothing_is_imported_unless_it_is_to_be_skipped() {
     );
 }
 
+#[test]
+fn a_claim_that_nobody_is_given_is_kept_and_said() {
+    let service = Service::with_client();
+    let misspelt = "warning: no application is given the claim given_nmae: did you mean given_name?\n";
+    let unheard = "warning: no application is given the claim department: no scope carries it\n";
+    let both = format!("{unheard}{misspelt}");
+    let add = [
+        "user",
+        "add",
+        "alice@example.com",
+        "--no-password",
+        "--claim",
+        "given_nmae=Alice",
+        "--claim",
+        "department=sales",
+        "--claim",
+        "address.locality=Ghent",
+        "--json",
+    ];
+    let added = service.run(&add);
+    assert_eq!(said(&added), both);
+    let added: serde_json::Value = serde_json::from_slice(&added.stdout).unwrap();
+    assert_eq!(added["claims"]["department"], "sales");
+    let update = |claim| service.run(&["user", "update", "alice@example.com", "--json", "--claim", claim]);
+    assert_eq!(said(&update("department=it")), unheard);
+    assert_eq!(said(&update("department=")), "");
+    let line = |name: &str| {
+        format!(
+            "{{\"email\":\"{name}@example.com\",\"claims\":{{\"given_nmae\":\"X\",\"department\":\"it\",\"name\":\"X\"}}}}\n"
+        )
+    };
+    write(&service, &(line("bob") + &line("carol")));
+    for flags in [&["--dry-run", "--json"][..], &["--json"]] {
+        let imported = service.run(&[&["user", "import", "users.jsonl"], flags].concat());
+        assert!(imported.status.success());
+        assert_eq!(said(&imported), both);
+    }
+    let state =
+        "[[user]]\nemail = \"alice@example.com\"\nclaims = { department = \"it\", nickname = \"al\" }\n";
+    fs::write(service.folder.path().join("state.toml"), state).unwrap();
+    let applied = service.run(&["apply", "-f", "state.toml", "--json"]);
+    assert!(applied.status.success());
+    assert_eq!(said(&applied), unheard);
+}
+
 /// A pipe that holds this text and then ends.
 fn pipe_of(text: &str) -> std::io::PipeReader {
     let (reader, mut writer) = std::io::pipe().unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Wording;
 use crate::identity::User;
 use crate::identity::claim::{DEEPEST, is_followable, looks_like_email};
-use crate::oauth::openid::claims::BY_SCOPE;
+use crate::oauth::openid::claims::{BY_SCOPE, carrying_scope};
 
 /// Whether the claim is a text: those of the scope `profile`, but for the time of the last change.
 fn is_text(name: &str) -> bool {
@@ -98,6 +98,11 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
             _ => set_other(user, name, value),
         },
     }
+}
+
+/// Whether a claim may be kept that no application is given, since no scope carries it.
+pub fn is_unheard(name: &str) -> bool {
+    !RESERVED.contains(&name) && !name.starts_with("address.") && carrying_scope(name).is_none()
 }
 
 /// Takes back that an address was shown to be the user's where the user has none.

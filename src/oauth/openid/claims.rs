@@ -139,7 +139,8 @@ fn demanded(claim: &Map<String, Value>) -> Option<BTreeSet<String>> {
     }
 }
 
-fn carrying_scope(claim: &str) -> Option<&'static str> {
+/// The scope value that carries a claim; no application is given one that none carries.
+pub fn carrying_scope(claim: &str) -> Option<&'static str> {
     BY_SCOPE
         .iter()
         .find(|(_, claims)| claims.contains(&claim))
