@@ -106,12 +106,39 @@ pub enum Unregistrable {
     /// A user name, wildcard, white space or control character in it.
     #[error("a redirect URI has no user name, wildcard host, white space or control characters")]
     Unsafe,
+    /// A parameter in its query that answers have (RFC 6749 section 3.1).
+    #[error("its query has the parameter {0}, which answers add: it would be there twice")]
+    Parameter(&'static str),
     /// A scheme that browsers run or that reaches files.
     #[error("this scheme cannot be redirected to")]
     Scheme,
     /// A private-use scheme for a confidential client.
     #[error("private-use schemes are for public clients (RFC 8252); use https")]
     PrivateUse,
+}
+
+/// What an answer to an authorization request may add to a redirect URI: RFC 6749 section 4.1.2, RFC 9207 section 2,
+/// and `response` of JARM section 2.3.
+pub const ANSWERED: &[&str] = &[
+    "code",
+    "state",
+    "iss",
+    "error",
+    "error_description",
+    "error_uri",
+    "response",
+];
+
+/// What is added to a redirect URI after signing out (OpenID Connect RP-Initiated Logout section 3).
+pub const SIGNED_OUT: &[&str] = &["state"];
+
+/// Whether the query of `uri` leaves the parameters to the answers that `added` names: no parameter is there more than
+/// once (RFC 6749 section 3.1).
+pub fn check_query(uri: &str, added: &[&'static str]) -> Result<(), Unregistrable> {
+    let query = uri.split_once('?').map_or("", |(_, query)| query);
+    let taken = form_urlencoded::parse(query.as_bytes())
+        .find_map(|(name, _)| added.iter().copied().find(|added| *added == name));
+    taken.map_or(Ok(()), |name| Err(Unregistrable::Parameter(name)))
 }
 
 /// Whether `uri` may be registered. Private-use schemes (RFC 8252 section 7.1) only for public clients.
@@ -315,6 +342,33 @@ mod tests {
                 "{unsafe_one}"
             );
         }
+    }
+
+    #[test]
+    fn what_answers_add_is_not_in_the_query_already() {
+        for name in ANSWERED {
+            let uri = format!("https://app.example/cb?tenant=1&{name}=x");
+            let verdict = check_query(&uri, ANSWERED);
+            assert_eq!(verdict, Err(Unregistrable::Parameter(name)), "{uri}");
+        }
+        for disguised in [
+            "https://a/cb?c%6fde=1",
+            "com.example.app:/cb?code",
+            "https://a/cb?&code=%20",
+        ] {
+            let verdict = check_query(disguised, ANSWERED);
+            assert_eq!(verdict, Err(Unregistrable::Parameter("code")), "{disguised}");
+        }
+        for fine in [
+            "https://a/code",
+            "https://a/cb?Code=1&codes=2&to=code",
+            "https://a/cb?",
+            "app:/state",
+        ] {
+            assert_eq!(check_query(fine, ANSWERED), Ok(()), "{fine}");
+        }
+        assert_eq!(check_query("https://a/?code=1", SIGNED_OUT), Ok(()));
+        assert!(check_query("https://a/?state=1", SIGNED_OUT).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::oauth::client::{
     AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
     is_theme_name,
 };
-use crate::oauth::redirect_uri::check_registrable;
+use crate::oauth::redirect_uri::{ANSWERED, SIGNED_OUT, check_query, check_registrable};
 use crate::oauth::scope::Scope;
 
 const MOST_URIS: usize = 100;
@@ -327,14 +327,20 @@ fn check_addresses(client: &Client, faults: &mut Vec<String>) {
     if lists.iter().any(|list| list.len() > MOST_URIS) {
         faults.push(format!("more than {MOST_URIS} addresses in one list"));
     }
-    for (field, uris) in [
-        ("redirect URI", &client.redirect_uris),
-        ("post-logout redirect URI", &client.post_logout_redirect_uris),
+    for (field, uris, added) in [
+        ("redirect URI", &client.redirect_uris, ANSWERED),
+        (
+            "post-logout redirect URI",
+            &client.post_logout_redirect_uris,
+            SIGNED_OUT,
+        ),
     ] {
         for uri in uris {
             if uri.len() > LONGEST_URI {
                 faults.push(format!("{field} is longer than {LONGEST_URI} bytes"));
-            } else if let Err(error) = check_registrable(uri, client.is_public()) {
+            } else if let Err(error) =
+                check_registrable(uri, client.is_public()).and_then(|()| check_query(uri, added))
+            {
                 faults.push(format!("{field} {uri:?}: {error}"));
             }
         }

@@ -336,3 +336,18 @@ async fn a_sign_in_under_way_ends_with_its_client() {
         .collect();
     assert_eq!(left, ["other"]);
 }
+
+#[tokio::test]
+async fn an_address_leaves_to_answers_what_they_add() {
+    let core = core();
+    let mut taken = request("web");
+    taken.fields.redirect_uris = Some(vec!["https://app.example/cb?code=1".to_owned()]);
+    taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?state=1".to_owned()]);
+    let refused = refusal(add(admin(&core), taken.clone()).await).message;
+    for part in ["the parameter code,", "the parameter state,"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    taken.fields.redirect_uris = Some(vec!["https://app.example/cb?to=code".to_owned()]);
+    taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?code=1".to_owned()]);
+    add(admin(&core), taken).await.unwrap();
+}
