@@ -73,6 +73,7 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
             admin,
             UpdateClient {
                 client_id: client_id.clone(),
+                no_secret: false,
                 fields,
             },
         )

@@ -36,13 +36,17 @@ pub fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
         );
     }
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
+    let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
+    let by_key = if has_key {
+        format!("once it uses its key, idsvc client update {id} --no-secret")
+    } else {
+        format!("idsvc client update {id} --public-key-file PEM")
+    };
     if client.max_scope.is_some() {
         findings.push(
             advice(
                 "it acts for itself with a secret, which travels with every request",
-                format!(
-                    "idsvc client update {id} --public-key-file PEM --allow-secret-credentials --max-scope ''"
-                ),
+                by_key,
             )
             .by(FAPI_AUTHENTICATION),
         );
@@ -59,15 +63,17 @@ pub fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
     } else if uses_secret {
         findings.push(
             advice(
-                "it authenticates with a secret, not with a key",
-                format!("idsvc client update {id} --public-key-file PEM"),
+                if has_key {
+                    "its secret is good beside its key"
+                } else {
+                    "it authenticates with a secret, not with a key"
+                },
+                by_key,
             )
             .by(FAPI_AUTHENTICATION),
         );
     }
-    if client.auth_methods.contains(&AuthMethod::PrivateKeyJwt)
-        && client.assertion_audience == AssertionAudience::Any
-    {
+    if has_key && client.assertion_audience == AssertionAudience::Any {
         findings.push(
             advice(
                 "its assertions may be addressed to the token endpoint: another server can be made to ask for them",
@@ -168,13 +174,28 @@ mod tests {
         let old =
             view(&serde_json::json!({"secrets": [{"created_at": 0, "expires_at": null}], "max_scope": "a"}));
         let remedies = remedies(&old, 400 * 86_400);
-        assert!(
-            remedies.iter().any(|remedy| remedy.contains("rotate-secret web")),
-            "{remedies:?}"
-        );
-        assert!(
-            remedies.iter().any(|remedy| remedy.contains("--max-scope ''")),
-            "{remedies:?}"
-        );
+        for part in ["rotate-secret web", "--public-key-file"] {
+            assert!(
+                remedies.iter().any(|remedy| remedy.contains(part)),
+                "{part}: {remedies:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_beside_a_key_is_to_be_taken_away() {
+        for max_scope in [None, Some("a")] {
+            let both = view(&serde_json::json!({
+                "auth_methods": ["client_secret_basic", "client_secret_post", "private_key_jwt"], "max_scope": max_scope,
+            }));
+            let remedies = remedies(&both, 0);
+            assert!(
+                remedies
+                    .iter()
+                    .any(|remedy| remedy.ends_with("idsvc client update web --no-secret")),
+                "{remedies:?}"
+            );
+            assert!(!remedies.iter().any(|remedy| remedy.contains("--public-key-file")));
+        }
     }
 }

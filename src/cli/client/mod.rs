@@ -294,6 +294,9 @@ pub struct Update {
     /// The client's identifier
     #[arg(value_name = "ID")]
     pub id: String,
+    /// End the client's secrets: it authenticates with its key alone from now on
+    #[arg(long, conflicts_with = "max_scope")]
+    pub no_secret: bool,
     /// What changes.
     #[command(flatten)]
     pub fields: Fields,
@@ -341,13 +344,14 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
             let fields = update.fields.into_fields()?;
-            if fields == ClientFields::default() {
+            if fields == ClientFields::default() && !update.no_secret {
                 return Err(Stop::Misused(
                     "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
                 ));
             }
             Command::ClientUpdate(Box::new(UpdateClient {
                 client_id: update.id,
+                no_secret: update.no_secret,
                 fields,
             }))
         }

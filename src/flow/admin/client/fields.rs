@@ -382,6 +382,11 @@ fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
 /// What a client proves itself with, against what it may do for itself.
 fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>) {
     let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
+    if !client.is_public() && !client.has_keys() && client.secrets.is_empty() {
+        faults.push(
+            "the client would have nothing to authenticate with: it needs a key or a secret".to_owned(),
+        );
+    }
     if client.is_public() && (acts_for_itself || client.has_keys()) {
         faults.push("a public client has no key and cannot use client_credentials".to_owned());
     } else if acts_for_itself && !client.has_keys() && client.secret_credentials.is_none() {

@@ -60,6 +60,9 @@ pub struct AddClient {
 pub struct UpdateClient {
     /// Which client.
     pub client_id: String,
+    /// Whether its secrets end, and what they alone allow: from now on it authenticates with its key.
+    #[serde(default)]
+    pub no_secret: bool,
     /// What changes.
     pub fields: ClientFields,
 }
@@ -312,6 +315,12 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
     change(admin, "client update", request.client_id, move |client| {
         let mut faults = Vec::new();
         request.fields.clone().apply(client, &mut faults);
+        if request.no_secret {
+            client.secrets.clear();
+            client.secret_credentials = None;
+            client.auth_methods.remove(&AuthMethod::ClientSecretBasic);
+            client.auth_methods.remove(&AuthMethod::ClientSecretPost);
+        }
         check(client, &usable, &exchange_only, Wording::Flags, &mut faults);
         all_or_none(&faults)
     })

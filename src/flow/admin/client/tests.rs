@@ -238,6 +238,7 @@ async fn an_update_changes_what_it_names() {
     };
     let request = UpdateClient {
         client_id: "web".to_owned(),
+        no_secret: false,
         fields,
     };
     let view = update(admin(&core), request).await.unwrap();
@@ -268,6 +269,7 @@ async fn a_client_whose_address_could_not_be_registered_any_more_is_shown_and_me
     set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
     let change = |uri: Option<&str>| UpdateClient {
         client_id: "web".to_owned(),
+        no_secret: false,
         fields: ClientFields {
             name: Some("Web".to_owned()),
             redirect_uris: uri.map(|uri| vec![uri.to_owned()]),
@@ -350,4 +352,65 @@ async fn an_address_leaves_to_answers_what_they_add() {
     taken.fields.redirect_uris = Some(vec!["https://app.example/cb?to=code".to_owned()]);
     taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?code=1".to_owned()]);
     add(admin(&core), taken).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_secret_is_taken_away_where_a_key_is_left() {
+    let core = core();
+    let secret = add(admin(&core), request("web"))
+        .await
+        .unwrap()
+        .client_secret
+        .unwrap();
+    let without = |jwks_uri: Option<&str>| UpdateClient {
+        client_id: "web".to_owned(),
+        no_secret: true,
+        fields: ClientFields {
+            jwks_uri: jwks_uri.map(str::to_owned),
+            ..ClientFields::default()
+        },
+    };
+    let refused = refusal(update(admin(&core), without(None)).await).message;
+    assert!(refused.contains("nothing to authenticate with"), "{refused}");
+    let is_good = || {
+        let digest = Digest::of(secret.reveal().as_bytes());
+        let catalog = core.catalog();
+        catalog
+            .client("web")
+            .unwrap()
+            .accepts_secret(&digest, core.clock.now())
+    };
+    assert!(is_good());
+    let view = update(admin(&core), without(Some("https://app.example/jwks")))
+        .await
+        .unwrap();
+    assert!(!is_good() && view.secrets.is_empty());
+    assert_eq!(view.auth_methods, BTreeSet::from([AuthMethod::PrivateKeyJwt]));
+    let mut keyless = without(Some(""));
+    keyless.no_secret = false;
+    refusal(update(admin(&core), keyless).await);
+}
+
+#[tokio::test]
+async fn what_only_the_secret_allowed_goes_with_it() {
+    let core = core();
+    let fields = ClientFields {
+        grant_types: Some(vec![GrantType::ClientCredentials]),
+        scope: Some(vec!["a".to_owned()]),
+        max_scope: Some(vec!["a".to_owned()]),
+        jwks_uri: Some("https://app.example/jwks".to_owned()),
+        ..ClientFields::default()
+    };
+    let robot = AddClient {
+        fields,
+        ..request("robot")
+    };
+    assert!(add(admin(&core), robot).await.unwrap().max_scope.is_some());
+    let without = UpdateClient {
+        client_id: "robot".to_owned(),
+        no_secret: true,
+        fields: ClientFields::default(),
+    };
+    let view = update(admin(&core), without).await.unwrap();
+    assert!(view.max_scope.is_none() && view.secrets.is_empty());
 }

@@ -292,6 +292,25 @@ async fn a_secret_that_is_about_to_end_is_in_no_export() {
 }
 
 #[tokio::test]
+async fn a_file_takes_a_secret_away_where_a_key_is_left() {
+    let core = core();
+    let declared = |client| apply(admin(&core), request(Some(vec![client]), None, false));
+    declared(web()).await.unwrap();
+    let bare = DeclaredClient {
+        secret_sha256: Some(Vec::new()),
+        ..web()
+    };
+    let refused = refusal(declared(bare.clone()).await).message;
+    assert!(refused.contains("nothing to authenticate with"), "{refused}");
+    let keyed = DeclaredClient {
+        jwks_uri: Some("https://app.example/jwks".to_owned()),
+        ..bare
+    };
+    declared(keyed).await.unwrap();
+    assert!(core.catalog().client("web").unwrap().secrets.is_empty());
+}
+
+#[tokio::test]
 async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
     let (one, other) = (core(), core());
     let robot = ClientFields {
