@@ -23,6 +23,8 @@ use crate::clock::Timestamp;
 
 const FORMAT: &[u8] = b"idsvc backup 1\n";
 const FORMAT_NAME: &[u8] = b"idsvc backup ";
+/// How a file of redb begins: the first line of its magic number.
+const DATABASE_NAME: &[u8] = b"redb\x1a\n";
 /// How many bytes tell a backup from other files.
 pub const NAME_LEN: usize = FORMAT_NAME.len();
 const HEADER_LIMIT: usize = 64 * 1024;
@@ -74,6 +76,11 @@ pub enum BackupError {
     /// It begins with something else.
     #[error("this is not a backup of idsvc")]
     NotABackup,
+    /// It is a database, as an upgrade copies it.
+    #[error(
+        "this is a database and no backup: put it in the place of idsvc.redb while the service is stopped"
+    )]
+    ADatabase,
     /// A later release made it.
     #[error("this backup was made by a newer release ({0}): restore it with that one")]
     Newer(String),
@@ -184,6 +191,7 @@ impl<R: Read> Incoming<R> {
         if *beginning != FORMAT {
             return Err(match beginning.strip_prefix(FORMAT_NAME) {
                 Some(_) => BackupError::Newer("another format".to_owned()),
+                None if *beginning == DATABASE_NAME => BackupError::ADatabase,
                 None => BackupError::NotABackup,
             });
         }

@@ -180,6 +180,13 @@ fn a_backup_goes_through_pipes() {
     let refused = restore(&changed);
     assert_eq!(refused.status.code(), Some(1));
     assert!(!data.exists(), "{}", said(&refused));
+    // A copy of the database, as an upgrade makes it, is put back and not restored.
+    let refused = restore(&fs::read(service.folder.path().join("data/idsvc.redb")).unwrap());
+    assert!(
+        said(&refused).contains("put it in the place of idsvc.redb"),
+        "{}",
+        said(&refused)
+    );
     let restored = restore(&made.stdout);
     assert!(restored.status.success(), "{}", said(&restored));
     let again = restore(&made.stdout);
