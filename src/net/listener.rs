@@ -32,7 +32,9 @@ pub enum BindError {
     #[error("no address to listen on")]
     NoAddress,
     /// Somebody else listens there.
-    #[error("cannot listen on {0}: the address is in use, perhaps by another instance of this service")]
+    #[error(
+        "cannot listen on {0}: the address is in use, perhaps by another instance of this service; --listen names another"
+    )]
     InUse(SocketAddr),
     /// The operating system does not let this user listen there.
     #[error("cannot listen on {0}: permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)")]
@@ -300,7 +302,9 @@ mod tests {
         let first = Listener::bind(&[any], Limits::default()).await.unwrap();
         let taken = first.local_addrs()[0];
         let second = Listener::bind(&[any, taken], Limits::default()).await;
-        assert!(matches!(second, Err(BindError::InUse(address)) if address == taken));
+        let refused = second.unwrap_err();
+        assert!(matches!(refused, BindError::InUse(address) if address == taken));
+        assert!(refused.to_string().contains("--listen"), "{refused}");
         assert!(matches!(
             Listener::bind(&[], Limits::default()).await,
             Err(BindError::NoAddress)
