@@ -12,6 +12,7 @@ use crate::config::reference::reference;
 use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::{Command, Reply};
+use crate::flow::admin::settings::IssuerView;
 use crate::net::certificate::examine;
 use crate::theme::Themes;
 
@@ -151,27 +152,44 @@ fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> R
     };
     check_base_url(&issuer).map_err(|message| Stop::Misused(format!("{issuer:?}: {message}")))?;
     if !request.i_know {
+        // Nothing ends where nothing changes.
+        if let Ok(Reply::SetUp(set_up)) = call.ask(Command::SetUp, output)
+            && set_up.issuer == issuer
+        {
+            let previous_issuer = Some(issuer.clone());
+            return show_issuer(
+                &IssuerView {
+                    issuer,
+                    previous_issuer,
+                },
+                output,
+            );
+        }
         return Err(Stop::Misused(format!(
             "with the issuer {issuer} every access token issued so far is refused, and every client must be configured anew. Refresh tokens go on and bring tokens of the new issuer, unless idsvc session revoke --user ends those of a user; sessions go on where the host is the same. Add --i-know to go on"
         )));
     }
     call.run(Command::SetIssuer(issuer), output, |reply, output| match reply {
-        Reply::Issuer(view) if output.json => output.document(&view),
-        Reply::Issuer(view) => {
-            output.facts(&[
-                ("issuer", view.issuer.clone()),
-                (
-                    "previous_issuer",
-                    view.previous_issuer.clone().unwrap_or_default(),
-                ),
-            ])?;
-            output.hint(if view.previous_issuer.as_ref() == Some(&view.issuer) {
-                "This is the issuer already: nothing was changed."
-            } else {
-                "It takes effect at the next start, with base_url set to the same."
-            });
-            Ok(())
-        }
+        Reply::Issuer(view) => show_issuer(&view, output),
         _ => Err(unexpected()),
     })
+}
+
+fn show_issuer(view: &IssuerView, output: &mut Output<'_>) -> Result<(), Stop> {
+    if output.json {
+        return output.document(view);
+    }
+    output.facts(&[
+        ("issuer", view.issuer.clone()),
+        (
+            "previous_issuer",
+            view.previous_issuer.clone().unwrap_or_default(),
+        ),
+    ])?;
+    output.hint(if view.previous_issuer.as_ref() == Some(&view.issuer) {
+        "This is the issuer already: nothing was changed."
+    } else {
+        "It takes effect at the next start, with base_url set to the same."
+    });
+    Ok(())
 }
