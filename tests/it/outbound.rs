@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idsvc::net::outbound::{Client, OutboundError, Request, Response, Terms};
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -265,12 +265,11 @@ async fn who_says_nothing_is_left_after_ten_seconds() {
 }
 
 /// A server that shows a certificate of its own for `name`, and sends a letter each quarter of a second.
-async fn dripping(name: &str) -> (String, TempDir) {
+async fn dripping(name: &str, is_ca: IsCa) -> (String, TempDir) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec![name.to_owned()])
-        .unwrap()
-        .self_signed(&key)
-        .unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.is_ca = is_ca;
+    let certificate = params.self_signed(&key).unwrap();
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -316,7 +315,7 @@ fn trusting(folder: &TempDir) -> Client {
 
 #[tokio::test]
 async fn who_sends_letter_by_letter_is_left_after_ten_seconds() {
-    let (address, folder) = dripping("localhost").await;
+    let (address, folder) = dripping("localhost", IsCa::NoCa).await;
     let begun = Instant::now();
     let refused = get(&trusting(&folder), &address).await.err();
     assert_eq!(refused, Some(OutboundError::Timeout(place(&address))));
@@ -334,9 +333,16 @@ async fn a_certificate_has_to_be_trusted_and_of_that_name() {
     };
     let refused = get(&Client::new(&web_only).unwrap(), &address).await.err();
     assert!(matches!(refused, Some(OutboundError::Tls { .. })), "{refused:?}");
-    let (address, folder) = dripping("other.example").await;
+    let (address, folder) = dripping("other.example", IsCa::NoCa).await;
     let refused = get(&trusting(&folder), &address).await.err();
     assert!(matches!(refused, Some(OutboundError::Tls { .. })), "{refused:?}");
+    let authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    let (address, folder) = dripping("localhost", authority).await;
+    let refused = get(&trusting(&folder), &address).await.err().unwrap();
+    assert!(
+        refused.to_string().contains("is that of a certificate authority"),
+        "{refused}"
+    );
     assert!(upstream.seen("/jwks").is_empty());
 }
 

@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
@@ -224,7 +224,7 @@ impl Client {
             .await
             .map_err(|error| OutboundError::Tls {
                 host: host.clone(),
-                problem: error.to_string(),
+                problem: told(&error),
             })?;
         let malformed = || OutboundError::Malformed(host.clone());
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -280,6 +280,22 @@ impl Client {
 /// What a future gives, if it does so in time.
 async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, future).await.ok()
+}
+
+/// What the TLS library says, in words where it has none: a certificate that was made to sign others is met often.
+fn told(error: &std::io::Error) -> String {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+            if other.to_string() == "CaUsedAsEndEntity" =>
+        {
+            "the certificate is that of a certificate authority: the server needs one of its own, signed by that"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
 }
 
 fn add_authorities(roots: &mut RootCertStore, file: &Path) -> Result<(), SetupError> {
