@@ -27,6 +27,7 @@ pub struct Completions {
 
 /// Prints the script.
 pub fn run(completions: &Completions, output: &mut Output<'_>) -> Result<(), Stop> {
+    output.only_text("a completion script")?;
     let generator = match completions.shell {
         Shell::Bash => Generator::Bash,
         Shell::Zsh => Generator::Zsh,

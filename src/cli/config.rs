@@ -43,6 +43,7 @@ pub fn run(verb: Verb, global: &Global, call: &Call<'_>, output: &mut Output<'_>
     match verb {
         Verb::Check(flags) => check(*flags, global, output),
         Verb::Reference => {
+            output.only_text("the configuration file")?;
             let text = reference();
             output.line(text.trim_end())
         }

@@ -20,6 +20,7 @@ pub struct Man {
 /// Prints the page of the whole command line, or writes one for every command.
 pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), Stop> {
     let Some(directory) = &man.directory else {
+        output.only_text("a manual page")?;
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page)?;
         output.out.write_all(&page)?;

@@ -85,6 +85,16 @@ impl Output<'_> {
         Ok(self.out.flush()?)
     }
 
+    /// Refuses `--json` for what is text by its nature and has no document.
+    pub fn only_text(&self, what: &str) -> Result<(), Stop> {
+        if self.json {
+            return Err(Stop::Misused(format!(
+                "{what} is text and no JSON document: leave out --json"
+            )));
+        }
+        Ok(())
+    }
+
     /// Prints a line for people, or several.
     pub fn line(&mut self, line: &str) -> Result<(), Stop> {
         self.exact(&harmless(line))

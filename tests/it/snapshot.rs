@@ -352,6 +352,15 @@ fn what_needs_no_data_is_printed_whole() {
             output.status.success() && shown(&output).lines().count() > 20,
             "{arguments:?}"
         );
+        let output = Command::new(env!("CARGO_BIN_EXE_idsvc"))
+            .args(arguments)
+            .arg("--json")
+            .env_clear()
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
     }
     // A reader that stops early is no failure to make noise about.
     let mut shell = Command::new("sh")
