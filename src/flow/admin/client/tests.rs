@@ -18,6 +18,14 @@ fn request(client_id: &str) -> AddClient {
     }
 }
 
+fn change_of(client_id: &str, fields: ClientFields) -> UpdateClient {
+    UpdateClient {
+        client_id: client_id.to_owned(),
+        no_secret: false,
+        fields,
+    }
+}
+
 #[tokio::test]
 async fn a_client_with_a_redirect_uri_may_sign_people_in() {
     let core = core();
@@ -86,8 +94,7 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
         password_sign_in: Some(false),
         ..ClientFields::default()
     };
-    let client_id = "exchanging".to_owned();
-    let said = refusal(update(admin(&core), UpdateClient { client_id, fields }).await).message;
+    let said = refusal(update(admin(&core), change_of("exchanging", fields)).await).message;
     assert!(said.contains("nobody could sign in"), "{said}");
 }
 
@@ -166,8 +173,7 @@ async fn registered_keys_and_published_ones_replace_each_other() {
     robot.fields.jwks = Some(KEYS.to_owned());
     add(admin(&core), robot).await.unwrap();
     let change = async |fields: ClientFields| {
-        let client_id = "robot".to_owned();
-        let done = update(admin(&core), UpdateClient { client_id, fields }).await;
+        let done = update(admin(&core), change_of("robot", fields)).await;
         done.unwrap();
         let client = core.catalog().client("robot").unwrap().clone();
         (client.keys.len(), client.jwks_uri.is_some())
@@ -201,8 +207,7 @@ async fn a_client_gets_nothing_that_is_for_others() {
     };
     add(admin(&core), robot).await.unwrap();
     let refused = async |client_id: &str, fields: ClientFields| {
-        let client_id = client_id.to_owned();
-        refusal(update(admin(&core), UpdateClient { client_id, fields }).await).message
+        refusal(update(admin(&core), change_of(client_id, fields)).await).message
     };
     let reuse = ClientFields {
         refresh_policy: Some(RefreshPolicy::Reuse),
@@ -236,12 +241,7 @@ async fn an_update_changes_what_it_names() {
         scope: Some(vec!["services:all".to_owned()]),
         ..ClientFields::default()
     };
-    let request = UpdateClient {
-        client_id: "web".to_owned(),
-        no_secret: false,
-        fields,
-    };
-    let view = update(admin(&core), request).await.unwrap();
+    let view = update(admin(&core), change_of("web", fields)).await.unwrap();
     assert_eq!(
         (view.name.as_deref(), view.scope.to_string()),
         (Some("Web"), "services:all".to_owned())
@@ -267,14 +267,13 @@ async fn a_client_whose_address_could_not_be_registered_any_more_is_shown_and_me
     let shown = show(admin(&core), "web").unwrap();
     assert_eq!(shown.redirect_uris, ["https:/app.example/cb"]);
     set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
-    let change = |uri: Option<&str>| UpdateClient {
-        client_id: "web".to_owned(),
-        no_secret: false,
-        fields: ClientFields {
+    let change = |uri: Option<&str>| {
+        let fields = ClientFields {
             name: Some("Web".to_owned()),
             redirect_uris: uri.map(|uri| vec![uri.to_owned()]),
             ..ClientFields::default()
-        },
+        };
+        change_of("web", fields)
     };
     let refused = refusal(update(admin(&core), change(None)).await).message;
     assert!(

@@ -1,0 +1,179 @@
+use super::*;
+use crate::flow::admin::tests::{admin, core, refusal};
+
+fn request(email: &str) -> AddUser {
+    AddUser {
+        email: email.to_owned(),
+        password: NewPassword::Generated,
+        fields: UserFields::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_generated_password_is_shown_once_and_works() {
+    let core = core();
+    let view = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let password = view.password.unwrap();
+    let user = core
+        .store
+        .read(|snapshot| USERS.get(snapshot, &view.uuid))
+        .unwrap()
+        .unwrap();
+    let verdict = core
+        .passwords
+        .verify(user.password, password.to_zeroizing())
+        .await
+        .unwrap();
+    assert!(verdict.matches);
+    let shown = serde_json::to_string(&show(admin(&core), "ALICE@example.com").unwrap()).unwrap();
+    assert!(!shown.contains("argon2") && !shown.contains(password.reveal()));
+}
+
+#[tokio::test]
+async fn a_login_name_belongs_to_one_user() {
+    let core = core();
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    let refused = refusal(add(admin(&core), request("Alice@Example.com")).await);
+    assert_eq!(refused.message, "there is a user alice@example.com already");
+    let bob = add(admin(&core), request("bob@example.com")).await.unwrap();
+    let rename = UpdateUser {
+        who: bob.uuid.to_string(),
+        email: Some("alice@example.com".to_owned()),
+        account_id: None,
+        fields: UserFields::default(),
+    };
+    refusal(update(admin(&core), rename).await);
+    assert_eq!(
+        show(admin(&core), "alice@example.com").unwrap().account_id,
+        "alice@example.com"
+    );
+}
+
+#[tokio::test]
+async fn a_new_address_can_be_signed_in_with_and_the_account_stays() {
+    let core = core();
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    let fields = UserFields {
+        claims: vec![("given_name".to_owned(), "Alice".to_owned())],
+        ..UserFields::default()
+    };
+    let request = UpdateUser {
+        who: "alice@example.com".to_owned(),
+        email: Some("al@example.com".to_owned()),
+        account_id: None,
+        fields,
+    };
+    update(admin(&core), request).await.unwrap();
+    let view = show(admin(&core), "al@example.com").unwrap();
+    assert_eq!(view.account_id, "alice@example.com");
+    assert_eq!(view.claims["given_name"], "Alice");
+}
+
+#[tokio::test]
+async fn a_name_that_was_given_up_is_free() {
+    let core = core();
+    let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let rename = UpdateUser {
+        who: alice.uuid.to_string(),
+        email: Some("alice@example.org".to_owned()),
+        account_id: Some("alice".to_owned()),
+        fields: UserFields::default(),
+    };
+    update(admin(&core), rename).await.unwrap();
+    let gone = refusal(show(admin(&core), "alice@example.com"));
+    assert_eq!(gone.message, "there is no user alice@example.com");
+    let other = add(admin(&core), request("alice@example.com")).await.unwrap();
+    assert_ne!(other.uuid, alice.uuid);
+}
+
+#[tokio::test]
+async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
+    let core = core();
+    let fields = |number: &str, claims: &[(&str, &str)]| UserFields {
+        phone_number: Some(number.to_owned()),
+        claims: claims
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect(),
+        ..UserFields::default()
+    };
+    let verified = ("phone_number_verified", "true");
+    let mut alice = request("alice@example.com");
+    alice.fields = fields("+1555", &[verified]);
+    assert!(add(admin(&core), alice).await.unwrap().phone_number_verified);
+    let change = |fields| UpdateUser {
+        who: "alice@example.com".to_owned(),
+        email: None,
+        account_id: None,
+        fields,
+    };
+    for (number, claims) in [("+1556", &[][..]), ("+1557", &[verified]), ("", &[])] {
+        let view = update(admin(&core), change(fields(number, claims)))
+            .await
+            .unwrap();
+        assert_eq!(view.phone_number_verified, !claims.is_empty());
+    }
+    let nothing = fields("", &[verified, ("email", ""), ("email_verified", "true")]);
+    let refused = refusal(update(admin(&core), change(nothing)).await).message;
+    for part in [
+        "email_verified is true, and",
+        "phone_number_verified is true, and",
+    ] {
+        assert!(refused.lines().any(|line| line.starts_with(part)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_typed_too_long_is_nobodys() {
+    let core = core();
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    let rename = |account_id: String| UpdateUser {
+        who: "alice@example.com".to_owned(),
+        email: None,
+        account_id: Some(account_id),
+        fields: UserFields::default(),
+    };
+    let refused = refusal(update(admin(&core), rename("x".repeat(600))).await);
+    assert_eq!(refused.message, "account id is longer than 512 bytes");
+    let longest = "x".repeat(512);
+    update(admin(&core), rename(longest.clone())).await.unwrap();
+    assert!(show(admin(&core), &longest).is_ok());
+    for beyond in ["x", "yyyy", "\u{1f511}"] {
+        let refused = refusal(show(admin(&core), &format!("{longest}{beyond}")));
+        assert!(refused.message.starts_with("there is no user x"));
+    }
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_with_a_user_is_said_at_once() {
+    let core = core();
+    let bad = AddUser {
+        email: "alice".to_owned(),
+        password: NewPassword::Given(Disclosed::new("short")),
+        fields: UserFields {
+            claims: vec![
+                ("sub".to_owned(), "x".to_owned()),
+                ("birthdate".to_owned(), "x".to_owned()),
+            ],
+            organization: Some(String::new()),
+            ..UserFields::default()
+        },
+    };
+    assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 5);
+}
+
+#[tokio::test]
+async fn a_removed_user_leaves_nothing_behind() {
+    let core = core();
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    remove(admin(&core), "alice@example.com".to_owned())
+        .await
+        .unwrap();
+    assert!(list(admin(&core), usize::MAX).unwrap().is_empty());
+    let names = core
+        .store
+        .read(|snapshot| USERS_BY_LOGIN_NAME.count(snapshot))
+        .unwrap();
+    assert_eq!(names, 0);
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+}
