@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -24,6 +24,9 @@ use crate::limit::shares::Shares;
 const BACK_OFF: Duration = Duration::from_millis(75);
 /// How many waits pass between two log lines about it.
 const WAITS_PER_LINE: u64 = 100;
+
+/// How many connections may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const QUEUE: u32 = 65_535;
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -55,18 +58,24 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds all of `addresses`, or none.
+    /// Binds all of `addresses`, or none. `[::]` is all addresses of IPv6, and those of IPv4 too unless one of them is
+    /// named with the same port.
     pub async fn bind(addresses: &[SocketAddr], limits: Limits) -> Result<Self, BindError> {
         let mut sockets = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let socket = TcpListener::bind(address)
-                .await
-                .map_err(|error| match error.kind() {
-                    io::ErrorKind::AddrInUse => BindError::InUse(*address),
-                    io::ErrorKind::PermissionDenied => BindError::Denied(*address),
-                    _ => BindError::Other(*address, error),
-                })?;
-            sockets.push(socket);
+            let is_shared = addresses
+                .iter()
+                .any(|other| other.is_ipv4() && other.port() == address.port());
+            let socket = if address.is_ipv6() && is_shared {
+                bind_ipv6_only(*address)
+            } else {
+                TcpListener::bind(address).await
+            };
+            sockets.push(socket.map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => BindError::InUse(*address),
+                io::ErrorKind::PermissionDenied => BindError::Denied(*address),
+                _ => BindError::Other(*address, error),
+            })?);
         }
         if sockets.is_empty() {
             return Err(BindError::NoAddress);
@@ -179,6 +188,15 @@ impl Listener {
         drain.begin();
         drain::finish(connections, limits.drain_timeout).await;
     }
+}
+
+/// Binds an address of IPv6 so that it leaves IPv4 alone, whatever the system's default is (RFC 3493 section 5.3).
+fn bind_ipv6_only(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    socket.set_reuseaddr(true)?;
+    rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    socket.bind(address)?;
+    socket.listen(QUEUE)
 }
 
 /// The most connections that are taken from the kernel's queue of a socket before it is closed; more than the queue is
@@ -309,5 +327,33 @@ mod tests {
             Listener::bind(&[], Limits::default()).await,
             Err(BindError::NoAddress)
         ));
+    }
+
+    #[tokio::test]
+    async fn all_addresses_of_ipv4_and_ipv6_can_be_listened_on_with_one_port() {
+        if TcpListener::bind("[::1]:0").await.is_err() {
+            return;
+        }
+        for addresses in [["0.0.0.0", "[::]"], ["[::]", "0.0.0.0"]] {
+            let bound = loop {
+                let free = TcpListener::bind("0.0.0.0:0")
+                    .await
+                    .unwrap()
+                    .local_addr()
+                    .unwrap();
+                let wanted: [SocketAddr; 2] =
+                    addresses.map(|host| format!("{host}:{}", free.port()).parse().unwrap());
+                match Listener::bind(&wanted, Limits::default()).await {
+                    // Somebody else was faster, unless it is this service itself.
+                    Err(BindError::InUse(_)) if TcpListener::bind(wanted[0]).await.is_err() => {}
+                    bound => break bound.unwrap(),
+                }
+            };
+            let port = bound.local_addrs()[0].port();
+            assert_eq!(bound.local_addrs().len(), 2);
+            for host in ["127.0.0.1", "[::1]"] {
+                assert!(TcpStream::connect(format!("{host}:{port}")).await.is_ok());
+            }
+        }
     }
 }
