@@ -96,6 +96,8 @@ where
     let header = usize::from(limits.max_header_bytes);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        // A peer that has nothing more to send still waits for its answer (RFC 9112 section 9.6).
+        .half_close(true)
         .header_read_timeout(limits.idle_timeout.max(limits.header_timeout))
         .max_header_size(header)
         .max_buf_size(header.saturating_mul(2).max(SMALLEST_BUFFER))

@@ -588,3 +588,48 @@ async fn a_watched_certificate_is_exchanged_without_being_asked() {
     .await;
     watch.abort();
 }
+
+#[tokio::test]
+async fn a_peer_that_sends_no_more_after_its_request_gets_the_answer() {
+    let directory = TempDir::new().unwrap();
+    let (acceptor, certificate) = self_signed(&directory);
+    let slow = b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+    let server = Server::start(Limits::default(), None).await;
+    let mut peer = server.plain().await;
+    peer.write_all(slow).await.unwrap();
+    peer.shutdown().await.unwrap();
+    in_time(server.slow.begun.notified()).await;
+    // Until the end of what the peer sends has arrived for certain.
+    tokio::time::sleep(SHORT).await;
+    server.slow.go_on.notify_one();
+    assert!(rest(&mut peer).await.ends_with("slow"));
+
+    let server = Server::start(Limits::default(), Some(acceptor)).await;
+    let mut peer = secured(&server, &certificate, &[HTTP_1_1]).await.unwrap();
+    peer.write_all(slow).await.unwrap();
+    peer.shutdown().await.unwrap();
+    in_time(server.slow.begun.notified()).await;
+    tokio::time::sleep(SHORT).await;
+    server.slow.go_on.notify_one();
+    assert!(rest(&mut peer).await.ends_with("slow"));
+}
+
+#[tokio::test]
+async fn a_peer_that_is_gone_holds_its_connection_no_longer_than_a_request_may_take() {
+    let limits = Limits {
+        max_connections: 1,
+        request_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut gone = server.plain().await;
+    gone.write_all(b"GET /never HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    drop(gone);
+    ask(&mut server.plain().await, GET, "from 127.0.0.1").await;
+    // One that has asked for nothing holds it no longer at all.
+    server.plain().await.shutdown().await.unwrap();
+    ask(&mut server.plain().await, GET, "from 127.0.0.1").await;
+}
