@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use url::{Host, Url};
 
 use super::reader::{Reader, written};
@@ -365,7 +365,7 @@ fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
     for text in &texts {
         let single = || text.parse::<std::net::IpAddr>().map(IpNet::from).ok();
         match text.parse::<IpNet>().ok().or_else(single) {
-            Some(network) => networks.push(network),
+            Some(network) => networks.push(unmapped(network)),
             None => reader.fault(
                 &origin,
                 format!("{key} = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
@@ -373,6 +373,20 @@ fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
         }
     }
     networks
+}
+
+/// A network of IPv4 that is written in IPv6 (RFC 4291 section 2.5.5.2), as what it is: addresses are compared so.
+fn unmapped(network: IpNet) -> IpNet {
+    const MAPPED: u8 = 96;
+    let length = network.prefix_len().checked_sub(MAPPED);
+    match (network, length) {
+        (IpNet::V6(written), Some(length)) => written
+            .addr()
+            .to_ipv4_mapped()
+            .and_then(|address| Ipv4Net::new(address, length).ok())
+            .map_or(network, IpNet::V4),
+        _ => network,
+    }
 }
 
 fn limits(reader: &mut Reader<'_>) -> LimitPolicy {

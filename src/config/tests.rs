@@ -247,7 +247,7 @@ fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
         (edge.max_connections, edge.max_connections_per_address),
         (10_000, 256)
     );
-    let lines = "trusted_proxies = [\"10.0.0.1\"]\n[limits]\nexempt = [\"192.0.2.0/24\", \"2001:db8::1\"]\n\
+    let lines = "trusted_proxies = [\"::ffff:10.0.0.1\"]\n[limits]\nexempt = [\"192.0.2.0/24\", \"2001:db8::1\", \"::ffff:10.1.0.0/112\"]\n\
                  anonymous_per_address = 1000\nconnections = 7\nconnections_per_address = 3\n";
     let lifted = resolve(&given(&[], &[], &format!("{base}{lines}"))).unwrap();
     assert!(lifted.limits.enabled);
@@ -255,7 +255,10 @@ fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
     let edge = lifted.edge();
     assert_eq!((edge.max_connections, edge.max_connections_per_address), (7, 3));
     let uncounted: Vec<_> = edge.uncounted.iter().map(ToString::to_string).collect();
-    assert_eq!(uncounted, ["10.0.0.1/32", "192.0.2.0/24", "2001:db8::1/128"]);
+    assert_eq!(
+        uncounted,
+        ["10.0.0.1/32", "192.0.2.0/24", "2001:db8::1/128", "10.1.0.0/16"]
+    );
     let off = resolve(&given(&[], &[("IDSVC_LIMITS_ENABLED", "false")], base)).unwrap();
     assert_eq!(off.edge().max_connections_per_address, usize::MAX);
     let wrong = "limits.exempt = [\"everybody\"]\nlimits.connections = 0\n";
