@@ -13,7 +13,7 @@ use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::{Command, Reply};
 use crate::flow::admin::settings::IssuerView;
-use crate::net::certificate::examine;
+use crate::net::certificate::{Examined, examine};
 use crate::theme::Themes;
 
 /// The verbs of settings.
@@ -61,7 +61,7 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
         for warning in &config.warnings {
             output.say(&format!("warning: {warning}"));
         }
-        if let Some(warning) = check_tls(&config)? {
+        for warning in check_tls(&config)? {
             output.say(&format!("warning: {warning}"));
         }
         if let Some(warning) = check_theme(&config) {
@@ -107,21 +107,26 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     }
 }
 
-/// Reads the files of TLS as a start would; a warning when there is something to be said of them.
-fn check_tls(config: &Config) -> Result<Option<String>, ConfigError> {
+/// Reads the files of TLS as a start would; warnings when there is something to be said of them.
+fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
     let Tls::Files { cert, key } = &config.tls else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
-    let warning = examine(cert, key, Clock::System.now().seconds()).map_err(|errors| ConfigError {
-        faults: errors
-            .into_iter()
-            .map(|error| Fault {
-                place: "tls".to_owned(),
-                message: error.to_string(),
-            })
-            .collect(),
-    })?;
-    Ok(warning.map(|warning| format!("{}: {warning}", cert.display())))
+    let (host, now) = (config.host(), Clock::System.now().seconds());
+    let Examined { lapse, misfit } =
+        examine(cert, key, host.as_deref(), now).map_err(|errors| ConfigError {
+            faults: errors
+                .into_iter()
+                .map(|error| Fault {
+                    place: "tls".to_owned(),
+                    message: error.to_string(),
+                })
+                .collect(),
+        })?;
+    let warnings = lapse.map(|lapse| lapse.to_string()).into_iter().chain(misfit);
+    Ok(warnings
+        .map(|warning| format!("{}: {warning}", cert.display()))
+        .collect())
 }
 
 /// Looks at the theme as a start would; a warning when another one would stand in.

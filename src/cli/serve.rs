@@ -93,7 +93,10 @@ async fn serve_until_stopped(
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.
     let tls = match &config.tls {
-        Tls::Files { cert, key } => Some(Acceptor::from_files(cert, key, now).map_err(Stop::refused)?),
+        Tls::Files { cert, key } => {
+            let acceptor = Acceptor::from_files(cert, key, config.host(), now);
+            Some(acceptor.map_err(Stop::refused)?)
+        }
         Tls::Acme(_) | Tls::SelfSigned | Tls::Off => None,
     };
     let (core, store) = open_core(config, &clock).await?;

@@ -14,17 +14,21 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use time::{Date, Month, OffsetDateTime, Time};
+use time::OffsetDateTime;
 
 use super::tls::TlsError;
+use super::x509::{Lapse, Parts, Validity, is_version_1};
 
 const DAY: u64 = 24 * 60 * 60;
 /// Browsers accept at most 398 days.
 const SELF_SIGNED_LIFETIME: u64 = 365 * DAY;
 /// A self-signed certificate with less time left than this is replaced.
 const SELF_SIGNED_REMAINDER: u64 = 30 * DAY;
-/// An operator's certificate with less time left than this is worth a line in the log.
-const EXPIRY_WARNING: u64 = 7 * DAY;
+
+/// The most certificates of a chain that all clients take, and the most bytes: OpenSSL gives up at 100 KiB.
+const LONGEST_CHAIN: (usize, usize) = (10, 64 * 1024);
+/// How far a clock may be behind that of whoever issues certificates, in seconds.
+const CLOCK_SKEW: u64 = 60;
 
 /// A certificate chain and the private key of its first certificate.
 pub struct Pair {
@@ -92,13 +96,25 @@ impl Pair {
         {
             return Err(TlsError::Version1(self.certificate_file.clone()));
         }
+        // The library looks at the first only, and sends the others as they are.
+        let mut others = self.chain.iter().skip(1);
+        if let Some(at) = others.position(|other| Parts::of(other).is_none()) {
+            return Err(TlsError::NoCertificateInChain {
+                certificate: self.certificate_file.clone(),
+                number: at + 2,
+            });
+        }
         let provider = rustls::crypto::ring::default_provider();
+        let is_key_taken = |key: PrivateKeyDer<'static>| provider.key_provider.load_private_key(key).is_ok();
         CertifiedKey::from_der(self.chain.clone(), self.private_key.clone_key(), &provider).map_err(|error| {
             let certificate = self.certificate_file.clone();
             match error {
                 rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => {
                     let key = self.key_file.clone();
                     TlsError::KeyMismatch { certificate, key }
+                }
+                _ if !is_key_taken(self.private_key.clone_key()) => {
+                    TlsError::UnusableKey(self.key_file.clone())
                 }
                 source => TlsError::Refused { certificate, source },
             }
@@ -110,34 +126,63 @@ impl Pair {
         Validity::of(self.chain.first()?)
     }
 
-    /// The sentence about a certificate that peers will not accept, or soon will not.
-    pub fn expiry_warning(&self, now_unix_seconds: u64) -> Option<String> {
-        const RENEW: &str = "renew it; the new file is read within a minute, or at once on SIGHUP";
-        let Some(validity) = self.validity() else {
-            return Some("the certificate's period of validity cannot be read".to_owned());
-        };
-        if validity.not_after < now_unix_seconds {
+    /// Why somebody has to see to the certificate, if so.
+    pub fn lapse(&self, now_unix_seconds: u64) -> Option<Lapse> {
+        Lapse::at(now_unix_seconds, self.validity())
+    }
+
+    /// The sentence about a certificate that clients refuse who come to `host`, whatever the time is.
+    pub fn misfit(&self, host: &str) -> Option<String> {
+        if !self.is_for(&[host.to_owned()]) {
             return Some(format!(
-                "the certificate has expired and clients refuse it: {RENEW}"
+                "the certificate is not for {host}, the host of base_url: clients refuse it, unless a proxy shows them another"
             ));
         }
-        if validity.not_before > now_unix_seconds {
-            return Some(
-                "the certificate is not valid yet and clients refuse it: see that the clock is right"
-                    .to_owned(),
-            );
+        (!self.is_for_servers()).then(|| {
+            "the certificate is not for servers, as its extended key usage says: clients refuse it, unless a proxy shows them another".to_owned()
+        })
+    }
+
+    fn is_for_servers(&self) -> bool {
+        let parts = self.chain.first().and_then(|certificate| Parts::of(certificate));
+        parts.is_some_and(|parts| parts.is_for_servers())
+    }
+
+    /// Fails when some client refuses it at `now`, in seconds since the epoch, so that it must not take the place of one
+    /// that all of them accept.
+    pub fn is_sound(&self, now: u64) -> Result<(), TlsError> {
+        let (most, longest) = LONGEST_CHAIN;
+        let refused = |now| self.lapse(now).filter(|lapse| lapse.is_refused());
+        if refused(now).is_some() && refused(now.saturating_add(CLOCK_SKEW)).is_some() {
+            return Err(TlsError::Unsound("is not valid now"));
         }
-        let rest = validity.not_after - now_unix_seconds;
-        (rest < EXPIRY_WARNING).then(|| format!("the certificate expires in {} hours: {RENEW}", rest / 3600))
+        if !self.is_for_servers() {
+            return Err(TlsError::Unsound("is not for servers"));
+        }
+        let length: usize = self.chain.iter().map(|certificate| certificate.len()).sum();
+        if self.chain.len() > most || length > longest {
+            return Err(TlsError::Unsound("comes with more others than clients take"));
+        }
+        Ok(())
     }
 }
 
-/// Everything that is wrong with the operator's files, and what is worth a warning.
+/// What is worth a warning in the operator's files.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// That it is about time to renew the certificate.
+    pub lapse: Option<Lapse>,
+    /// That it is for something else: [`Pair::misfit`].
+    pub misfit: Option<String>,
+}
+
+/// Everything that is wrong with the operator's files, and what is worth a warning. `host` is that of the service.
 pub fn examine(
     certificate_file: &Path,
     key_file: &Path,
+    host: Option<&str>,
     now_unix_seconds: u64,
-) -> Result<Option<String>, Vec<TlsError>> {
+) -> Result<Examined, Vec<TlsError>> {
     match (read_chain(certificate_file), read_key(key_file)) {
         (Ok(chain), Ok(private_key)) => {
             let pair = Pair {
@@ -146,9 +191,11 @@ pub fn examine(
                 certificate_file: certificate_file.to_owned(),
                 key_file: key_file.to_owned(),
             };
-            let warning = pair.expiry_warning(now_unix_seconds);
             pair.certified_key().map_err(|error| vec![error])?;
-            Ok(warning)
+            Ok(Examined {
+                lapse: pair.lapse(now_unix_seconds),
+                misfit: host.and_then(|host| pair.misfit(host)),
+            })
         }
         (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),
     }
@@ -174,106 +221,28 @@ fn read_key(key_file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 fn key_in(pem: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        pem::Error::NoItemsFound if is_encrypted(pem) => TlsError::EncryptedKey(file.to_owned()),
+        _ if is_encrypted(pem) => TlsError::EncryptedKey(file.to_owned()),
         pem::Error::NoItemsFound => TlsError::NoKey(file.to_owned()),
         _ => TlsError::NotPem(file.to_owned()),
     })
 }
 
+/// The file without the mark that some editors put before UTF-8, which would hide the first line of PEM.
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(file).map_err(|source| TlsError::Unreadable {
+    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut bytes = fs::read(file).map_err(|source| TlsError::Unreadable {
         file: file.to_owned(),
         source,
-    })
+    })?;
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(bytes)
 }
 
+/// Whether there is a key that a passphrase protects: as PKCS #8 (RFC 5958), or in the way of OpenSSL (RFC 1421).
 fn is_encrypted(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("ENCRYPTED")
-}
-
-/// When a certificate is valid, in seconds since the epoch, both ends included (RFC 5280 section 4.1.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
-    /// The first second.
-    pub not_before: u64,
-    /// The last second.
-    pub not_after: u64,
-}
-
-pub(super) const SEQUENCE: u8 = 0x30;
-pub(super) const INTEGER: u8 = 0x02;
-pub(super) const VERSION: u8 = 0xa0;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
-impl Validity {
-    /// Reads it from a DER certificate; nothing else of the certificate is looked at.
-    pub fn of(certificate: &[u8]) -> Option<Self> {
-        let (certificate, _) = element(certificate, SEQUENCE)?;
-        let (to_be_signed, _) = element(certificate, SEQUENCE)?;
-        let after_version = element(to_be_signed, VERSION).map_or(to_be_signed, |(_, rest)| rest);
-        let (_serial_number, rest) = element(after_version, INTEGER)?;
-        let (_signature, rest) = element(rest, SEQUENCE)?;
-        let (_issuer, rest) = element(rest, SEQUENCE)?;
-        let (validity, _) = element(rest, SEQUENCE)?;
-        let (not_before, rest) = moment(validity)?;
-        let (not_after, _) = moment(rest)?;
-        Some(Self {
-            not_before,
-            not_after,
-        })
-    }
-}
-
-/// Whether a DER certificate is of the first version of X.509, which has no room for names (RFC 5280 section 4.1.2.1).
-fn is_version_1(certificate: &[u8]) -> bool {
-    element(certificate, SEQUENCE)
-        .and_then(|(certificate, _)| element(certificate, SEQUENCE))
-        .is_some_and(|(to_be_signed, _)| element(to_be_signed, INTEGER).is_some())
-}
-
-/// The contents of the DER element that `input` begins with, and what follows it.
-pub(super) fn element(input: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&found, input) = input.split_first()?;
-    let (&first, input) = input.split_first()?;
-    if found != tag {
-        return None;
-    }
-    if first < 0x80 {
-        return input.split_at_checked(usize::from(first));
-    }
-    let (length, input) = input.split_at_checked(usize::from(first & 0x7f))?;
-    if length.len() > 4 {
-        return None;
-    }
-    let length = length
-        .iter()
-        .fold(0_usize, |length, byte| length << 8 | usize::from(*byte));
-    input.split_at_checked(length)
-}
-
-/// The time that `input` begins with, in seconds since the epoch, and what follows it.
-fn moment(input: &[u8]) -> Option<(u64, &[u8])> {
-    let (year_digits, (text, rest)) = match element(input, UTC_TIME) {
-        Some(found) => (2, found),
-        None => (4, element(input, GENERALIZED_TIME)?),
-    };
-    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    if text.len() != year_digits + 10 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let (year, others) = text.split_at_checked(year_digits)?;
-    let year: i32 = year.parse().ok()?;
-    let year = match year_digits {
-        2 if year < 50 => 2000 + year,
-        2 => 1900 + year,
-        _ => year,
-    };
-    let two = |at: usize| others.get(at..at + 2)?.parse::<u8>().ok();
-    let date = Date::from_calendar_date(year, Month::try_from(two(0)?).ok()?, two(2)?).ok()?;
-    let time = Time::from_hms(two(4)?, two(6)?, two(8)?).ok()?;
-    let seconds = OffsetDateTime::new_utc(date, time).unix_timestamp();
-    Some((u64::try_from(seconds).unwrap_or(0), rest))
 }
 
 /// The names that a self-signed certificate always has.
@@ -380,6 +349,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::tls::Acceptor;
+    use super::super::x509::{SEQUENCE, VERSION, element};
     use super::*;
     use tempfile::TempDir;
 
@@ -427,59 +397,114 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_clients_refuse_is_warned_of_with_the_remedy() {
-        let directory = TempDir::new().unwrap();
-        let pair = self_signed(directory.path(), &[], NOW).unwrap();
-        let warning = |now| pair.expiry_warning(now);
-        assert_eq!(warning(NOW), None);
-        for (now, part) in [
-            (NOW + 400 * DAY, "renew it"),
-            (NOW + 360 * DAY, "expires in 96 hours: renew it"),
-            (NOW - 2 * DAY, "clock"),
-        ] {
-            assert!(warning(now).unwrap().contains(part), "{:?}", warning(now));
-        }
-    }
-
-    #[test]
     fn an_examination_names_the_faults_of_both_files() {
         let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         self_signed(directory.path(), &[], NOW).unwrap();
         self_signed(other.path(), &[], NOW).unwrap();
         let (certificate, key) = files(&directory);
-        assert_eq!(examine(&certificate, &key, NOW).unwrap(), None);
-        assert!(examine(&certificate, &key, NOW + 400 * DAY).unwrap().is_some());
-        assert_eq!(examine(&key, &certificate, NOW).unwrap_err().len(), 2);
-        let mismatch = examine(&certificate, &files(&other).1, NOW).unwrap_err();
+        let look = |certificate: &Path, key: &Path, now| examine(certificate, key, Some("localhost"), now);
+        assert_eq!(look(&certificate, &key, NOW).unwrap(), Examined::default());
+        let later = look(&certificate, &key, NOW + 400 * DAY).unwrap();
+        assert_eq!(later.lapse, Some(Lapse::Expired));
+        assert_eq!(look(&key, &certificate, NOW).unwrap_err().len(), 2);
+        let mismatch = look(&certificate, &files(&other).1, NOW).unwrap_err();
         assert!(matches!(mismatch[..], [TlsError::KeyMismatch { .. }]));
     }
 
-    #[test]
-    fn both_ways_to_write_a_time_are_read() {
-        assert_eq!(moment(b"\x17\x0d700101000001Z-").unwrap(), (1, &b"-"[..]));
-        assert_eq!(moment(b"\x17\x0d491231235959Z").unwrap().0, 2_524_607_999);
-        assert_eq!(moment(b"\x18\x0f20500101000000Z").unwrap().0, 2_524_608_000);
-        assert_eq!(moment(b"\x17\x0d500101000000Z").unwrap().0, 0);
-        for wrong in [
-            "\x17\x0d701301000001Z",
-            "\x17\x0b7001010000Z",
-            "\x18\x0d700101000001Z",
-            "\x17\x0d70010100000+Z",
-        ] {
-            assert_eq!(moment(wrong.as_bytes()), None, "{wrong:?}");
-        }
+    /// A pair for these names and purposes, with what `spoil` makes of it, and its file.
+    fn pair(names: &[&str], spoil: impl FnOnce(&mut CertificateParams)) -> (Pair, TempDir) {
+        let directory = TempDir::new().unwrap();
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        spoil(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let file = directory.path().join("pair.pem");
+        fs::write(&file, key.serialize_pem() + &certificate.pem()).unwrap();
+        (Pair::read(&file, &file).unwrap(), directory)
     }
 
     #[test]
-    fn a_cut_off_certificate_has_no_validity() {
+    fn a_certificate_that_is_not_for_the_host_or_not_for_servers_is_warned_of() {
+        let (fit, _folder) = pair(&["id.example", "127.0.0.1"], |_| ());
+        assert_eq!((fit.misfit("id.example"), fit.misfit("127.0.0.1")), (None, None));
+        assert!(
+            fit.misfit("other.example")
+                .unwrap()
+                .contains("not for other.example")
+        );
+        let (nameless, _folder) = pair(&[], |params| {
+            params.distinguished_name.push(DnType::CommonName, "id.example");
+        });
+        assert!(
+            nameless
+                .misfit("id.example")
+                .unwrap()
+                .contains("not for id.example")
+        );
+        let (client, folder) = pair(&["id.example"], |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+        assert!(client.misfit("id.example").unwrap().contains("not for servers"));
+        let file = folder.path().join("pair.pem");
+        let examined = examine(&file, &file, Some("id.example"), NOW).unwrap();
+        assert_eq!(examined.misfit, client.misfit("id.example"));
+    }
+
+    #[test]
+    fn a_chain_with_something_else_in_it_is_refused() {
+        let (mut pair, _folder) = pair(&["id.example"], |_| ());
+        let whole = pair.chain[0].clone();
+        pair.chain.push(whole.clone());
+        assert!(pair.certified_key().is_ok());
+        pair.chain.push(CertificateDer::from(vec![0; 3]));
+        let said = pair.certified_key().unwrap_err().to_string();
+        assert!(said.contains("number 3"), "{said}");
+    }
+
+    #[test]
+    fn only_what_every_client_takes_is_sound() {
+        let (mut good, _folder) = pair(&["id.example"], |params| {
+            params.not_before = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
+            params.not_after = OffsetDateTime::from_unix_timestamp(1_800_000_000 + 86_400).unwrap();
+        });
+        assert!(good.is_sound(NOW).is_ok());
+        assert!(
+            good.is_sound(NOW - CLOCK_SKEW).is_ok(),
+            "its issuer's clock is ahead"
+        );
+        assert!(good.is_sound(NOW - CLOCK_SKEW - 1).is_err());
+        assert!(good.is_sound(NOW + DAY + 1).is_err());
+        let leaf = good.chain[0].clone();
+        good.chain = vec![leaf.clone(); 10];
+        assert!(good.is_sound(NOW).is_ok());
+        good.chain.push(leaf.clone());
+        assert!(good.is_sound(NOW).is_err());
+        good.chain = vec![leaf, CertificateDer::from(vec![0; 64 * 1024])];
+        assert!(good.is_sound(NOW).is_err());
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_used_is_told_with_those_that_can() {
+        let (mut pair, _folder) = pair(&["id.example"], |_| ());
+        // A P-521 key in PKCS #8 begins like this; what follows makes no difference.
+        let p_521 = b"\x30\x1a\x02\x01\x00\x30\x10\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x05\x2b\x81\x04\x00\x23\x04\x03\x04\x01\x00";
+        pair.private_key = PrivateKeyDer::Pkcs8(p_521.to_vec().into());
+        let said = pair.certified_key().unwrap_err().to_string();
+        assert!(said.contains("P-384, or Ed25519"), "{said}");
+    }
+
+    #[test]
+    fn a_file_of_an_editor_that_marks_utf_8_and_ends_lines_with_two_characters_is_read() {
         let directory = TempDir::new().unwrap();
-        let pair = self_signed(directory.path(), &[], NOW).unwrap();
-        let der = pair.chain[0].as_ref();
-        for length in 0..der.len() {
-            assert_eq!(Validity::of(&der[..length]), None);
+        self_signed(directory.path(), &[], NOW).unwrap();
+        let (certificate, key) = files(&directory);
+        for file in [&certificate, &key] {
+            let text = fs::read_to_string(file).unwrap();
+            let text = text.split_once("-----BEGIN").unwrap().1.replace('\n', "\r\n");
+            fs::write(file, format!("\u{feff}-----BEGIN{text}")).unwrap();
         }
-        assert_eq!(element(b"\x30\x84\xff\xff\xff\xff", SEQUENCE), None);
-        assert_eq!(element(b"\x30\x85\0\0\0\0\x01a", SEQUENCE), None);
+        assert!(Pair::read(&certificate, &key).unwrap().certified_key().is_ok());
     }
 
     #[test]
@@ -525,7 +550,7 @@ mod tests {
         assert_ne!(mended.fingerprint(), first);
         let earlier = made(&directory, NOW - 2 * DAY);
         assert_ne!(earlier.fingerprint(), mended.fingerprint());
-        assert_eq!(earlier.expiry_warning(NOW - 2 * DAY), None);
+        assert_eq!(earlier.lapse(NOW - 2 * DAY), None);
     }
 
     #[test]
@@ -534,7 +559,8 @@ mod tests {
         self_signed(one.path(), &[], NOW).unwrap();
         self_signed(other.path(), &[], NOW).unwrap();
         let (certificate, key) = files(&one);
-        let fault = |certificate: &Path, key: &Path| Acceptor::from_files(certificate, key, NOW).unwrap_err();
+        let fault =
+            |certificate: &Path, key: &Path| Acceptor::from_files(certificate, key, None, NOW).unwrap_err();
 
         assert!(matches!(
             fault(&one.path().join("none"), &key),
@@ -558,6 +584,12 @@ mod tests {
         assert!(matches!(fault(&certificate, &damaged), TlsError::EncryptedKey(_)));
         fs::write(
             &damaged,
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+        )
+        .unwrap();
+        assert!(matches!(fault(&certificate, &damaged), TlsError::EncryptedKey(_)));
+        fs::write(
+            &damaged,
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         )
         .unwrap();
@@ -565,6 +597,6 @@ mod tests {
             fault(&damaged, &key),
             TlsError::Refused { .. } | TlsError::KeyMismatch { .. }
         ));
-        assert!(Acceptor::from_files(&certificate, &key, NOW + 10_000 * DAY).is_ok());
+        assert!(Acceptor::from_files(&certificate, &key, None, NOW + 10_000 * DAY).is_ok());
     }
 }

@@ -16,6 +16,7 @@ pub mod notify;
 pub mod nss;
 pub mod outbound;
 pub mod tls;
+pub mod x509;
 
 #[cfg(test)]
 mod tests;

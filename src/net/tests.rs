@@ -543,7 +543,7 @@ async fn a_new_certificate_serves_the_next_connection() {
         old.path().join("certs/self-signed.pem"),
         old.path().join("certs/self-signed.key"),
     );
-    let acceptor = Acceptor::from_files(&certificate, &key, now).unwrap();
+    let acceptor = Acceptor::from_files(&certificate, &key, None, now).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
     let mut before = secured(&server, &old_certificate, &[]).await.unwrap();
     assert!(!acceptor.reload(now).unwrap());
@@ -568,7 +568,7 @@ async fn a_watched_certificate_is_exchanged_without_being_asked() {
         old.path().join("certs/self-signed.pem"),
         old.path().join("certs/self-signed.key"),
     );
-    let acceptor = Acceptor::from_files(&certificate, &key, UnixTime::now().as_secs()).unwrap();
+    let acceptor = Acceptor::from_files(&certificate, &key, None, UnixTime::now().as_secs()).unwrap();
     let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
     let watch = tokio::spawn(acceptor.watch(Duration::from_millis(20), || UnixTime::now().as_secs()));
     secured(&server, &old_certificate, &[]).await.unwrap();

@@ -1,6 +1,7 @@
 //! TLS as the server speaks it, and the exchange of certificates under running connections.
 
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use super::acme::challenge::Challenges;
 use super::acme::folder::Folder;
 use super::certificate::{self, Pair};
+use super::x509::{Lapse, Validity};
 
 /// The protocol name of HTTP/2 over TLS (RFC 9113 section 3.1).
 pub const HTTP_2: &[u8] = b"h2";
@@ -25,6 +27,8 @@ pub const HTTP_1_1: &[u8] = b"http/1.1";
 /// HTTP/1.0, for who asks for nothing else.
 pub const HTTP_1_0: &[u8] = b"http/1.0";
 
+/// How often is told what lasts, in seconds.
+const DAY: u64 = 24 * 60 * 60;
 /// The least time between two looks at the certificate's files.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -70,7 +74,21 @@ pub enum TlsError {
     /// The certificate is of a kind that cannot name a host.
     #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
     Version1(PathBuf),
-    /// The TLS library does not take them, as with an unsupported kind of key.
+    /// Among the certificates that lead to the root is something else.
+    #[error("number {number} in the chain of {} is no certificate: leave it out, or have the chain issued again", certificate.display())]
+    NoCertificateInChain {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// Which one, the server's own being the first.
+        number: usize,
+    },
+    /// The key is damaged, or of a kind or size that the TLS library does not sign with.
+    #[error("cannot use the private key in {}: it has to be RSA of 2048 to 4096 bits, ECDSA on P-256 or P-384, or Ed25519", .0.display())]
+    UnusableKey(PathBuf),
+    /// A certificate that clients refuse came to take the place of one that they accept.
+    #[error("the certificate that came {0}: the one in use stays")]
+    Unsound(&'static str),
+    /// The TLS library does not take the certificate.
     #[error("cannot use the certificate in {}: {source}", certificate.display())]
     Refused {
         /// The certificate's file.
@@ -112,21 +130,32 @@ struct Inner {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    not_after: Option<u64>,
+    validity: Option<Validity>,
 }
 
 #[derive(Debug)]
 enum Source {
-    Files { certificate: PathBuf, key: PathBuf },
-    SelfSigned { directory: PathBuf, names: Vec<String> },
-    Acme { folder: Folder, domains: Vec<String> },
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+        /// Where clients look for the service.
+        host: Option<String>,
+    },
+    SelfSigned {
+        directory: PathBuf,
+        names: Vec<String>,
+    },
+    Acme {
+        folder: Folder,
+        domains: Vec<String>,
+    },
 }
 
 impl Source {
     /// The pair to use; none while a certificate authority has not issued one yet.
     fn read(&self, now_unix_seconds: u64) -> Result<Option<Pair>, TlsError> {
         match self {
-            Self::Files { certificate, key } => Pair::read(certificate, key).map(Some),
+            Self::Files { certificate, key, .. } => Pair::read(certificate, key).map(Some),
             Self::SelfSigned { directory, names } => {
                 certificate::self_signed(directory, names, now_unix_seconds).map(Some)
             }
@@ -135,13 +164,43 @@ impl Source {
         }
     }
 
-    /// Says that somebody must renew the certificate, unless something here does.
+    /// Says what somebody must do about the certificate, unless something here does.
     fn warn(&self, pair: &Pair, now_unix_seconds: u64) {
-        if !matches!(self, Self::Acme { .. })
-            && let Some(warning) = pair.expiry_warning(now_unix_seconds)
-        {
-            tracing::warn!(file = %pair.certificate_file.display(), "{warning}");
+        let Self::Files { host, .. } = self else { return };
+        self.warn_of(self.lapse(pair.validity(), now_unix_seconds));
+        if let Some(misfit) = host.as_deref().and_then(|host| pair.misfit(host)) {
+            tracing::warn!(file = %pair.certificate_file.display(), "{misfit}");
         }
+    }
+
+    /// Why somebody must renew a certificate, unless something here does.
+    fn lapse(&self, validity: Option<Validity>, now_unix_seconds: u64) -> Option<Lapse> {
+        let is_theirs = matches!(self, Self::Files { .. });
+        Lapse::at(now_unix_seconds, validity).filter(|_| is_theirs)
+    }
+
+    fn warn_of(&self, lapse: Option<Lapse>) {
+        if let (Self::Files { certificate, .. }, Some(lapse)) = (self, lapse) {
+            tracing::warn!(file = %certificate.display(), "{lapse}");
+        }
+    }
+}
+
+/// What is told when it begins, when it becomes something else, and once a day for as long as it lasts.
+struct Told<T>(Option<(T, u64)>);
+
+impl<T: PartialEq> Told<T> {
+    /// Whether it is to be told at `now` that the matter stands so; none when all is well.
+    fn is_due(&mut self, matter: Option<T>, now: u64) -> bool {
+        let Some(matter) = matter else {
+            self.0 = None;
+            return false;
+        };
+        let is_told = matches!(&self.0, Some((told, at)) if *told == matter && now.abs_diff(*at) < DAY);
+        if !is_told {
+            self.0 = Some((matter, now));
+        }
+        !is_told
     }
 }
 
@@ -149,11 +208,17 @@ impl Acceptor {
     /// Reads a PEM certificate chain, the server's own first, and its PEM private key.
     ///
     /// A certificate that has expired, or is not valid yet, is logged and used: peers that check will say
-    /// so, and the rest keeps working.
-    pub fn from_files(certificate: &Path, key: &Path, now_unix_seconds: u64) -> Result<Self, TlsError> {
+    /// so, and the rest keeps working. So it is with one that is not for `host`, that of the service.
+    pub fn from_files(
+        certificate: &Path,
+        key: &Path,
+        host: Option<String>,
+        now_unix_seconds: u64,
+    ) -> Result<Self, TlsError> {
         let source = Source::Files {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
+            host,
         };
         Self::new(source, now_unix_seconds)
     }
@@ -188,7 +253,7 @@ impl Acceptor {
             }
             None => Current {
                 config: Arc::new(server_config(Arc::new(Nothing), Arc::clone(&tickets))?),
-                not_after: None,
+                validity: None,
             },
         };
         let challenges = match source {
@@ -210,7 +275,7 @@ impl Acceptor {
 
     /// The last second of the certificate in use; none while there is none.
     pub fn not_after(&self) -> Option<u64> {
-        self.0.current.load().not_after
+        self.0.current.load().validity.map(|validity| validity.not_after)
     }
 
     /// Whether there is a certificate to show.
@@ -246,27 +311,42 @@ impl Acceptor {
     /// Reloads every `interval`, for ever. `now` says the time in seconds since the epoch.
     ///
     /// The files are read and compared whole: they are small, and neither their times nor their inodes can
-    /// be relied on when they are mounted or linked. A fault is logged when it begins, not each time.
+    /// be relied on when they are mounted or linked. A fault is logged when it begins and once a day while it lasts; and
+    /// so is that the certificate in use runs out, or has.
     pub async fn watch(self, interval: Duration, now: impl Fn() -> u64 + Send) {
-        let mut last_fault = None;
+        let source = &self.0.source;
+        let lapse = |now| source.lapse(self.0.current.load().validity, now);
+        let kind = |lapse: &Lapse| mem::discriminant(lapse);
+        let (mut faults, mut lapses) = (Told(None), Told(None));
+        // The start has told of it.
+        let begun = now();
+        lapses.is_due(lapse(begun).as_ref().map(kind), begun);
         loop {
             tokio::time::sleep(interval.max(SHORTEST_INTERVAL)).await;
             let (acceptor, now) = (self.clone(), now());
             let reloaded = tokio::task::spawn_blocking(move || acceptor.reload(now)).await;
+            let mut has_changed = false;
             let fault = match reloaded {
                 Ok(Ok(changed)) => {
-                    if changed {
-                        tracing::info!("new certificate in use");
-                    }
+                    has_changed = changed;
                     None
                 }
                 Ok(Err(error)) => Some(error.to_string()),
                 Err(error) => Some(error.to_string()),
             };
-            if let Some(error) = fault.as_ref().filter(|_| fault != last_fault) {
+            if has_changed {
+                tracing::info!("new certificate in use");
+            }
+            if faults.is_due(fault.clone(), now)
+                && let Some(error) = fault
+            {
                 tracing::error!(%error, "keeping the old certificate");
             }
-            last_fault = fault;
+            let lapse = lapse(now);
+            // What is in use since now was warned of then.
+            if lapses.is_due(lapse.as_ref().map(kind), now) && !has_changed {
+                source.warn_of(lapse);
+            }
         }
     }
 
@@ -292,7 +372,7 @@ impl Current {
         let certified = SingleCertAndKey::from(pair.certified_key()?);
         Ok(Self {
             config: Arc::new(server_config(Arc::new(certified), tickets)?),
-            not_after: pair.validity().map(|validity| validity.not_after),
+            validity: pair.validity(),
         })
     }
 }
@@ -325,4 +405,108 @@ fn server_config(
 /// The one provider of cryptography.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_told_when_it_begins_when_it_changes_and_once_a_day() {
+        let mut told = Told(None);
+        let mut is_due = |matter, now| told.is_due(matter, now);
+        assert!(!is_due(None, 0));
+        assert!(is_due(Some("a week"), 1));
+        assert!(!is_due(Some("a week"), DAY));
+        assert!(is_due(Some("a week"), DAY + 1));
+        assert!(is_due(Some("a day"), DAY + 2));
+        assert!(!is_due(Some("a day"), DAY + 3));
+        assert!(!is_due(None, DAY + 4));
+        assert!(is_due(Some("a day"), DAY + 5));
+    }
+
+    /// Waits for what takes no time.
+    async fn until(happening: impl Future<Output = ()>) {
+        tokio::time::timeout(Duration::from_mins(1), happening)
+            .await
+            .unwrap();
+    }
+
+    /// What is logged in this thread while the guard lives.
+    fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+        #[derive(Clone)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines(Arc::default());
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (lines.0, tracing::subscriber::set_default(subscriber))
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_runs_out_in_a_running_service_is_told_in_time_and_every_day() {
+        let directory = TempDir::new().unwrap();
+        let begin = rustls::pki_types::UnixTime::now().as_secs();
+        certificate::self_signed(directory.path(), &[], begin).unwrap();
+        let (certificate, key) = (
+            directory.path().join("certs/self-signed.pem"),
+            directory.path().join("certs/self-signed.key"),
+        );
+        let host = Some("other.example".to_owned());
+        let (lines, _guard) = logged();
+        let acceptor = Acceptor::from_files(&certificate, &key, host, begin).unwrap();
+        let end = acceptor.not_after().unwrap();
+        let said = || String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+        assert!(said().contains("not for other.example"), "{}", said());
+        assert!(!said().contains("expire"), "{}", said());
+        let clock = Arc::new(AtomicU64::new(begin));
+        let reader = Arc::clone(&clock);
+        let watch =
+            tokio::spawn(acceptor.watch(Duration::from_millis(10), move || reader.load(Ordering::Relaxed)));
+        // It looks at the clock when it begins.
+        tokio::task::yield_now().await;
+        for (moment, part) in [
+            (end - 6 * DAY, "expires in 144 hours"),
+            (end - 5 * DAY, "expires in 120 hours"),
+            (end - DAY / 2, "expires in 12 hours"),
+            (end + 1, "has expired"),
+        ] {
+            clock.store(moment, Ordering::Relaxed);
+            until(async {
+                while !said().contains(part) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+        }
+        let before = said().matches("WARN").count();
+        std::fs::write(&key, "no key").unwrap();
+        for errors in 1..=2 {
+            until(async {
+                while said().matches("keeping the old certificate").count() < errors {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            clock.store(end + 2 * DAY, Ordering::Relaxed);
+        }
+        assert_eq!(before, 5, "{}", said());
+        watch.abort();
+    }
 }

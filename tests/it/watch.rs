@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::harness::process::{Service, request, said, shown};
+use crate::harness::tls;
 
 const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
 
@@ -113,6 +114,29 @@ fn the_doctor_lets_a_group_read_the_key_of_the_certificate_and_nobody_else() {
             said.contains("MEND  permissions tls.key") && said.contains(remedy),
             "{mode:o}: {said}"
         );
+    }
+}
+
+#[test]
+fn a_certificate_for_another_host_is_told_by_the_check_and_the_doctor() {
+    let service = tls::service(10);
+    tls::issue(&service);
+    let told = |words: &str| {
+        let output = service.run(&words.split(' ').collect::<Vec<_>>());
+        shown(&output) + &said(&output)
+    };
+    for words in ["config check", "doctor --all"] {
+        assert!(
+            !told(words).contains("the certificate is not for"),
+            "{}",
+            told(words)
+        );
+        let elsewhere = told(&format!("{words} --base-url https://id.example.com"));
+        assert!(
+            elsewhere.contains("the certificate is not for id.example.com"),
+            "{elsewhere}"
+        );
+        assert!(!elsewhere.contains("MEND  certificate"), "{elsewhere}");
     }
 }
 

@@ -6,7 +6,8 @@ use crate::clock::Timestamp;
 use crate::config::{Config, Tls};
 use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
-use crate::net::certificate::{self, Validity};
+use crate::net::certificate::{self, Examined};
+use crate::net::x509::Validity;
 
 /// Where a certificate authority looks for the service (RFC 8737 section 3).
 const HTTPS_PORT: u16 = 443;
@@ -18,14 +19,25 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
     match &config.tls {
         Tls::Files { cert, key } => {
             let subject = cert.display().to_string();
-            match certificate::examine(cert, key, now.seconds()) {
-                Ok(None) => findings.push(Finding::good("certificate", subject, "valid")),
-                Ok(Some(warning)) => findings.push(
-                    Finding::good("certificate", subject, warning)
-                        .but(Level::Mend, "renew it; the service reads the new file by itself"),
-                ),
+            let found = |message: String| Finding::good("certificate", subject.clone(), message);
+            match certificate::examine(cert, key, config.host().as_deref(), now.seconds()) {
+                Ok(Examined { lapse, misfit }) => {
+                    if lapse.is_none() && misfit.is_none() {
+                        findings.push(found("valid".to_owned()));
+                    }
+                    findings.extend(lapse.map(|lapse| {
+                        found(lapse.to_string())
+                            .but(Level::Mend, "renew it; the service reads the new file by itself")
+                    }));
+                    findings.extend(misfit.map(|misfit| {
+                        found(misfit).but(
+                            Level::Advice,
+                            "unless there is such a proxy, have one issued for this host and for TLS servers",
+                        )
+                    }));
+                }
                 Err(errors) => findings.extend(errors.into_iter().map(|error| {
-                    Finding::good("certificate", subject.clone(), error.to_string()).but(
+                    found(error.to_string()).but(
                         Level::Mend,
                         "correct tls.cert and tls.key, or the files they name",
                     )

@@ -3,48 +3,21 @@
 use instant_acme::CertificateIdentifier;
 use rustls::pki_types::{CertificateDer, Der};
 
-use crate::net::certificate::{INTEGER, SEQUENCE, VERSION, element};
+use crate::net::x509::{Parts, SEQUENCE, element};
 
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const OCTET_STRING: u8 = 0x04;
-const EXTENSIONS: u8 = 0xa3;
 const KEY_IDENTIFIER: u8 = 0x80;
 /// 2.5.29.35 (RFC 5280 section 4.2.1.1).
 const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
 
 /// The name; none for a certificate that does not tell by which key it was signed.
 pub fn of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
-    let (authority, serial_number) = parts(certificate)?;
-    Some(CertificateIdentifier::new(Der::from_slice(authority), Der::from_slice(serial_number)).into_owned())
-}
-
-/// The identifier of the authority's key, and the serial number.
-fn parts(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (certificate, _) = element(certificate, SEQUENCE)?;
-    let (to_be_signed, _) = element(certificate, SEQUENCE)?;
-    let (_, rest) = element(to_be_signed, VERSION)?;
-    let (serial_number, mut rest) = element(rest, INTEGER)?;
-    // Signature, issuer, validity, subject, public key; after them what is optional, by its tag.
-    for _ in 0..5 {
-        (_, rest) = element(rest, SEQUENCE)?;
-    }
-    for tag in [0x81, 0x82] {
-        if let Some((_, after)) = element(rest, tag) {
-            rest = after;
-        }
-    }
-    let (extensions, _) = element(rest, EXTENSIONS)?;
-    let (mut extensions, _) = element(extensions, SEQUENCE)?;
-    while let Some((extension, others)) = element(extensions, SEQUENCE) {
-        extensions = others;
-        let (name, value) = element(extension, OBJECT_IDENTIFIER)?;
-        if name == AUTHORITY_KEY_IDENTIFIER {
-            let (value, _) = element(value, OCTET_STRING)?;
-            let (value, _) = element(value, SEQUENCE)?;
-            return Some((element(value, KEY_IDENTIFIER)?.0, serial_number));
-        }
-    }
-    None
+    let parts = Parts::of(certificate)?;
+    let (authority, _) = element(parts.extension(AUTHORITY_KEY_IDENTIFIER)?, SEQUENCE)?;
+    let (authority, _) = element(authority, KEY_IDENTIFIER)?;
+    Some(
+        CertificateIdentifier::new(Der::from_slice(authority), Der::from_slice(parts.serial_number))
+            .into_owned(),
+    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
-use crate::net::certificate::Validity;
+use crate::net::x509::Validity;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
