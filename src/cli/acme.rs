@@ -19,8 +19,6 @@ use crate::net::tls::Acceptor;
 const LONGEST_REST: Duration = Duration::from_mins(1);
 /// The shortest rest.
 const SHORTEST_REST: Duration = Duration::from_secs(1);
-/// The rest after a round that ended in a panic.
-const AFTER_PANIC: Duration = Duration::from_hours(1);
 /// The least time between two rounds in haste.
 const LEAST_BETWEEN_HASTE: Duration = Duration::from_secs(30);
 
@@ -51,22 +49,18 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
         if in_haste {
             hasty_before = Some(now);
         }
-        let rest = match round {
-            Ok((round, until)) => {
-                tell(&app, &names, &acceptor, &round, until);
-                let until = Timestamp::from_seconds(until);
-                if matches!(round, Round::Failed(_) | Round::Waited(_)) {
-                    awaited = Some(until);
-                }
-                until
-                    .since(app.core.clock.now())
-                    .clamp(SHORTEST_REST, LONGEST_REST)
-            }
-            Err(error) => {
-                tracing::error!(%error, "the certificate was not looked after");
-                AFTER_PANIC
-            }
+        let (round, until) = match round {
+            Ok(done) => done,
+            Err(error) => renewal.broke(now.seconds(), &error.to_string()).await,
         };
+        tell(&app, &names, &acceptor, &round, until);
+        let until = Timestamp::from_seconds(until);
+        if matches!(round, Round::Failed(_) | Round::Waited(_)) {
+            awaited = Some(until);
+        }
+        let rest = until
+            .since(app.core.clock.now())
+            .clamp(SHORTEST_REST, LONGEST_REST);
         in_haste = tokio::select! {
             () = tokio::time::sleep(rest) => false,
             () = haste.notified() => {

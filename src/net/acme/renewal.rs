@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::failure::Failure;
 use super::folder::Folder;
 use super::order::ASKED_AT_MOST;
@@ -19,6 +21,8 @@ const LONGEST_ORDER: Duration = Duration::from_mins(5);
 const LONGEST_QUESTION: Duration = Duration::from_secs(30);
 /// When is looked again after the folder could not be read or written, in seconds; later when the authority asks for it.
 const AFTER_FAULT: u64 = 10 * 60;
+/// How long everything is left alone after a round that ended in a panic, in seconds.
+const AFTER_PANIC: u64 = 3600;
 /// How long an authority waits for an order that wants a certificate replaced as soon as it has issued it, in seconds.
 const AFTER_NONSENSE: u64 = 12 * 3600;
 
@@ -87,8 +91,23 @@ impl Renewal {
         match tokio::time::timeout(LONGEST_ORDER, self.attempt(now, dice, in_haste)).await {
             Ok(Ok(done)) => done,
             Ok(Err(failure)) => self.pause(now, failure),
-            Err(_) => self.note(now, slow(&self.0.plan)).await,
+            Err(_) => self.note(now, LONGEST_ORDER, slow(&self.0.plan)).await,
         }
+    }
+
+    /// What a round at `now` comes to that ended in a panic, which says this.
+    pub async fn broke(&self, now: u64, error: &str) -> (Round, u64) {
+        let failure = Failure {
+            wait: AFTER_PANIC,
+            ..Failure::new(
+                format!("the certificate was not looked after: {error}"),
+                "this is a fault of the service, whose log says more: report it; the service tries again",
+            )
+        };
+        let (_, noted) = self.note(now, Duration::ZERO, failure.clone()).await;
+        // What lies in the folder may be what it fell over.
+        let (round, until) = self.pause(now, failure);
+        (round, until.max(noted))
     }
 
     /// The fault that is still left alone at `now`. It is forgotten when it is not, as when the clock was set back.
@@ -127,7 +146,7 @@ impl Renewal {
                 // As if no answer came: what cannot be remembered is not asked, round after round.
                 let progress = progress.told(None, standing, now, dice);
                 self.remember(progress.clone()).await?;
-                let answer = self.ask(held.as_ref()).await;
+                let answer = self.ask(held.as_ref(), now).await;
                 let progress = progress.told(answer, standing, now, dice);
                 let until = progress.ask_at.min(progress.renew_at);
                 self.remember(progress).await?;
@@ -145,8 +164,9 @@ impl Renewal {
                 );
                 let progress = progress.attempting(now, dice);
                 self.remember(progress.clone()).await?;
-                match self.order(held.as_ref().map(|(pair, _)| pair)).await {
-                    Err(failure) => Ok(self.note(now, failure).await),
+                let begun = Instant::now();
+                match self.order(held.as_ref().map(|(pair, _)| pair), now).await {
+                    Err(failure) => Ok(self.note(now, begun.elapsed(), failure).await),
                     Ok(()) => self.settle(progress, now, dice).await,
                 }
             }
@@ -179,8 +199,9 @@ impl Renewal {
         blocking(move || folder.keep_progress(&progress)).await
     }
 
-    /// Remembers that the attempt failed.
-    async fn note(&self, now: u64, failure: Failure) -> (Round, u64) {
+    /// Remembers that the attempt at `now` failed after it `took` so long: waits begin when it ends.
+    async fn note(&self, now: u64, took: Duration, failure: Failure) -> (Round, u64) {
+        let took = took.as_secs();
         let (line, folder, noted) = (self.0.plan.line(), self.0.folder.clone(), failure.clone());
         let kept = blocking(move || {
             let progress = folder.progress()?;
@@ -190,22 +211,26 @@ impl Renewal {
             } else {
                 Progress::default().about(&line, None, 0).attempting(now, 0)
             };
-            let progress = progress.failed(noted, now);
+            let progress = Progress {
+                not_before: progress.not_before.saturating_add(took),
+                ..progress
+            };
+            let progress = progress.failed(noted, now.saturating_add(took));
             folder.keep_progress(&progress)?;
             Ok(progress.not_before)
         });
         match kept.await {
             Ok(until) => (Round::Failed(failure), until),
-            Err(_) => self.pause(now, failure),
+            Err(_) => self.pause(now.saturating_add(took), failure),
         }
     }
 
     /// Orders a certificate and puts it in place. Begins afresh while the authority does not know its own nonces.
-    async fn order(&self, replaced: Option<&Pair>) -> Result<(), Failure> {
-        let mut outcome = self.order_once(replaced).await;
+    async fn order(&self, replaced: Option<&Pair>, now: u64) -> Result<(), Failure> {
+        let mut outcome = self.order_once(replaced, now).await;
         for _ in 1..ASKED_AT_MOST {
             match outcome {
-                Err(failure) if failure.is_nonce => outcome = self.order_once(replaced).await,
+                Err(failure) if failure.is_nonce => outcome = self.order_once(replaced, now).await,
                 _ => break,
             }
         }
@@ -215,7 +240,7 @@ impl Renewal {
         })
     }
 
-    async fn order_once(&self, replaced: Option<&Pair>) -> Result<(), Failure> {
+    async fn order_once(&self, replaced: Option<&Pair>, now: u64) -> Result<(), Failure> {
         let Inner {
             plan,
             folder,
@@ -231,9 +256,13 @@ impl Renewal {
         };
         let room = folder.clone();
         blocking(move || room.prove_room()).await?;
-        let transport = Transport::new(client.clone());
+        let transport = Transport::new(client.clone(), now);
+        // Moments are whole seconds, cut off at the beginning and the end of the attempt.
         let patient = |failure: Failure| Failure {
-            wait: transport.wait(),
+            wait: match transport.wait() {
+                0 => 0,
+                wait => wait.saturating_add(2),
+            },
             ..failure
         };
         let failed = |error: instant_acme::Error| patient(Failure::of(&error, plan));
@@ -269,7 +298,7 @@ impl Renewal {
         let not_after = standing.validity.not_after;
         let progress = progress.with(standing, now, dice);
         self.remember(progress.clone()).await?;
-        let answer = self.ask(held.as_ref()).await;
+        let answer = self.ask(held.as_ref(), now).await;
         let mut progress = progress.told(answer, standing, now, dice);
         if progress.renew_at <= now {
             // Whoever wants a certificate replaced that it has just issued gets no order every few minutes.
@@ -282,12 +311,12 @@ impl Renewal {
 
     /// The authority's window for the renewal of the certificate in place, and for how many seconds it stands
     /// (RFC 9773); none when it does not say, which is no reason to worry.
-    async fn ask(&self, held: Option<&(Pair, Held)>) -> Option<((u64, u64), u64)> {
+    async fn ask(&self, held: Option<&(Pair, Held)>, now: u64) -> Option<((u64, u64), u64)> {
         let Inner {
             plan, folder, client, ..
         } = self.0.as_ref();
         let identifier = identifier::of(held?.0.chain.first()?)?;
-        let transport = Transport::new(client.clone());
+        let transport = Transport::new(client.clone(), now);
         let asked = async {
             let opened = order::account(plan, folder, &transport).await?;
             let answer = opened.account.renewal_info(&identifier).await;

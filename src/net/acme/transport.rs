@@ -4,10 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderValue, Request};
+use http::header::{DATE, HeaderName, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use url::Url;
@@ -21,14 +22,17 @@ pub const LONGEST_WAIT: u64 = 24 * 60 * 60;
 #[derive(Clone)]
 pub struct Transport {
     client: Client,
+    /// For authorities that do not say what time it is.
+    now: u64,
     wait: Arc<AtomicU64>,
 }
 
 impl Transport {
-    /// By way of this client.
-    pub fn new(client: Client) -> Self {
+    /// By way of this client. `now` is in seconds since the epoch.
+    pub fn new(client: Client, now: u64) -> Self {
         Self {
             client,
+            now,
             wait: Arc::default(),
         }
     }
@@ -48,6 +52,7 @@ impl HttpClient for Transport {
         let this = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
+            let is_document = head.method == Method::GET;
             let url = Url::parse(&head.uri.to_string())
                 .map_err(|_| Error::Str("the authority names an address that is none"))?;
             let body = match body.collect().await {
@@ -59,7 +64,10 @@ impl HttpClient for Transport {
             let (mut head, body) = answer
                 .map_err(|error| Error::Other(Box::new(error)))?
                 .into_parts();
-            let wait = bound_wait(&mut head.headers);
+            if is_document {
+                check_directory(&body)?;
+            }
+            let wait = bound_wait(&mut head.headers, this.now);
             if !head.status.is_success() {
                 this.wait.store(wait, Ordering::Relaxed);
             }
@@ -71,24 +79,46 @@ impl HttpClient for Transport {
     }
 }
 
+/// Fails for a directory that names no address to have nonces from: the library takes it for granted that it does.
+fn check_directory(body: &[u8]) -> Result<(), Error> {
+    let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+    match document.get("newNonce").and_then(|url| url.as_str()) {
+        Some(url) if url.parse::<Uri>().is_err() => Err(Error::Str("its newNonce is no address")),
+        _ => Ok(()),
+    }
+}
+
 /// The wait in seconds that the header asks for, cut to what is bearable, in the header too: the library adds it to
-/// the time of day, which has an end. A date is left to the library and counts for nothing here.
-fn bound_wait(headers: &mut HeaderMap) -> u64 {
-    let Some(value) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
+/// the time of day, which has an end. A date (RFC 9110 section 10.2.3) counts from the one on the answer, or from `now`.
+fn bound_wait(headers: &mut HeaderMap, now: u64) -> u64 {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+    let Some(value) = text(RETRY_AFTER).filter(|value| !value.is_empty()) else {
         return 0;
     };
-    let value = value.trim();
-    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+    let wait = if value.bytes().all(|byte| byte.is_ascii_digit()) {
+        value.parse().unwrap_or(LONGEST_WAIT)
+    } else if let Some(until) = seconds(value) {
+        until.saturating_sub(text(DATE).and_then(seconds).unwrap_or(now))
+    } else {
         return 0;
-    }
-    let wait = value.parse().unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+    };
+    let wait = wait.min(LONGEST_WAIT);
     headers.insert(RETRY_AFTER, HeaderValue::from(wait));
     wait
+}
+
+/// A date of HTTP (RFC 9110 section 5.6.7) in seconds since the epoch.
+fn seconds(date: &str) -> Option<u64> {
+    let moment: SystemTime = httpdate::parse_http_date(date).ok()?;
+    Some(moment.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 2027-01-15, 08:00:00.
+    const NOW: u64 = 1_800_000_000;
 
     #[test]
     fn no_authority_can_ask_for_more_than_a_day() {
@@ -98,16 +128,39 @@ mod tests {
             ("18446744073709551615", LONGEST_WAIT),
             ("99999999999999999999999", LONGEST_WAIT),
             ("-1", 0),
-            ("Fri, 31 Dec 9999 23:59:59 GMT", 0),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_WAIT),
+            ("Fri, 15 Jan 2027 08:01:00 GMT", 60),
+            ("Friday, 15-Jan-27 09:00:00 GMT", 3600),
+            ("Fri, 15 Jan 2027 07:59:00 GMT", 0),
+            ("tomorrow", 0),
             ("", 0),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, said.parse().unwrap());
-            assert_eq!(bound_wait(&mut headers), wait, "{said}");
+            assert_eq!(bound_wait(&mut headers, NOW), wait, "{said}");
             if wait > 0 {
                 assert_eq!(headers[RETRY_AFTER], wait.to_string());
             }
         }
-        assert_eq!(bound_wait(&mut HeaderMap::new()), 0);
+        assert_eq!(bound_wait(&mut HeaderMap::new(), NOW), 0);
+    }
+
+    #[test]
+    fn a_date_to_wait_for_counts_by_the_clock_of_the_authority() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, "Fri, 15 Jan 2027 10:10:00 GMT".parse().unwrap());
+        headers.insert(DATE, "Fri, 15 Jan 2027 10:00:00 GMT".parse().unwrap());
+        assert_eq!(bound_wait(&mut headers, NOW), 600);
+        assert_eq!(headers[RETRY_AFTER], "600");
+    }
+
+    #[test]
+    fn a_directory_whose_nonces_are_nowhere_does_not_reach_the_library() {
+        assert!(check_directory(b"{\"newNonce\":\"https://ca.example/new nonce\"}").is_err());
+        assert!(check_directory(b"{\"newNonce\":\"https://ca.example/new-nonce\"}").is_ok());
+        assert!(
+            check_directory(b"<html>").is_ok(),
+            "what is no directory is refused later"
+        );
     }
 }
