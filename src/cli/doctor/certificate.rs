@@ -137,11 +137,47 @@ fn of_held(plan: &Plan, folder: &Folder, is_running: bool, now: Timestamp) -> Fi
                 order
             },
         )
+    } else if not_before > now.seconds() {
+        let begins = moment(Timestamp::from_seconds(not_before));
+        found(format!("it is not valid before {begins}, and clients refuse it"))
+            .but(Level::Mend, format!("see that the clock is right; then {order}"))
     } else if rest == 0 {
         found(format!("it has expired at {expires}, and clients refuse it")).but(Level::Mend, order)
     } else if rest < not_after.saturating_sub(not_before) / 10 {
         found(format!("it expires at {expires} and was not renewed")).but(Level::Mend, order)
     } else {
         found(format!("valid until {expires}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use tempfile::TempDir;
+    use time::OffsetDateTime;
+
+    use super::*;
+    use crate::net::acme::LETS_ENCRYPT;
+
+    #[test]
+    fn a_certificate_of_tomorrow_is_none_of_today() {
+        const NOW: u64 = 1_800_000_000;
+        let plan = Plan {
+            domains: vec!["id.example".to_owned()],
+            contact: None,
+            directory: LETS_ENCRYPT.parse().unwrap(),
+        };
+        let directory = TempDir::new().unwrap();
+        let folder = Folder::of(directory.path());
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(plan.domains.clone()).unwrap();
+        params.not_before = OffsetDateTime::from_unix_timestamp(1_800_086_400).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        folder
+            .place(&plan, &certificate.pem(), &key.serialize_pem(), NOW)
+            .unwrap();
+        let level = |now| of_held(&plan, &folder, false, Timestamp::from_seconds(now)).level;
+        assert_eq!(level(NOW), Level::Mend);
+        assert_eq!(level(NOW + 86_400), Level::Good);
     }
 }

@@ -93,10 +93,15 @@ impl Failure {
 
 impl From<TlsError> for Failure {
     fn from(error: TlsError) -> Self {
-        Self::new(
-            error.to_string(),
-            "see to the data directory: its folder certs must be writable and its disk have room",
-        )
+        let remedy = match error {
+            TlsError::Unreadable { .. } | TlsError::Unwritable { .. } => {
+                "see to the data directory: its folder certs must be writable and its disk have room"
+            }
+            _ => {
+                "the service tries again; if it stays so, ask the authority, or name another in acme.directory"
+            }
+        };
+        Self::new(error.to_string(), remedy)
     }
 }
 

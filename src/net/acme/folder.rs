@@ -19,6 +19,7 @@ use super::Plan;
 use super::timetable::{Held, Progress};
 use crate::net::certificate::{self, Pair};
 use crate::net::tls::TlsError;
+use crate::net::x509::Lapse;
 
 /// For the owner only: there are keys in all of them, or next to them.
 const MODE: u32 = 0o600;
@@ -93,11 +94,17 @@ impl Folder {
         fs::remove_file(&file).map_err(|source| TlsError::Unwritable { file, source })
     }
 
-    /// Puts a certificate in place with its key, both PEM, when it can be used for what is planned.
-    pub fn place(&self, plan: &Plan, chain: &str, key: &str) -> Result<(), TlsError> {
+    /// Puts a certificate in place with its key, both PEM, when it can be used for what is planned. One that clients
+    /// refuse at `now`, in seconds since the epoch, does not take the place of one that they accept.
+    pub fn place(&self, plan: &Plan, chain: &str, key: &str, now: u64) -> Result<(), TlsError> {
         let text = Zeroizing::new(format!("{}\n{key}{chain}", plan.line()));
         let file = self.certificate_file();
-        fit(text.as_bytes(), &file, &plan.domains)?;
+        let pair = fit(text.as_bytes(), &file, &plan.domains)?;
+        let held = self.certificate(&plan.domains).unwrap_or_default();
+        let is_refused = |held: &Pair| held.lapse(now).is_some_and(Lapse::is_refused);
+        if held.is_some_and(|held| !is_refused(&held)) {
+            pair.is_sound(now)?;
+        }
         certificate::make_folder(&self.0)?;
         certificate::write(&file, text.as_bytes(), MODE)
     }
@@ -199,6 +206,8 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
+    const NOW: u64 = 1_800_000_000;
+
     fn certificate(domains: &[&str]) -> (String, String) {
         let names: Vec<String> = domains.iter().map(|&domain| domain.to_owned()).collect();
         let key = KeyPair::generate().unwrap();
@@ -212,7 +221,7 @@ mod tests {
         let folder = Folder::of(directory.path());
         assert!(folder.held(&plan).unwrap().is_none());
         let (chain, key) = certificate(&["a.example", "b.example"]);
-        folder.place(&plan, &chain, &key).unwrap();
+        folder.place(&plan, &chain, &key, NOW).unwrap();
         let (pair, held) = folder.held(&plan).unwrap().unwrap();
         assert!(held.is_as_planned && pair.is_for(&plan.domains));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -227,22 +236,22 @@ mod tests {
         let folder = Folder::of(directory.path());
         let two = plan(&["a.example", "b.example"]);
         let (chain, key) = certificate(&["a.example", "b.example"]);
-        folder.place(&two, &chain, &key).unwrap();
+        folder.place(&two, &chain, &key, NOW).unwrap();
         let (_, held) = folder.held(&plan(&["a.example"])).unwrap().unwrap();
         assert!(!held.is_as_planned);
         let more = plan(&["a.example", "b.example", "c.example"]);
         let (_, held) = folder.held(&more).unwrap().unwrap();
         assert!(!held.is_as_planned);
-        assert!(folder.place(&more, &chain, &key).is_err());
+        assert!(folder.place(&more, &chain, &key, NOW).is_err());
         let other = plan(&["c.example"]);
         assert!(matches!(folder.held(&other), Err(TlsError::OtherNames { .. })));
-        assert!(folder.place(&other, &chain, &key).is_err());
+        assert!(folder.place(&other, &chain, &key, NOW).is_err());
         let foreign = certificate(&["a.example", "b.example"]).1;
         assert!(matches!(
-            folder.place(&two, &chain, &foreign),
+            folder.place(&two, &chain, &foreign, NOW),
             Err(TlsError::KeyMismatch { .. })
         ));
-        assert!(folder.place(&two, "<html>", &key).is_err());
+        assert!(folder.place(&two, "<html>", &key, NOW).is_err());
         assert!(folder.held(&two).unwrap().unwrap().1.is_as_planned);
     }
 
@@ -260,7 +269,7 @@ mod tests {
         assert_eq!(folder.progress().unwrap(), Progress::default());
         assert!(folder.account().unwrap().is_none());
         let (chain, key) = certificate(&["a.example"]);
-        folder.place(&plan, &chain, &key).unwrap();
+        folder.place(&plan, &chain, &key, NOW).unwrap();
         let progress = Progress {
             failures: 3,
             ..Progress::default()
@@ -270,7 +279,7 @@ mod tests {
         assert!(folder.held(&plan).unwrap().is_some());
         fs::write(folder.certificate_file(), "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
         assert!(folder.held(&plan).is_err());
-        folder.place(&plan, &chain, &key).unwrap();
+        folder.place(&plan, &chain, &key, NOW).unwrap();
         assert!(folder.held(&plan).unwrap().is_some());
     }
 }

@@ -281,7 +281,11 @@ impl Renewal {
             .await
             .map_err(patient)?;
         let this = self.clone();
-        blocking(move || this.0.folder.place(&this.0.plan, &issued.chain, &issued.key)).await
+        blocking(move || {
+            let Inner { plan, folder, .. } = this.0.as_ref();
+            folder.place(plan, &issued.chain, &issued.key, now)
+        })
+        .await
     }
 
     /// Takes the certificate that was put in place into use, and asks when to renew it.

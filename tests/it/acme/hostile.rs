@@ -141,6 +141,30 @@ async fn no_domain_is_proven_that_was_not_ordered() {
     assert!(failure.message.contains("was not ordered"), "{failure}");
 }
 
+#[tokio::test]
+async fn a_certificate_that_clients_refuse_does_not_take_the_place_of_one_that_they_accept() {
+    let (authority, site, folder, due) = due().await;
+    let kept = std::fs::read(folder.path().join("certs/acme.pem")).unwrap();
+    let mut at = due;
+    for (from, lasts, mood, part) in [
+        (due - 2 * DAY, DAY, Mood::Fair, "is not valid now"),
+        (due + 20 * DAY, 90 * DAY, Mood::Fair, "is not valid now"),
+        (due, 90 * DAY, Mood::Trailing(10), "more others than clients take"),
+    ] {
+        authority.set_validity(from, lasts);
+        authority.set_mood(mood);
+        let (failure, until) = site.fail(at).await;
+        assert!(failure.message.contains(part), "{failure}");
+        assert!(failure.remedy.contains("ask the authority"), "{failure}");
+        assert!(until >= at + 2 * MINUTE);
+        assert_eq!(std::fs::read(folder.path().join("certs/acme.pem")).unwrap(), kept);
+        assert!(authority.visit(site.address, "id.example").await.is_ok());
+        at = until;
+    }
+    authority.set_mood(Mood::Trailing(9));
+    assert_eq!(site.issue(at).await, due + 90 * DAY);
+}
+
 /// Goes through a day, and counts the certificates.
 async fn orders_within_a_day(authority: &Authority, site: &Site, begin: u64) -> usize {
     let (mut at, mut orders) = (begin, 0);

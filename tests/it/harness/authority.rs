@@ -59,6 +59,8 @@ pub(crate) enum Mood {
     Miskeying,
     /// In the place of the certificate comes this.
     Instead(&'static str),
+    /// The certificate is followed by so many more.
+    Trailing(usize),
 }
 
 /// What it was asked.
@@ -651,6 +653,11 @@ impl Desk {
         params.not_after = moment(from + lasts);
         let chain = match books.mood {
             Mood::Instead(text) => text.to_owned(),
+            Mood::Trailing(more) => params
+                .signed_by(&key, &self.issuer)
+                .unwrap()
+                .pem()
+                .repeat(more + 1),
             _ => params.signed_by(&key, &self.issuer).unwrap().pem(),
         };
         books.orders.get_mut(id).unwrap().chain = Some(chain);
