@@ -121,6 +121,12 @@ pub fn is_bad_nonce(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == "badNonce")
 }
 
+/// Whether the authority says no, and will say so again. Nonces, limits and trouble of its own pass.
+pub fn is_lasting(error: &Error) -> bool {
+    let is_trouble = matches!(error, Error::Api(problem) if kind(problem) == "serverInternal");
+    matches!(error, Error::Api(_)) && !is_trouble && !is_bad_nonce(error) && !is_rate_limit(error)
+}
+
 /// Whether the authority was asked too often (RFC 8555 section 6.6).
 pub fn is_rate_limit(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == "rateLimited")

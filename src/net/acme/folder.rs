@@ -26,6 +26,7 @@ const MODE: u32 = 0o600;
 const CERTIFICATE: &str = "acme.pem";
 const ACCOUNT: &str = "acme-account.json";
 const PROGRESS: &str = "acme-progress.json";
+const ORDER: &str = "acme-order.json";
 /// Written and removed again, as proof of room for a certificate with its chain and key.
 const PROOF: &str = "acme-room";
 const PROOF_BYTES: usize = 16 * 1024;
@@ -43,6 +44,19 @@ pub struct SavedAccount {
     pub contact: Option<String>,
     /// The library's own form of the account and its key.
     pub credentials: instant_acme::AccountCredentials,
+}
+
+/// An order that the authority may issue a certificate for, or has.
+#[derive(Serialize, Deserialize)]
+pub struct SavedOrder {
+    /// What was ordered where: [`Plan::line`].
+    pub order: String,
+    /// Where the authority tells how it stands (RFC 8555 section 7.1.3).
+    pub url: String,
+    /// The private key of the certificate, PEM.
+    pub key: Zeroizing<String>,
+    /// When it was ordered, in seconds since the epoch.
+    pub ordered_at: u64,
 }
 
 impl Folder {
@@ -127,6 +141,27 @@ impl Folder {
     /// Remembers it.
     pub fn keep_progress(&self, progress: &Progress) -> Result<(), TlsError> {
         self.keep(PROGRESS, progress)
+    }
+
+    /// The order that is not brought to its end yet; none when there is none that can be read.
+    pub fn order(&self) -> Result<Option<SavedOrder>, TlsError> {
+        self.document(ORDER)
+    }
+
+    /// Keeps an order.
+    pub fn keep_order(&self, order: &SavedOrder) -> Result<(), TlsError> {
+        self.keep(ORDER, order)
+    }
+
+    /// Forgets the order.
+    pub fn drop_order(&self) -> Result<(), TlsError> {
+        let file = self.0.join(ORDER);
+        match fs::remove_file(&file) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(TlsError::Unwritable { file, source })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn document<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, TlsError> {

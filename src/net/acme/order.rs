@@ -4,35 +4,31 @@ use std::time::Duration;
 
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewAccount,
-    NewOrder, Order, OrderStatus, RetryPolicy,
+    NewOrder, Order, OrderStatus,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::Plan;
 use super::challenge::Challenges;
-use super::failure::{Failure, is_bad_nonce, is_rate_limit, is_unauthorized, is_unknown_account};
-use super::folder::{Folder, SavedAccount};
-use super::transport::Transport;
+use super::failure::{Failure, is_bad_nonce, is_lasting, is_rate_limit, is_unauthorized, is_unknown_account};
+use super::folder::{Folder, SavedAccount, SavedOrder};
+use super::transport::{LONGEST_WAIT, Transport};
 use crate::net::tls::TlsError;
 
 /// How often something is begun that fails because the authority does not know its own nonces; for each of them it has
 /// been asked three times by then.
 pub const ASKED_AT_MOST: usize = 3;
 
-/// How long the authority may take to check the challenges, and again to issue.
-const PATIENCE: RetryPolicy = RetryPolicy::new()
-    .initial_delay(Duration::from_millis(250))
-    .backoff(1.6)
-    .timeout(Duration::from_secs(90));
+/// The pause before the authority is asked again how an order stands; it doubles each time, unless the authority names
+/// one.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause that the authority has not asked for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// A certificate and its key, both PEM.
-pub struct Issued {
-    /// The certificate and those that lead to the root.
-    pub chain: String,
-    /// The private key.
-    pub key: Zeroizing<String>,
-}
+/// How long something may come of an order, in seconds: twice as long as an authority can ask to be left alone.
+const LONGEST_ORDER: u64 = 2 * LONGEST_WAIT;
 
 /// An account with the authority.
 pub struct Opened {
@@ -159,8 +155,14 @@ pub async fn begin(
     account.new_order(&NewOrder::new(&identifiers)).await
 }
 
-/// Proves that the domains are this service's, and has the certificate issued.
-pub async fn complete(mut order: Order, plan: &Plan, challenges: &Challenges) -> Result<Issued, Failure> {
+/// Proves that the domains are this service's. The authority has until then.
+pub async fn prove(
+    order: &mut Order,
+    plan: &Plan,
+    challenges: &Challenges,
+    transport: &Transport,
+    until: Instant,
+) -> Result<(), Failure> {
     let failed = |error: Error| Failure::of(&error, plan);
     let mut answering = Vec::new();
     let mut authorizations = order.authorizations();
@@ -190,39 +192,120 @@ pub async fn complete(mut order: Order, plan: &Plan, challenges: &Challenges) ->
             _ => failed(error),
         })?;
     }
-    let state = order.state().status;
-    let ready = match state {
-        OrderStatus::Ready => Ok(OrderStatus::Ready),
-        _ => order.poll_ready(&PATIENCE).await,
-    };
+    let ready = decided(order, &[OrderStatus::Pending], transport, until).await;
     drop(answering);
     match ready {
-        Ok(OrderStatus::Ready) => {}
+        Ok(OrderStatus::Ready) => Ok(()),
         Ok(_) | Err(Error::Api(_)) => {
-            let said = reason(&mut order, plan).await;
-            return Err(match (said, ready) {
+            let said = reason(order, plan).await;
+            Err(match (said, ready) {
                 (Some(failure), _) => failure,
                 (None, Err(error)) => failed(error),
                 (None, Ok(_)) => nonsense("it gives up the order and no reason", plan),
-            });
+            })
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => Err(failed(error)),
     }
-    let (request, key) = request(plan)?;
-    order.finalize_csr(&request).await.map_err(failed)?;
-    let mut chain = order.poll_certificate(&PATIENCE).await;
-    for _ in 1..ASKED_AT_MOST {
-        match &chain {
-            Err(error) if is_bad_nonce(error) => chain = order.poll_certificate(&PATIENCE).await,
-            _ => break,
+}
+
+/// What has to be kept of an order before anything is issued for it, with a new key.
+pub fn to_keep(order: &Order, plan: &Plan, now: u64) -> Result<SavedOrder, TlsError> {
+    let key = KeyPair::generate().map_err(|error| TlsError::Unmakeable(error.to_string()))?;
+    Ok(SavedOrder {
+        order: plan.line(),
+        url: order.url().to_owned(),
+        key: Zeroizing::new(key.serialize_pem()),
+        ordered_at: now,
+    })
+}
+
+/// The order that was kept, as the authority sees it now; none when no certificate comes of it any more.
+pub async fn resume(
+    account: &Account,
+    saved: &SavedOrder,
+    plan: &Plan,
+    now: u64,
+) -> Result<Option<Order>, Error> {
+    if saved.order != plan.line() || now.abs_diff(saved.ordered_at) > LONGEST_ORDER {
+        return Ok(None);
+    }
+    match account.order(saved.url.clone()).await {
+        Ok(mut order) => Ok((!is_over(&mut order)).then_some(order)),
+        Err(error) if is_lasting(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether no certificate comes of an order whose domains were proven once.
+fn is_over(order: &mut Order) -> bool {
+    matches!(order.state().status, OrderStatus::Invalid | OrderStatus::Pending)
+}
+
+/// Whether this error is the end of an order whose domains were proven.
+pub fn is_end(order: &mut Order, error: &Error) -> bool {
+    is_lasting(error) || is_over(order)
+}
+
+/// The certificate that is issued for the order and its key, and those that lead to the root, PEM. The authority has
+/// until then.
+pub async fn collect(
+    order: &mut Order,
+    saved: &SavedOrder,
+    plan: &Plan,
+    transport: &Transport,
+    until: Instant,
+) -> Result<String, Error> {
+    if order.state().status == OrderStatus::Ready {
+        let request = request(plan, &saved.key).map_err(|error| Error::Other(Box::new(error)))?;
+        order.finalize_csr(&request).await?;
+    }
+    let open = [OrderStatus::Ready, OrderStatus::Processing];
+    match decided(order, &open, transport, until).await? {
+        OrderStatus::Valid => {
+            let chain = order.certificate().await?;
+            chain.ok_or(Error::Str("an order that is done brings no certificate"))
         }
+        _ => Err(Error::Str("it gives up the order and no reason")),
     }
-    // It is issued or about to be: another order would be another certificate.
-    let chain = chain.map_err(|error| Failure {
-        is_nonce: false,
-        ..failed(error)
-    })?;
-    Ok(Issued { chain, key })
+}
+
+/// Asks how the order stands until it is in none of these states any more.
+async fn decided(
+    order: &mut Order,
+    open: &[OrderStatus],
+    transport: &Transport,
+    until: Instant,
+) -> Result<OrderStatus, Error> {
+    for asked in 0.. {
+        let state = order.state();
+        if let Some(problem) = &state.error {
+            return Err(Error::Api(problem.clone()));
+        }
+        if !open.contains(&state.status) {
+            return Ok(state.status);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let Some(pause) = pause(asked, transport.pause(), left) else {
+            transport.leave_alone();
+            break;
+        };
+        tokio::time::sleep(pause).await;
+        order.refresh().await?;
+    }
+    Err(Error::Timeout(None))
+}
+
+/// The pause before the next question, after so many: as many seconds as the authority wants, if it says so, and the last
+/// one when the time is over. None when it is, or will be before the authority wants to be asked.
+fn pause(asked: u32, wanted: u64, left: Duration) -> Option<Duration> {
+    if left.is_zero() {
+        return None;
+    }
+    if wanted > 0 {
+        return Some(Duration::from_secs(wanted)).filter(|wanted| *wanted <= left);
+    }
+    let doubled = FIRST_PAUSE.saturating_mul(1_u32.checked_shl(asked).unwrap_or(u32::MAX));
+    Some(doubled.min(LONGEST_PAUSE).min(left))
 }
 
 fn nonsense(what: &str, plan: &Plan) -> Failure {
@@ -254,12 +337,33 @@ async fn reason(order: &mut Order, plan: &Plan) -> Option<Failure> {
     None
 }
 
-/// A new key, and the request to certify it for the domains of the plan, whatever the authority says they are.
-fn request(plan: &Plan) -> Result<(Vec<u8>, Zeroizing<String>), TlsError> {
+/// The request to certify this key for the domains of the plan, whatever the authority says they are.
+fn request(plan: &Plan, key: &str) -> Result<Vec<u8>, TlsError> {
     let unmakeable = |error: rcgen::Error| TlsError::Unmakeable(error.to_string());
     let mut params = CertificateParams::new(plan.domains.clone()).map_err(unmakeable)?;
     params.distinguished_name = DistinguishedName::new();
-    let key = KeyPair::generate().map_err(unmakeable)?;
+    let key = KeyPair::from_pem(key).map_err(unmakeable)?;
     let request = params.serialize_request(&key).map_err(unmakeable)?;
-    Ok((request.der().to_vec(), Zeroizing::new(key.serialize_pem())))
+    Ok(request.der().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_authority_is_asked_again_until_the_time_is_over_and_not_before_it_wants_to_be() {
+        let whole = Duration::from_secs(270);
+        let (mut left, mut asked, mut pauses) = (whole, 0, Vec::new());
+        while let Some(pause) = pause(asked, 0, left) {
+            (left, asked) = (left.saturating_sub(pause), asked + 1);
+            pauses.push(pause);
+        }
+        assert_eq!(left, Duration::ZERO, "the last question is asked at the end");
+        assert_eq!(pauses.iter().sum::<Duration>(), whole);
+        assert!(pauses.iter().all(|pause| *pause <= LONGEST_PAUSE) && asked < 30);
+        assert_eq!(pause(0, 120, whole), Some(Duration::from_mins(2)));
+        assert_eq!(pause(99, 270, whole), Some(whole));
+        assert_eq!(pause(0, 271, whole), None);
+    }
 }

@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use instant_acme::{Account, Order};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::folder::Folder;
+use super::folder::{Folder, SavedOrder};
 use super::order::ASKED_AT_MOST;
 use super::timetable::{Held, Progress, Reason, Step};
 use super::transport::Transport;
@@ -17,6 +20,8 @@ use crate::net::tls::{Acceptor, TlsError};
 
 /// The longest that one order may take in all, however its parts are drawn out.
 const LONGEST_ORDER: Duration = Duration::from_mins(5);
+/// How much of that the authority has to check the challenges and to issue.
+const PATIENCE: Duration = Duration::from_secs(270);
 /// The longest that the question when to renew may take.
 const LONGEST_QUESTION: Duration = Duration::from_secs(30);
 /// When is looked again after the folder could not be read or written, in seconds; later when the authority asks for it.
@@ -227,10 +232,11 @@ impl Renewal {
 
     /// Orders a certificate and puts it in place. Begins afresh while the authority does not know its own nonces.
     async fn order(&self, replaced: Option<&Pair>, now: u64) -> Result<(), Failure> {
-        let mut outcome = self.order_once(replaced, now).await;
+        let until = Instant::now() + PATIENCE;
+        let mut outcome = self.order_once(replaced, now, until).await;
         for _ in 1..ASKED_AT_MOST {
             match outcome {
-                Err(failure) if failure.is_nonce => outcome = self.order_once(replaced, now).await,
+                Err(failure) if failure.is_nonce => outcome = self.order_once(replaced, now, until).await,
                 _ => break,
             }
         }
@@ -240,7 +246,7 @@ impl Renewal {
         })
     }
 
-    async fn order_once(&self, replaced: Option<&Pair>, now: u64) -> Result<(), Failure> {
+    async fn order_once(&self, replaced: Option<&Pair>, now: u64, until: Instant) -> Result<(), Failure> {
         let Inner {
             plan,
             folder,
@@ -248,6 +254,7 @@ impl Renewal {
             acceptor,
             ..
         } = self.0.as_ref();
+        let begun = Instant::now();
         let Some(challenges) = acceptor.challenges() else {
             return Err(Failure::new(
                 "no challenge can be answered",
@@ -267,25 +274,73 @@ impl Renewal {
         };
         let failed = |error: instant_acme::Error| patient(Failure::of(&error, plan));
         let opened = order::account(plan, folder, &transport).await.map_err(patient)?;
-        let replaced = replaced.and_then(|pair| identifier::of(pair.chain.first()?));
-        let begun = match order::begin(&opened.account, plan, replaced).await {
-            Err(error)
-                if !opened.is_new && order::is_account_refused(&opened.account, plan, &error).await =>
-            {
-                let opened = order::replace_account(plan, folder, &transport, &error).await;
-                order::begin(&opened.map_err(patient)?.account, plan, None).await
-            }
-            begun => begun,
+        let left_over = self.left_over(&opened.account, replaced, now).await;
+        let (mut order, saved) = if let Some(left_over) = left_over.map_err(patient)? {
+            left_over
+        } else {
+            let replaced = replaced.and_then(|pair| identifier::of(pair.chain.first()?));
+            let begun = match order::begin(&opened.account, plan, replaced).await {
+                Err(error)
+                    if !opened.is_new && order::is_account_refused(&opened.account, plan, &error).await =>
+                {
+                    let opened = order::replace_account(plan, folder, &transport, &error).await;
+                    order::begin(&opened.map_err(patient)?.account, plan, None).await
+                }
+                begun => begun,
+            };
+            let mut order = begun.map_err(failed)?;
+            let proven = order::prove(&mut order, plan, challenges, &transport, until).await;
+            proven.map_err(patient)?;
+            let saved = order::to_keep(&order, plan, now)?;
+            // Before anything is issued: what is lost then is ordered again, and the authority counts.
+            folder.keep_order(&saved)?;
+            (order, saved)
         };
-        let issued = order::complete(begun.map_err(failed)?, plan, challenges)
-            .await
-            .map_err(patient)?;
-        let this = self.clone();
+        let chain = match order::collect(&mut order, &saved, plan, &transport, until).await {
+            Ok(chain) => chain,
+            Err(error) => {
+                if order::is_end(&mut order, &error) {
+                    folder.drop_order()?;
+                }
+                return Err(failed(error));
+            }
+        };
+        let (this, now) = (self.clone(), now.saturating_add(begun.elapsed().as_secs()));
         blocking(move || {
             let Inner { plan, folder, .. } = this.0.as_ref();
-            folder.place(plan, &issued.chain, &issued.key, now)
+            let placed = folder.place(plan, &chain, &saved.key, now);
+            // The same certificate can be had again when there is room for it, and is no use when it does not fit.
+            if matches!(placed, Err(TlsError::Unwritable { .. })) {
+                return placed;
+            }
+            folder.drop_order().and(placed)
         })
         .await
+    }
+
+    /// The order that an earlier round had to leave, if a certificate comes of it that is not in place yet. One of which
+    /// none comes is forgotten.
+    async fn left_over(
+        &self,
+        account: &Account,
+        held: Option<&Pair>,
+        now: u64,
+    ) -> Result<Option<(Order, SavedOrder)>, Failure> {
+        let Inner { plan, folder, .. } = self.0.as_ref();
+        let Some(saved) = folder.order()? else {
+            return Ok(None);
+        };
+        let key = PrivateKeyDer::from_pem_slice(saved.key.as_bytes()).ok();
+        let is_in_place = held.is_some_and(|held| key.is_some_and(|key| key == held.private_key));
+        if !is_in_place {
+            let resumed = order::resume(account, &saved, plan, now).await;
+            if let Some(order) = resumed.map_err(|error| Failure::of(&error, plan))? {
+                tracing::info!(order = saved.url, "going on with the order that is open");
+                return Ok(Some((order, saved)));
+            }
+        }
+        folder.drop_order()?;
+        Ok(None)
     }
 
     /// Takes the certificate that was put in place into use, and asks when to renew it.

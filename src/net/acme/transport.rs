@@ -25,6 +25,7 @@ pub struct Transport {
     /// For authorities that do not say what time it is.
     now: u64,
     wait: Arc<AtomicU64>,
+    pause: Arc<AtomicU64>,
 }
 
 impl Transport {
@@ -34,13 +35,25 @@ impl Transport {
             client,
             now,
             wait: Arc::default(),
+            pause: Arc::default(),
         }
     }
 
     /// How many seconds the authority wants to be left alone (RFC 8555 section 6.6), as it said with its latest
-    /// refusal; zero when it did not.
+    /// refusal or when it was [left alone](Self::leave_alone); zero when it did not.
     pub fn wait(&self) -> u64 {
         self.wait.load(Ordering::Relaxed)
+    }
+
+    /// How many seconds the authority wants to pass before the same is asked again, as it said with its latest answer,
+    /// which may be a good one (RFC 8555 sections 7.4 and 8.2); zero when it did not.
+    pub fn pause(&self) -> u64 {
+        self.pause.load(Ordering::Relaxed)
+    }
+
+    /// Takes the pause that the authority wants for a refusal, because it is too long to sit out.
+    pub fn leave_alone(&self) {
+        self.wait.store(self.pause(), Ordering::Relaxed);
     }
 }
 
@@ -68,6 +81,7 @@ impl HttpClient for Transport {
                 check_directory(&body)?;
             }
             let wait = bound_wait(&mut head.headers, this.now);
+            this.pause.store(wait, Ordering::Relaxed);
             if !head.status.is_success() {
                 this.wait.store(wait, Ordering::Relaxed);
             }

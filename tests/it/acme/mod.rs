@@ -2,6 +2,7 @@
 
 mod binary;
 mod hostile;
+mod slow;
 
 use std::net::SocketAddr;
 use std::path::Path;

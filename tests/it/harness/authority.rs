@@ -61,6 +61,8 @@ pub(crate) enum Mood {
     Instead(&'static str),
     /// The certificate is followed by so many more.
     Trailing(usize),
+    /// No order gets beyond its processing, and this `Retry-After` is named; none when it is empty.
+    Processing(&'static str),
 }
 
 /// What it was asked.
@@ -204,6 +206,11 @@ impl Authority {
     /// Forgets every account.
     pub(crate) fn forget_accounts(&self) {
         self.books().accounts.clear();
+    }
+
+    /// Forgets every order.
+    pub(crate) fn forget_orders(&self) {
+        self.books().orders.clear();
     }
 
     /// Closes every account there is.
@@ -412,7 +419,14 @@ impl Desk {
                 Ok(document(200, &json!({ "status": "valid" })))
             }
             ["new-order"] => self.begin(&signed),
-            ["order", id] => Ok(document(200, &self.describe(id))),
+            ["order", id] => {
+                let is_known = self.books.lock().unwrap().orders.contains_key(id);
+                if is_known {
+                    Ok(self.stand(id))
+                } else {
+                    Err((404, "malformed"))
+                }
+            }
             ["authorization", id, number] => Ok(document(200, &self.authorization(id, number))),
             ["challenge", id, number] => {
                 let thumbprint = thumbprint(&signed.key);
@@ -526,11 +540,27 @@ impl Desk {
         Ok(located(201, "location", &location, &self.describe(&id)))
     }
 
+    /// The order, and when to ask again.
+    fn stand(&self, id: &str) -> Response<Full<Bytes>> {
+        let mut response = document(200, &self.describe(id));
+        let mood = self.books.lock().unwrap().mood.clone();
+        if let Mood::Processing(wait) = mood
+            && !wait.is_empty()
+        {
+            response
+                .headers_mut()
+                .insert("retry-after", wait.parse().unwrap());
+        }
+        response
+    }
+
     fn describe(&self, id: &str) -> Value {
+        let is_slow = matches!(self.books.lock().unwrap().mood, Mood::Processing(_));
         let order = self.books.lock().unwrap().orders[id].clone();
         let at = |kind: &str| format!("{}/{kind}/{id}", self.base);
         let all = |wanted: &Check| order.checks.iter().all(|check| check == wanted);
         let status = match &order.chain {
+            Some(_) if is_slow => "processing",
             Some(_) => "valid",
             None if all(&Check::Good) => "ready",
             None if order.checks.contains(&Check::Open) => "pending",
@@ -545,7 +575,7 @@ impl Desk {
         if let Some(replaces) = order.replaces {
             document["replaces"] = replaces.into();
         }
-        if order.chain.is_some() {
+        if order.chain.is_some() && !is_slow {
             document["certificate"] = at("certificate").into();
         }
         document
@@ -662,7 +692,7 @@ impl Desk {
         };
         books.orders.get_mut(id).unwrap().chain = Some(chain);
         drop(books);
-        Ok(document(200, &self.describe(id)))
+        Ok(self.stand(id))
     }
 }
 
