@@ -501,6 +501,6 @@ impl Page for Account {
     }
 
     fn script(&self) -> Option<File> {
-        self.min_length.map(|_| File::Reveal)
+        Some(File::Account)
     }
 }

@@ -18,6 +18,9 @@ pub enum File {
     Submit,
     /// Lets people see the password that they type.
     Reveal,
+    /// The same, and keeps the account page from being shown to whoever comes after, and its notices from being said
+    /// again.
+    Account,
 }
 
 /// What is served for an asset.
@@ -36,7 +39,10 @@ struct Entry {
     content_type: &'static str,
 }
 
-static ENTRIES: LazyLock<[Entry; 2]> = LazyLock::new(|| {
+const REVEAL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js"));
+const ACCOUNT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/account.js"));
+
+static ENTRIES: LazyLock<[Entry; 3]> = LazyLock::new(|| {
     [
         Entry::new(
             File::Submit,
@@ -50,7 +56,14 @@ static ENTRIES: LazyLock<[Entry; 2]> = LazyLock::new(|| {
             "reveal",
             "js",
             "text/javascript; charset=utf-8",
-            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js")).to_vec(),
+            REVEAL.to_vec(),
+        ),
+        Entry::new(
+            File::Account,
+            "account",
+            "js",
+            "text/javascript; charset=utf-8",
+            [ACCOUNT, REVEAL].concat(),
         ),
     ]
 });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { ALICE, Server } from './harness.mjs';
-import { dismiss, keep, launch, quit, result, signIn, visitor } from './visitor.mjs';
+import { dismiss, keep, launch, quit, result, signIn, visitor, withMemory } from './visitor.mjs';
 import { Website } from './website.mjs';
 
 let server;
@@ -27,8 +27,8 @@ after(async () => {
 afterEach(dismiss);
 
 /** A browser that is signed in at the account page. */
-async function atAccount(options) {
-  const page = await visitor(options);
+async function atAccount(options, visited = visitor) {
+  const page = await visited(options);
   await page.goto(`${server.issuer}/account`);
   await signIn(page, alice.password);
   await page.locator('main.page-account').waitFor();
@@ -105,6 +105,26 @@ describe('the account page', () => {
     await page.context().clearCookies({ name: '__Host-idsvc_session' });
     await page.goto(website.start('web'));
     assert.equal(await page.getAttribute('html', 'lang'), 'ar');
+  });
+
+  it('is not shown again to whoever goes back after a sign-out', async () => {
+    await withMemory(server, async (visited) => {
+      const page = await atAccount({}, visited);
+      await page.locator('.rows li button').first().click();
+      await page.locator('main.page-logged-out').waitFor();
+      await page.evaluate(() => history.back());
+      await page.locator('main.page-login').waitFor();
+    });
+  });
+
+  it('says once what was done', async () => {
+    const page = await atAccount();
+    await page.locator('#language').selectOption('de');
+    await page.locator('section[aria-labelledby=languages] button').click();
+    await page.locator('#notice').waitFor();
+    assert.equal(new URL(page.url()).search, '');
+    await page.reload();
+    assert.equal(await page.locator('#notice').count(), 0);
   });
 
   it('changes the password without script, and signs everybody else out', async () => {

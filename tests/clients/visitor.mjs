@@ -12,10 +12,11 @@ let browser;
 let contexts = [];
 let complaints = [];
 
-/** Starts the browser. It takes these servers' certificates for good. */
-export async function launch(...servers) {
+/** A Chromium that takes these servers' certificates for good. */
+async function chromiumFor(servers, options) {
   await mkdir(artefacts, { recursive: true });
-  browser = await chromium.launch({
+  return chromium.launch({
+    ...options,
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: [
       '--headless=new',
@@ -29,6 +30,23 @@ export async function launch(...servers) {
       `--ignore-certificate-errors-spki-list=${servers.map(({ spki }) => spki).join(',')}`,
     ],
   });
+}
+
+/** Starts the browser. It takes these servers' certificates for good. */
+export async function launch(...servers) {
+  browser = await chromiumFor(servers, {});
+}
+
+/** Does something in a browser that keeps whole pages to go back to, as people's browsers do and Playwright's does not. */
+export async function withMemory(server, deed) {
+  const remembering = await chromiumFor([server], { ignoreDefaultArgs: ['--disable-back-forward-cache'] });
+  try {
+    const context = await remembering.newContext({ locale: 'en-GB' });
+    context.setDefaultTimeout(15_000);
+    await deed(() => context.newPage());
+  } finally {
+    await remembering.close();
+  }
 }
 
 /** Ends the browser. */

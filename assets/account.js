@@ -1,0 +1,11 @@
+// A browser may keep the page as it was and show it again after a sign-out: it has to ask for it anew.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.replace(location.pathname + location.search);
+});
+// What was done is said once, not at every reload.
+const address = new URL(location);
+if (address.searchParams.has("done")) {
+  address.searchParams.delete("done");
+  address.searchParams.delete("proof");
+  history.replaceState(null, "", address);
+}
