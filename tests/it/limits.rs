@@ -225,6 +225,36 @@ async fn a_browser_that_its_user_signed_in_with_before_gets_in() {
     assert_eq!(page.status, 429, "a browser is not known for ever");
 }
 
+/// A browser that a family shares is known for each of them, up to four: whoever signs in locks nobody else out.
+#[tokio::test]
+async fn a_shared_browser_is_known_for_each_of_its_users() {
+    const NAMES: [&str; 5] = ["ann", "bob", "carl", "dora", "eve"];
+    let (server, acme, alice) = scene().await;
+    let shared = alice.browser();
+    let request = acme.request().with("prompt", "login");
+    let mut people = Vec::new();
+    for name in NAMES {
+        people.push(server.user(name).await);
+    }
+    for person in people.iter().chain([&people[1]]) {
+        let page = shared.at(HERE).authorize(&request).await;
+        let signed_in = page.type_in(&person.user.account_id, &person.password).await;
+        signed_in.callback().code();
+    }
+    let cookie = shared.cookie("__Host-idsvc_known").unwrap();
+    assert_eq!(
+        cookie.split('.').count(),
+        4,
+        "one for each name, and no more than four"
+    );
+    for (at, person) in people.iter().enumerate() {
+        fail(&alice, &acme, &person.user.account_id, 10).await;
+        let page = shared.at(HERE).authorize(&request).await;
+        let tried = page.type_in(&person.user.account_id, &person.password).await;
+        assert_eq!(tried.status == 429, at == 0, "{at}: the first one has made room");
+    }
+}
+
 #[tokio::test]
 async fn one_address_is_held_back_whatever_names_it_tries() {
     let (server, acme, alice) = scene().await;

@@ -22,24 +22,44 @@ use crate::identity::LoginName;
 /// How long a browser stays known after its last sign-in.
 const REMEMBERED: Duration = Duration::from_hours(365 * 24);
 const ID_LEN: usize = 16;
+/// For how many names a browser is known at most: whose family shares one, too.
+const MOST_NAMES: usize = 4;
+/// Between the seals of several names.
+const BETWEEN: char = '.';
 
-/// The cookie for a browser in which somebody has just proven the password of this name.
+/// The cookie for a browser in which somebody has just proven the password of this name. It goes on to be known for the
+/// names of others, the last ones first.
 pub fn cookie(call: &Call, name: &LoginName) -> Option<HeaderValue> {
     let (sealer, random) = (&call.app.core.sealer, &call.app.core.random);
     let until = call.now + REMEMBERED;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
-    let sealed = sealer.seal(&context(call, name)?, &plain, random);
-    Cookie::Known.set(&URL_SAFE_NO_PAD.encode(sealed), Some(REMEMBERED))
+    let context = context(call, name)?;
+    let newest = URL_SAFE_NO_PAD.encode(sealer.seal(&context, &plain, random));
+    let is_others = |seal: &&str| seal.len() == newest.len() && open(call, &context, seal).is_none();
+    let others = seals(call).filter(is_others).take(MOST_NAMES - 1);
+    let value = others.fold(newest.clone(), |value, seal| format!("{value}{BETWEEN}{seal}"));
+    Cookie::Known.set(&value, Some(REMEMBERED))
 }
 
 /// What names this browser, if somebody has proven the password of this name in it that is still in force.
 pub fn browser(call: &Call, name: &LoginName) -> Option<[u8; ID_LEN]> {
-    let sealed = URL_SAFE_NO_PAD.decode(call.cookie(Cookie::Known)?).ok()?;
-    let plain = call.app.core.sealer.open(&context(call, name)?, &sealed).ok()?;
+    let context = seals(call).next().and_then(|_| context(call, name))?;
+    let plain = seals(call).find_map(|seal| open(call, &context, seal))?;
     let (id, until) = plain.split_first_chunk::<ID_LEN>()?;
     let until = Timestamp::from_seconds(u64::from_be_bytes(until.try_into().ok()?));
     (call.now < until && !(until - REMEMBERED).is_ahead_of(call.now)).then_some(*id)
+}
+
+/// The seals that the browser presents.
+fn seals(call: &Call) -> impl Iterator<Item = &str> {
+    let cookie = call.cookie(Cookie::Known).into_iter();
+    cookie.flat_map(|value| value.split(BETWEEN)).take(MOST_NAMES)
+}
+
+fn open(call: &Call, context: &str, seal: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let sealed = URL_SAFE_NO_PAD.decode(seal).ok()?;
+    call.app.core.sealer.open(context, &sealed).ok()
 }
 
 /// None for somebody without a password, and where the store cannot be read: then no browser is known. A hash that is
