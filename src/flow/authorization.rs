@@ -1,7 +1,8 @@
 //! The way from an authorization request to its answer, as far as its steps share it.
 //!
 //! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
-//! page ends by taking the next step; the step that issues the code also ends the transaction.
+//! page ends by taking the next step; the step that answers the client also ends the transaction, but for a moment in which
+//! it answers once more.
 
 use std::sync::Arc;
 
@@ -143,16 +144,19 @@ pub fn underway(
     let Some(client) = client.filter(|client| may_answer(client, &transaction.request)) else {
         return Ok(Err(Stale::Expired));
     };
-    let step = core.store.read(|snapshot| {
-        step(
-            snapshot,
-            &transaction.request,
-            client,
-            session.as_ref(),
-            transaction.progress(),
-            now,
-        )
-    })?;
+    let step = match &transaction.refused {
+        Some(refusal) => Step::Refuse(refusal.clone()),
+        None => core.store.read(|snapshot| {
+            step(
+                snapshot,
+                &transaction.request,
+                client,
+                session.as_ref(),
+                transaction.progress(),
+                now,
+            )
+        })?,
+    };
     Ok(Ok(Underway {
         id,
         client: Arc::clone(client),
@@ -182,6 +186,7 @@ pub(super) fn new_transaction(
         settled_session: None,
         consented: false,
         answered_at: None,
+        refused: None,
         upstream: None,
     };
     (transaction, binding)
@@ -285,7 +290,7 @@ pub(super) enum Taken {
     Refused(Refusal),
 }
 
-/// Takes a step: issues the code, keeps or ends the transaction.
+/// Takes a step: issues the code, or keeps the no. A client that was told no hears nothing else.
 pub(super) fn take(
     tx: &mut dyn Tx,
     step: Step,
@@ -295,6 +300,7 @@ pub(super) fn take(
     now: Timestamp,
 ) -> Result<Taken, StoreError> {
     let (id, transaction) = under;
+    let step = transaction.refused.clone().map_or(step, Step::Refuse);
     let taken = match step {
         Step::SignIn => Taken::SignIn,
         Step::AskConsent => Taken::AskConsent,
@@ -307,14 +313,33 @@ pub(super) fn take(
             transaction.answered_at.get_or_insert(now);
             Taken::Issued
         }
-        Step::Refuse(refusal) => Taken::Refused(refusal),
+        Step::Refuse(refusal) => Taken::Refused(transaction.refuse(refusal, now)),
     };
-    if let Taken::Refused(_) = taken {
-        LOGIN_TRANSACTIONS.remove(tx, &id)?;
-    } else {
-        LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
-    }
+    LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
     Ok(taken)
+}
+
+/// Tells the client no, whatever has happened meanwhile.
+pub(super) async fn refuse(
+    core: &Core,
+    underway: &Underway,
+    refusal: Refusal,
+    now: Timestamp,
+) -> Result<Next, Failure> {
+    let id = underway.id;
+    let refused = core
+        .store
+        .write("refuse_authorization", move |tx| {
+            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
+                return Ok(refusal.clone());
+            };
+            let refused = transaction.refuse(refusal.clone(), now);
+            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
+            Ok(refused)
+        })
+        .await?;
+    let reply = &underway.transaction.request.reply;
+    Ok(Next::Respond(reply.refusal(&refused, &core.policy.issuer)))
 }
 
 /// Writes a code down.
@@ -418,7 +443,9 @@ where
             let live = sessions::find(&*tx, browser.session.as_ref(), policy.lifetimes.session, now)?
                 .filter(|live| expected.is_none_or(|expected| expected == live.id));
             if let Some(live) = &live {
-                transaction.set_progress(advance(tx, live)?);
+                if transaction.refused.is_none() {
+                    transaction.set_progress(advance(tx, live)?);
+                }
                 sessions::touch(tx, live, policy.lifetimes.session, now)?;
             }
             let step = step(

@@ -91,8 +91,8 @@ pub async fn finish_federation(
                 ErrorCode::AccessDenied,
                 "the user did not sign in at the provider",
             );
-            let response = request.reply.refusal(&refusal, &core.policy.issuer);
-            return Ok(Return::Onward(Onward::to(authorization::Next::Respond(response))));
+            let next = authorization::refuse(core, &underway, refusal, now).await?;
+            return Ok(Return::Onward(Onward::to(next)));
         }
         Err(problem) => return Ok(Return::Again(id, problem)),
     };

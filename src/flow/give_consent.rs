@@ -12,7 +12,7 @@ use crate::oauth::authorize::Progress;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::store::backend::Tx;
-use crate::store::tables::{CONSENTS, LOGIN_TRANSACTIONS};
+use crate::store::tables::CONSENTS;
 
 /// Remembers the yes of the user, whose session the page was drawn for, and issues the code: the yes of one user never
 /// counts for another.
@@ -36,8 +36,9 @@ pub async fn give_consent(
 }
 
 /// Takes the no of whoever sits there: the client is told `access_denied`.
-pub async fn decline(core: &Core, underway: Underway) -> Result<Onward, Failure> {
-    let next = deny(core, &underway).await?;
+pub async fn decline(core: &Core, underway: Underway, now: Timestamp) -> Result<Onward, Failure> {
+    let refusal = Refusal::new(ErrorCode::AccessDenied, "the user declined");
+    let next = authorization::refuse(core, &underway, refusal, now).await?;
     if let Some(live) = &underway.session {
         answered(live.user.uuid, &underway.client.client_id, false);
     }
@@ -86,19 +87,4 @@ async fn allow(
         Ok(progress)
     };
     authorization::settle(core, browser, underway.id, now, remember, Some(session)).await
-}
-
-async fn deny(core: &Core, underway: &Underway) -> Result<Next, Failure> {
-    let id = underway.id;
-    core.store
-        .write("deny_consent", move |tx| LOGIN_TRANSACTIONS.remove(tx, &id))
-        .await?;
-    let refusal = Refusal::new(ErrorCode::AccessDenied, "the user declined");
-    Ok(Next::Respond(
-        underway
-            .transaction
-            .request
-            .reply
-            .refusal(&refusal, &core.policy.issuer),
-    ))
 }

@@ -410,10 +410,13 @@ pub struct LoginTransaction {
     pub settled_session: Option<Uuid>,
     /// Whether the user has said yes since the request was made.
     pub consented: bool,
-    /// When the client was first sent a code for it. The form may be sent twice by a hasty hand, and the
-    /// browser shows the second answer.
+    /// When the client was first sent an answer to it, a code or a no. The form may be sent twice by a hasty hand, and
+    /// the browser shows the second answer.
     #[serde(default)]
     pub answered_at: Option<Timestamp>,
+    /// The no that the client was sent: it stays the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
     /// The question to a provider that is waited for; it is answered once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<UpstreamSignIn>,
@@ -478,6 +481,12 @@ impl LoginTransaction {
             settled_session: self.settled_session,
             consented: self.consented,
         }
+    }
+
+    /// Writes down that the client is told no, and says what it is told: a no that it was told before stays.
+    pub fn refuse(&mut self, refusal: Refusal, now: Timestamp) -> Refusal {
+        self.answered_at.get_or_insert(now);
+        self.refused.get_or_insert(refusal).clone()
     }
 
     /// Writes down what has happened.

@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 /// An error code, as it stands in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// RFC 6749 sections 4.1.2.1 and 5.2; RFC 6750 section 3.1.
     InvalidRequest,
@@ -70,7 +73,7 @@ impl ErrorCode {
 }
 
 /// A refusal: the protocol's no. It is an answer, not a failure: what was decided beside it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The code.
     pub code: ErrorCode,

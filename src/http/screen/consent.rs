@@ -28,10 +28,11 @@ pub async fn respond(call: &Call) -> Answer {
     let id = underway.id;
     let core = &call.app.core;
     let is_ours = call.method() == Method::POST && call.is_from_own_page();
-    if is_ours && parameters.get("decision") == Some("deny") {
+    let decision = parameters.get("decision").filter(|_| is_ours);
+    if decision == Some("deny") && underway.transaction.refused.is_none() {
         // A no counts whatever has happened meanwhile in other tabs, and for whoever says it. It needs no CSRF token:
         // it comes from our own page, gives nobody anything, and ends only the request of this browser.
-        return match decline(core, underway).await {
+        return match decline(core, underway, call.now).await {
             Ok(next) => onward::go(call, next),
             Err(failure) => error::failed_page(call, &failure),
         };

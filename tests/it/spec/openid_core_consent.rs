@@ -56,13 +56,14 @@ async fn a_no_is_never_taken_for_a_yes() {
 /// A user who says no is heard, and nothing is remembered.
 #[tokio::test]
 async fn a_user_who_declines_is_access_denied() {
-    let (_server, acme, alice) = asking().await;
+    let (server, acme, alice) = asking().await;
     let browser = alice.browser();
     let page = browser.authorize(&acme.request()).await.sign_in().await;
     let form = page.decision_form("allow");
     let callback = page.decide("deny").await.callback();
     assert_eq!(callback.refusal(), "access_denied: the user declined");
     assert_eq!(callback.get("state"), Some("state of acme"));
+    server.advance(10);
     let late = browser.submit(&form).await;
     assert_eq!(
         late.error_page(),
@@ -76,6 +77,28 @@ async fn a_user_who_declines_is_access_denied() {
     assert_eq!(
         silent.refusal(),
         "consent_required: the user has not consented yet"
+    );
+}
+
+/// A no that is sent twice by a hasty hand is heard: the browser shows the second answer. Nothing else is taken for it.
+#[tokio::test]
+async fn a_no_is_answered_once_more_and_stays_a_no() {
+    let (_server, acme, alice) = asking().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await.sign_in().await;
+    let (no, yes) = (page.decision_form("deny"), page.decision_form("allow"));
+    for form in [&no, &no, &yes] {
+        let callback = browser.submit(form).await.callback();
+        assert_eq!(callback.refusal(), "access_denied: the user declined");
+        assert_eq!(callback.get("state"), Some("state of acme"));
+    }
+    let path = format!("/login?transaction={}", no.value("transaction").unwrap());
+    let callback = browser.visit(&path).await.callback();
+    assert_eq!(callback.error(), "access_denied");
+    assert_eq!(
+        browser.authorize(&acme.request()).await.page(),
+        "/consent",
+        "the late yes is not remembered"
     );
 }
 

@@ -318,6 +318,7 @@ async fn a_sign_in_under_way_ends_with_its_client() {
             settled_session: None,
             consented: false,
             answered_at: None,
+            refused: None,
             upstream: None,
         };
         let key = core.random.uuid_v4();
