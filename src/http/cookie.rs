@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use http::header::{COOKIE, HeaderMap, HeaderValue};
 
+/// How long a browser keeps what outlives a session.
+pub const A_YEAR: Duration = Duration::from_hours(365 * 24);
+
 /// Which cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cookie {
     /// The user's session.
     Session,
-    /// What binds a sign-in under way to one browser.
+    /// What binds a sign-in under way to one browser. It outlives the browser: of several tabs that a browser begins with,
+    /// each without it, only the last would keep its sign-in.
     Browser,
     /// What says that a user has signed in in this browser before.
     Known,

@@ -13,7 +13,7 @@ use crate::flow::account::view::{self, Application};
 use crate::flow::account::{Outcome, begin, view::view};
 use crate::flow::{Failure, sessions, sign_out};
 use crate::http::call::Call;
-use crate::http::cookie::Cookie;
+use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
@@ -24,9 +24,6 @@ use crate::page::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::route::Route;
 
 const FORM: &str = "account";
-
-/// How long a browser remembers the language, in days.
-const LANGUAGE_DAYS: u64 = 365;
 
 /// What a form asks for.
 enum Deed {
@@ -188,9 +185,8 @@ async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>, name: &
 fn speak(call: &Call, language: Option<String>) -> Answer {
     let session = call.cookie(Cookie::Session).unwrap_or_default();
     let mut answer = back(call, AccountNotice::LanguageChosen, session);
-    let age = std::time::Duration::from_hours(LANGUAGE_DAYS * 24);
     let cookie = match language {
-        Some(tag) => Cookie::Language.set(&tag, Some(age)),
+        Some(tag) => Cookie::Language.set(&tag, Some(A_YEAR)),
         None => Cookie::Language.removal(),
     };
     if let Some(cookie) = cookie {

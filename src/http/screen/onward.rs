@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::flow::authorization::{Next, Onward};
 use crate::http::call::Call;
-use crate::http::cookie::Cookie;
+use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::response::{self, Answer};
 use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
 use crate::page::{FormPost, Heading};
@@ -23,7 +23,7 @@ pub fn go(call: &Call, onward: Onward) -> Answer {
     let cookies = [
         onward
             .binding
-            .and_then(|secret| Cookie::Browser.set(secret.reveal(), None)),
+            .and_then(|secret| Cookie::Browser.set(secret.reveal(), Some(A_YEAR))),
         onward
             .session
             .and_then(|secret| Cookie::Session.set(secret.reveal(), None)),
