@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use minijinja::Value;
 
 use super::asset::File;
-use super::form::{PasswordField, hidden, moment, sentence};
+use super::form::{PasswordField, Person, hidden, moment, sentence};
 use super::theme::slots;
 use super::{Page, ScopeLine, Slots, Text};
 
@@ -15,10 +15,8 @@ pub struct Account {
     pub action: String,
     /// Proves that the forms came from this page.
     pub csrf: String,
-    /// Who is signed in, as the page addresses them.
-    pub user: String,
-    /// The name to sign in with, for password managers.
-    pub account_id: String,
+    /// Who is signed in.
+    pub user: Person,
     /// What was just done, or why it was not.
     pub notice: Option<AccountNotice>,
     /// The fewest characters of a new password; none for somebody without a password.
@@ -196,8 +194,7 @@ impl Account {
         Self {
             action: "/account".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
-            user: "Alice Example".to_owned(),
-            account_id: "alice@example.com".to_owned(),
+            user: Person::sample(),
             notice: None,
             min_length: Some(8),
             sessions: vec![
@@ -294,7 +291,7 @@ impl Account {
             has_focus: invalid(CHOSEN),
         };
         let inside = html! {
-            input type="text" name="username" value=(self.account_id) autocomplete="username" hidden;
+            input type="text" name="username" value=(self.user.account_id) autocomplete="username" hidden;
             (current.draw(text))
             (chosen.draw(text))
             button.button type="submit" { (text.account_change_password) }
@@ -453,7 +450,7 @@ impl Page for Account {
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.account_title) }
-            p.lead { (sentence(text.logout_user, &self.user)) }
+            p.lead { (self.user.within(text.logout_user)) }
             (self.notice(text))
             (self.sessions(text))
             (self.applications(text))
@@ -463,7 +460,7 @@ impl Page for Account {
     }
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
-        slots.part("lead", || sentence(text.logout_user, &self.user));
+        slots.part("lead", || self.user.within(text.logout_user));
         slots.part("notice", || self.notice(text));
         slots.part("session_section", || self.sessions(text));
         slots.part("application_section", || self.applications(text));
@@ -471,8 +468,8 @@ impl Page for Account {
         slots.part("language_section", || self.language(text));
         slots.text("action", &self.action);
         slots.text("csrf", &self.csrf);
-        slots.text("user", &self.user);
-        slots.text("account_id", &self.account_id);
+        slots.text("user", &self.user.name);
+        slots.text("account_id", &self.user.account_id);
         slots.text("notice_kind", self.notice.map_or("", AccountNotice::kind));
         slots.text("notice_text", self.notice.map_or("", |notice| notice.text(text)));
         let min_length = self.min_length.map(|length| length.to_string());

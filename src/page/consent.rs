@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::form::{hidden, sentence};
+use super::form::{Person, hidden, sentence};
 use super::{Page, Slots, Text};
 
 /// Asks whether an application may have what it asked for (OpenID Connect Core section 3.1.2.4).
@@ -17,7 +17,7 @@ pub struct Consent {
     /// The application that asks.
     pub client_name: String,
     /// Who is signed in.
-    pub user: String,
+    pub user: Person,
     /// What is asked for.
     pub scopes: Vec<ScopeLine>,
 }
@@ -93,7 +93,7 @@ impl Consent {
             transaction: "4lQ0bI2xQ9mN".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
             client_name: "Acme Notes".to_owned(),
-            user: "alice@example.com".to_owned(),
+            user: Person::sample(),
             scopes: vec![
                 scope("openid", ""),
                 scope("profile", ""),
@@ -119,7 +119,7 @@ impl Page for Consent {
             h1 { (text.consent_title) }
             p.lead { (sentence(text.consent_lead, &self.client_name)) }
             (self.list(text))
-            p.note { (sentence(text.consent_user, &self.user)) }
+            p.note { (self.user.within(text.consent_user)) }
             p.note { (text.consent_trust) }
             (self.form(text))
         }
@@ -127,6 +127,7 @@ impl Page for Consent {
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
         slots.part("lead", || sentence(text.consent_lead, &self.client_name));
+        slots.part("who", || self.user.within(text.consent_user));
         slots.part("scope_list", || self.list(text));
         slots.part("form", || self.form(text));
         slots.part("hidden", || self.hidden_fields());
@@ -134,7 +135,8 @@ impl Page for Consent {
         slots.text("transaction", &self.transaction);
         slots.text("csrf", &self.csrf);
         slots.text("client_name", &self.client_name);
-        slots.text("user", &self.user);
+        slots.text("user", &self.user.name);
+        slots.text("account_id", &self.user.account_id);
         slots.list("scopes", self.scopes.iter().map(|scope| scope.entry(text)));
     }
 

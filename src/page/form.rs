@@ -15,8 +15,40 @@ pub fn hidden(name: &str, value: &str) -> Markup {
 /// `part` comes from somebody else: it is set apart, so that its writing direction does not turn the
 /// sentence around.
 pub fn sentence(template: &str, part: &str) -> Markup {
+    around(template, &html! { bdi.name { (part) } })
+}
+
+fn around(template: &str, part: &Markup) -> Markup {
     let (before, after) = template.split_once(PLACE).unwrap_or((template, ""));
-    html! { (before) bdi.name { (part) } (after) }
+    html! { (before) (part) (after) }
+}
+
+/// Somebody with an account, as pages name them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Person {
+    /// What people call them.
+    pub name: String,
+    /// The name to sign in with. Two people may have one name; no two have one account.
+    pub account_id: String,
+}
+
+impl Person {
+    /// Somebody for samples.
+    pub fn sample() -> Self {
+        Self {
+            name: "Alice Example".to_owned(),
+            account_id: "alice@example.com".to_owned(),
+        }
+    }
+
+    /// A sentence with one `{}`, where the person stands: the name, and the account where that is another word.
+    pub fn within(&self, template: &str) -> Markup {
+        let person = html! {
+            bdi.name { (self.name) }
+            @if self.account_id != self.name { " (" bdi { (self.account_id) } ")" }
+        };
+        around(template, &person)
+    }
 }
 
 /// A moment as RFC 3339 writes it, shown to the minute: digits are read alike in every language.
@@ -85,6 +117,23 @@ mod tests {
         assert_eq!(
             sentence("to {} now", "<b>").into_string(),
             "to <bdi class=\"name\">&lt;b&gt;</bdi> now"
+        );
+    }
+
+    #[test]
+    fn two_people_of_one_name_are_told_apart() {
+        let alice = Person::sample();
+        assert_eq!(
+            alice.within("as {}.").into_string(),
+            "as <bdi class=\"name\">Alice Example</bdi> (<bdi>alice@example.com</bdi>)."
+        );
+        let nameless = Person {
+            name: alice.account_id.clone(),
+            ..alice
+        };
+        assert_eq!(
+            nameless.within("as {}.").into_string(),
+            "as <bdi class=\"name\">alice@example.com</bdi>."
         );
     }
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::asset::File;
-use super::form::{PasswordField, hidden, sentence};
+use super::form::{PasswordField, Person, hidden, sentence};
 use super::{Page, Slots, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
@@ -26,7 +26,7 @@ pub struct Login {
     /// The providers at which they may sign in instead.
     pub providers: Vec<ProviderChoice>,
     /// Who is signed in already and may go on without a password, where the application asked for a choice.
-    pub continue_as: Option<String>,
+    pub continue_as: Option<Person>,
 }
 
 /// A way in by another provider.
@@ -126,7 +126,7 @@ impl Login {
     /// The page in each of its states.
     pub fn samples() -> Vec<Self> {
         let choice = Self {
-            continue_as: Some("alice@example.com".to_owned()),
+            continue_as: Some(Person::sample()),
             ..Self::sample()
         };
         let failed = LoginProblem::ALL.map(|problem| Self {
@@ -211,7 +211,7 @@ impl Login {
                 // Without a type of its own: `button[type=submit]` on this page is the sign-in alone.
                 form.stack method="post" action=(self.action) {
                     (self.hidden_fields())
-                    button.button name="decision" value="continue" { span { (sentence(text.continue_as, user)) } }
+                    button.button name="decision" value="continue" { span { (user.within(text.continue_as)) } }
                 }
                 p.divider { span { (text.other_account) } }
             }
@@ -294,7 +294,9 @@ impl Page for Login {
         slots.text("csrf", &self.csrf);
         slots.text("username", &self.username);
         slots.text("client_name", &self.client_name);
-        slots.text("continue_as", self.continue_as.as_deref().unwrap_or_default());
+        let user = self.continue_as.as_ref();
+        slots.text("continue_as", user.map_or("", |user| &user.name));
+        slots.text("account_id", user.map_or("", |user| &user.account_id));
         slots.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
         slots.text(
             "problem_text",

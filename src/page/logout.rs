@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::form::{hidden, sentence};
+use super::form::{Person, hidden};
 use super::{Page, Slots, Text};
 
 /// Asks whether the user wants to sign out, where no application could prove it (OpenID Connect RP-Initiated
@@ -14,10 +14,15 @@ pub struct LogoutConfirm {
     /// Proves that the form came from this page.
     pub csrf: String,
     /// Who is signed in, if that is known.
-    pub user: Option<String>,
+    pub user: Option<Person>,
 }
 
 impl LogoutConfirm {
+    /// Who is signed in; nothing where that is not known.
+    fn who(&self, text: &Text<'_>) -> Markup {
+        html! { @if let Some(user) = &self.user { (user.within(text.logout_user)) } }
+    }
+
     fn form(&self, text: &Text<'_>) -> Markup {
         html! {
             form.stack method="post" action=(self.action) {
@@ -32,7 +37,7 @@ impl LogoutConfirm {
         let known = Self {
             action: "/logout".to_owned(),
             csrf: "b1x0Jm5vYQ".to_owned(),
-            user: Some("alice@example.com".to_owned()),
+            user: Some(Person::sample()),
         };
         let unknown = Self {
             user: None,
@@ -52,9 +57,7 @@ impl Page for LogoutConfirm {
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.logout_title) }
-            @if let Some(user) = &self.user {
-                p.lead { (sentence(text.logout_user, user)) }
-            }
+            @if self.user.is_some() { p.lead { (self.who(text)) } }
             p.note { (text.logout_lead) }
             (self.form(text))
         }
@@ -65,7 +68,10 @@ impl Page for LogoutConfirm {
         slots.part("hidden", || hidden("csrf", &self.csrf));
         slots.text("action", &self.action);
         slots.text("csrf", &self.csrf);
-        slots.text("user", self.user.as_deref().unwrap_or_default());
+        slots.part("who", || self.who(text));
+        let user = self.user.as_ref();
+        slots.text("user", user.map_or("", |user| &user.name));
+        slots.text("account_id", user.map_or("", |user| &user.account_id));
     }
 
     fn vital(&self) -> Vec<&str> {

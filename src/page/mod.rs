@@ -28,6 +28,7 @@ use maud::Markup;
 pub use account::{Account, AccountNotice, ApplicationLine, SessionLine};
 pub use consent::{Consent, ScopeLine};
 pub use error::{ErrorPage, Heading};
+pub use form::Person;
 pub use form_post::FormPost;
 pub use home::{DevToken, DevTokens, Home};
 pub use locale::Locale;

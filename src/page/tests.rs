@@ -213,14 +213,20 @@ fn every_page_with_its_style_is_smaller_than_20_kb() {
     });
 }
 
+fn evil_person() -> Person {
+    Person {
+        name: HOSTILE.to_owned(),
+        account_id: format!("{HOSTILE}@"),
+    }
+}
+
 /// An account whose every text was chosen by somebody hostile.
 fn hostile_account() -> Account {
     let evil = || HOSTILE.to_owned();
     Account {
         action: evil(),
         csrf: evil(),
-        user: evil(),
-        account_id: evil(),
+        user: evil_person(),
         notice: Some(AccountNotice::WrongPassword),
         min_length: Some(8),
         sessions: vec![SessionLine {
@@ -299,14 +305,14 @@ fn hostile_values_stay_text_on_every_page() {
         username: evil(),
         problem: Some(LoginProblem::Credentials),
         client_name: evil(),
-        continue_as: Some(evil()),
+        continue_as: Some(evil_person()),
     };
     let consent = Consent {
         action: evil(),
         transaction: evil(),
         csrf: evil(),
         client_name: evil(),
-        user: evil(),
+        user: evil_person(),
         scopes: vec![
             ScopeLine {
                 name: evil(),
@@ -332,7 +338,7 @@ fn hostile_values_stay_text_on_every_page() {
             LogoutConfirm {
                 action: evil(),
                 csrf: evil(),
-                user: Some(evil()),
+                user: Some(evil_person()),
             }
             .render(&theme, locale),
             ErrorPage {
@@ -438,7 +444,7 @@ fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
 #[test]
 fn a_present_session_can_be_continued_from_a_form_of_its_own() {
     let page = Login {
-        continue_as: Some("alice".to_owned()),
+        continue_as: Some(Person::sample()),
         ..Login::sample()
     };
     let html = render(&page);

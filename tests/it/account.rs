@@ -85,7 +85,12 @@ async fn a_visitor_signs_in_and_comes_back() {
         (arrived.page(), arrived.heading().as_str()),
         ("/account", "Your account")
     );
-    assert!(arrived.text().contains("alice Example") && arrived.is_not_stored());
+    assert!(
+        arrived
+            .text()
+            .contains("alice Example</bdi> (<bdi>alice@example.com</bdi>)")
+    );
+    assert!(arrived.is_not_stored() && arrived.text().contains("/assets/account."));
     assert!(!arrived.path.contains("code="));
     assert!(is_signed_in(&browser, &acme).await, "and is signed in everywhere");
     assert_eq!(

@@ -5,7 +5,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{csrf, known, onward};
+use super::{csrf, known, onward, person};
 use crate::flow::account::change_password::{Change, NewPassword, change_password};
 use crate::flow::account::disconnect::disconnect;
 use crate::flow::account::end_sessions::{Which, end_sessions};
@@ -235,8 +235,7 @@ fn draw(call: &Call, account: view::Account, notice: Option<AccountNotice>) -> A
     let page = Account {
         action: call.app.path(&Route::Account),
         csrf: csrf::token(call.cookie(Cookie::Session).unwrap_or_default(), FORM),
-        user: live.user.display_name().to_owned(),
-        account_id: live.user.account_id.clone(),
+        user: person(&live.user),
         notice,
         min_length: has_password.then_some(call.app.core.policy.password.min_length),
         sessions: sessions

@@ -4,7 +4,7 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
 use super::underway::{self, Asked};
-use super::{csrf, onward};
+use super::{csrf, onward, person};
 use crate::flow::authorization::{self, Underway};
 use crate::flow::give_consent::{decline, give_consent};
 use crate::http::call::Call;
@@ -64,10 +64,7 @@ pub async fn respond(call: &Call) -> Answer {
 fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
     let request = &underway.transaction.request;
     let scope = request.scope_for_consent();
-    let user = underway
-        .session
-        .as_ref()
-        .map(|live| live.user.display_name().to_owned());
+    let user = underway.session.as_ref().map(|live| person(&live.user));
     let page = Consent {
         action: call.app.path(&Route::Consent),
         transaction: underway.id.to_string(),

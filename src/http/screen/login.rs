@@ -8,7 +8,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::underway::{self, Asked};
-use super::{csrf, federation, known, onward};
+use super::{csrf, federation, known, onward, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::authorization::{self, Browser, Underway};
@@ -170,7 +170,7 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
             .session
             .as_ref()
             .filter(|_| may_continue)
-            .map(|live| live.user.display_name().to_owned()),
+            .map(|live| person(&live.user)),
     };
     let status = match problem {
         Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,

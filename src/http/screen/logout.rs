@@ -3,7 +3,7 @@
 use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 
-use super::csrf;
+use super::{csrf, person};
 use crate::flow::sessions::{of_browser, signed_in};
 use crate::flow::sign_out::confirm_sign_out;
 use crate::http::call::Call;
@@ -54,7 +54,7 @@ pub async fn confirm(call: &Call) -> Answer {
         let page = LogoutConfirm {
             action: address(call, &Route::LogoutConfirm),
             csrf: csrf::token(cookie, FORM),
-            user: live.map(|live| live.user.display_name().to_owned()),
+            user: live.map(|live| person(&live.user)),
         };
         return call.page(StatusCode::OK, &page, None);
     }
