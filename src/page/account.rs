@@ -5,6 +5,7 @@ use minijinja::Value;
 
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden, moment, sentence};
+use super::text::PLACE;
 use super::theme::slots;
 use super::{Page, ScopeLine, Slots, Text};
 
@@ -21,6 +22,8 @@ pub struct Account {
     pub notice: Option<AccountNotice>,
     /// The fewest characters of a new password; none for somebody without a password.
     pub min_length: Option<usize>,
+    /// The most bytes of one.
+    pub max_bytes: usize,
     /// Where the user is signed in, this browser first.
     pub sessions: Vec<SessionLine>,
     /// What may act for the user.
@@ -197,6 +200,7 @@ impl Account {
             user: Person::sample(),
             notice: None,
             min_length: Some(8),
+            max_bytes: 512,
             sessions: vec![
                 session("0199f3a2-7c41", Some("Firefox (Linux)"), "198.51.100.7", true),
                 session("0199e1c0-10b8", Some("Safari (iOS)"), "2001:db8::17", false),
@@ -243,6 +247,11 @@ impl Account {
         }
     }
 
+    /// A notice as a sentence.
+    fn said(&self, notice: AccountNotice, text: &Text<'_>) -> String {
+        notice.text(text).replace(PLACE, &self.max_bytes.to_string())
+    }
+
     /// What was done, or why nothing was; a problem with a password is said beside it.
     fn notice(&self, text: &Text<'_>) -> Markup {
         let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
@@ -251,7 +260,7 @@ impl Account {
                 @if notice.name().is_some() {
                     p.done #notice role="status" { (notice.text(text)) }
                 } @else {
-                    p.problem #notice role="alert" { (notice.text(text)) }
+                    p.problem #notice role="alert" { (self.said(notice, text)) }
                 }
             }
         }
@@ -301,7 +310,7 @@ impl Account {
                 h2 #password { (text.password) }
                 p.note { (text.account_password_note) }
                 @if let Some((notice, field)) = problem {
-                    p.problem #notice role="alert" { a href={ "#" (field) } { (notice.text(text)) } }
+                    p.problem #notice role="alert" { a href={ "#" (field) } { (self.said(notice, text)) } }
                 }
                 (self.form("password", &inside))
             }
@@ -471,7 +480,8 @@ impl Page for Account {
         slots.text("user", &self.user.name);
         slots.text("account_id", &self.user.account_id);
         slots.text("notice_kind", self.notice.map_or("", AccountNotice::kind));
-        slots.text("notice_text", self.notice.map_or("", |notice| notice.text(text)));
+        let said = self.notice.map(|notice| self.said(notice, text));
+        slots.text("notice_text", &said.unwrap_or_default());
         let min_length = self.min_length.map(|length| length.to_string());
         slots.text("min_length", &min_length.unwrap_or_default());
         slots.flag("has_other_sessions", self.has_other_sessions());

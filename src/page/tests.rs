@@ -229,6 +229,7 @@ fn hostile_account() -> Account {
         user: evil_person(),
         notice: Some(AccountNotice::WrongPassword),
         min_length: Some(8),
+        max_bytes: 512,
         sessions: vec![SessionLine {
             id: evil(),
             device: Some(evil()),

@@ -272,7 +272,7 @@ async fn an_unfit_new_password_is_refused_with_the_reason() {
     for (unfit, reason) in [
         ("elevenchars", "too short"),
         ("", "too short"),
-        (&*"é".repeat(257), "too long"),
+        (&*"é".repeat(257), "at most 512 bytes"),
     ] {
         let again = browser.submit(&new_password(&page, &alice.password, unfit)).await;
         assert!(again.text().contains(reason), "{unfit}");

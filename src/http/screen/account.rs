@@ -232,12 +232,14 @@ fn draw(call: &Call, account: view::Account, notice: Option<AccountNotice>) -> A
         applications,
     } = account;
     let has_password = live.user.password.is_some();
+    let rule = &call.app.core.policy.password;
     let page = Account {
         action: call.app.path(&Route::Account),
         csrf: csrf::token(call.cookie(Cookie::Session).unwrap_or_default(), FORM),
         user: person(&live.user),
         notice,
-        min_length: has_password.then_some(call.app.core.policy.password.min_length),
+        min_length: has_password.then_some(rule.min_length),
+        max_bytes: rule.max_bytes,
         sessions: sessions
             .iter()
             .map(|(id, session)| session_line(*id, session, *id == live.id))

@@ -88,6 +88,6 @@ pub static DE: Text<'static> = Text {
     account_language_chosen: "Die Sprache wurde geändert.",
     problem_current_password: "Das ist nicht Ihr aktuelles Passwort. Prüfen Sie es und versuchen Sie es noch einmal.",
     problem_too_short: "Das neue Passwort ist zu kurz. Wählen Sie ein längeres.",
-    problem_too_long: "Das neue Passwort ist zu lang. Wählen Sie ein kürzeres.",
+    problem_too_long: "Das neue Passwort ist zu lang. Wählen Sie eines mit höchstens {} Bytes: Ein einfacher Buchstabe oder eine Ziffer ist eines.",
     problem_expired_account: "Diese Seite war zu lange geöffnet. Es wurde nichts geändert; versuchen Sie es noch einmal.",
 };

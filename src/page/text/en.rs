@@ -88,6 +88,6 @@ pub static EN: Text<'static> = Text {
     account_language_chosen: "The language has been changed.",
     problem_current_password: "That is not your current password. Check it and try again.",
     problem_too_short: "The new password is too short. Choose a longer one.",
-    problem_too_long: "The new password is too long. Choose a shorter one.",
+    problem_too_long: "The new password is too long. Choose one of at most {} bytes: a plain letter or digit is one.",
     problem_expired_account: "This page was open for too long. Nothing was changed; try again.",
 };

@@ -88,6 +88,6 @@ pub static ES: Text<'static> = Text {
     account_language_chosen: "El idioma se ha cambiado.",
     problem_current_password: "Esa no es su contraseña actual. Compruébela e inténtelo de nuevo.",
     problem_too_short: "La contraseña nueva es demasiado corta. Elija una más larga.",
-    problem_too_long: "La contraseña nueva es demasiado larga. Elija una más corta.",
+    problem_too_long: "La contraseña nueva es demasiado larga. Elija una de {} bytes como máximo: una letra sin acento o una cifra es uno.",
     problem_expired_account: "Esta página ha estado abierta demasiado tiempo. No se ha cambiado nada; inténtelo de nuevo.",
 };

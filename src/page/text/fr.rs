@@ -88,6 +88,6 @@ pub static FR: Text<'static> = Text {
     account_language_chosen: "La langue a été changée.",
     problem_current_password: "Ce n’est pas votre mot de passe actuel. Vérifiez-le, puis réessayez.",
     problem_too_short: "Le nouveau mot de passe est trop court. Choisissez-en un plus long.",
-    problem_too_long: "Le nouveau mot de passe est trop long. Choisissez-en un plus court.",
+    problem_too_long: "Le nouveau mot de passe est trop long. Choisissez-en un de {} octets au plus\u{a0}: une lettre sans accent ou un chiffre en est un.",
     problem_expired_account: "Cette page est restée ouverte trop longtemps. Rien n’a été changé\u{a0}; réessayez.",
 };

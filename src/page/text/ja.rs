@@ -88,6 +88,6 @@ pub static JA: Text<'static> = Text {
     account_language_chosen: "言語を変更しました。",
     problem_current_password: "現在のパスワードが正しくありません。確認してもう一度お試しください。",
     problem_too_short: "新しいパスワードが短すぎます。より長いものにしてください。",
-    problem_too_long: "新しいパスワードが長すぎます。より短いものにしてください。",
+    problem_too_long: "新しいパスワードが長すぎます。{} バイト以内にしてください。半角の英数字は 1 文字が 1 バイトです。",
     problem_expired_account: "このページは長時間開かれていました。何も変更されていません。もう一度お試しください。",
 };

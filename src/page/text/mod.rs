@@ -216,7 +216,7 @@ texts! {
     pub problem_current_password: &'static str,
     /// The password was not changed.
     pub problem_too_short: &'static str,
-    /// The password was not changed.
+    /// The password was not changed; `{}` is a number of bytes.
     pub problem_too_long: &'static str,
     /// Nothing was done.
     pub problem_expired_account: &'static str,
