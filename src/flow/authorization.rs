@@ -58,7 +58,10 @@ pub enum Next {
     /// To the consent page.
     AskConsent(Uuid),
     /// To the account page.
-    Account,
+    Account {
+        /// Whether something was asked for there that was not done: see [`crate::oauth::own_page::request`].
+        deed_waits: bool,
+    },
 }
 
 /// Where the browser goes next, and the cookies it is given on the way.
@@ -374,7 +377,9 @@ pub(super) fn onward(
     match taken {
         Taken::SignIn => Next::SignIn(id),
         Taken::AskConsent => Next::AskConsent(id),
-        Taken::Arrived => Next::Account,
+        Taken::Arrived => Next::Account {
+            deed_waits: request.has_deed_waiting(),
+        },
         Taken::Issued => Next::Respond(request.reply.code(code.secret.reveal(), issuer)),
         Taken::Refused(refusal) => Next::Respond(request.reply.refusal(&refusal, issuer)),
     }

@@ -54,15 +54,19 @@ pub fn client(issuer: &str) -> Client {
     }
 }
 
+/// What the page keeps for itself during a sign-in, as clients do in `state`: that something was asked for.
+const DEED_WAITS: &str = "deed";
+
 /// A sign-in for the page. With `again` it takes a new proof of who the user is, though a session stands: the
-/// name of its user is written into the form.
-pub fn request(issuer: &str, again: Option<&str>) -> AuthorizationRequest {
+/// name of its user is written into the form. With `deed_waits` something was asked for that takes this sign-in and was
+/// not done: people are told so before and after.
+pub fn request(issuer: &str, again: Option<&str>, deed_waits: bool) -> AuthorizationRequest {
     AuthorizationRequest {
         client_id: CLIENT_ID.to_owned(),
         reply: ReplyAddress {
             return_to: ReturnTo::own(issuer),
             response_mode: ResponseMode::Query,
-            state: None,
+            state: deed_waits.then(|| DEED_WAITS.to_owned()),
         },
         scope: Scope::empty(),
         nonce: None,
@@ -85,5 +89,10 @@ impl AuthorizationRequest {
     /// Whether the sign-in is for the account page, not for a client.
     pub fn is_for_own_page(&self) -> bool {
         self.client_id == CLIENT_ID
+    }
+
+    /// Whether something was asked for on the account page that was not done.
+    pub fn has_deed_waiting(&self) -> bool {
+        self.is_for_own_page() && self.reply.state.as_deref() == Some(DEED_WAITS)
     }
 }

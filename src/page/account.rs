@@ -75,6 +75,8 @@ pub enum AccountNotice {
     Disconnected,
     /// The language was chosen.
     LanguageChosen,
+    /// What was asked for took a new sign-in, and was not done.
+    DeedWaits,
     /// The present password was not the one that was typed.
     WrongPassword,
     /// The new password is too short.
@@ -91,11 +93,12 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
         Self::LanguageChosen,
+        Self::DeedWaits,
         Self::WrongPassword,
         Self::TooShort,
         Self::TooLong,
@@ -104,13 +107,15 @@ impl AccountNotice {
         Self::Expired,
     ];
 
-    /// The name of a good notice in the address of the page; none for a problem.
+    /// The name in the address of the page of a notice that is said after a redirect; none for what a form is answered
+    /// with.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::PasswordChanged => Some("password"),
             Self::SignedOut => Some("sessions"),
             Self::Disconnected => Some("applications"),
             Self::LanguageChosen => Some("language"),
+            Self::DeedWaits => Some("nothing"),
             Self::WrongPassword
             | Self::TooShort
             | Self::TooLong
@@ -127,6 +132,7 @@ impl AccountNotice {
             Self::SignedOut => "signed-out",
             Self::Disconnected => "disconnected",
             Self::LanguageChosen => "language-chosen",
+            Self::DeedWaits => "deed-waits",
             Self::WrongPassword => "wrong-password",
             Self::TooShort => "too-short",
             Self::TooLong => "too-long",
@@ -145,6 +151,7 @@ impl AccountNotice {
             | Self::SignedOut
             | Self::Disconnected
             | Self::LanguageChosen
+            | Self::DeedWaits
             | Self::Throttled
             | Self::Busy
             | Self::Expired => None,
@@ -157,6 +164,7 @@ impl AccountNotice {
             Self::SignedOut => text.account_signed_out,
             Self::Disconnected => text.account_disconnected,
             Self::LanguageChosen => text.account_language_chosen,
+            Self::DeedWaits => text.account_deed_waits,
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,
             Self::TooLong => text.problem_too_long,
@@ -257,8 +265,8 @@ impl Account {
         let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
         html! {
             @if let Some(notice) = self.notice.filter(|notice| !has_its_field(notice)) {
-                @if notice.name().is_some() {
-                    p.done #notice role="status" { (notice.text(text)) }
+                @if notice.name().is_some() && notice != AccountNotice::DeedWaits {
+                    p.done #notice role="status" { (self.said(notice, text)) }
                 } @else {
                     p.problem #notice role="alert" { (self.said(notice, text)) }
                 }

@@ -61,11 +61,13 @@ pub enum LoginProblem {
     NotAdmitted,
     /// There is neither a password to be typed nor a provider to go to.
     NoWay,
+    /// Something was asked for on the account page that takes this sign-in; it was not done.
+    DeedWaits,
 }
 
 impl LoginProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Credentials,
         Self::Throttled,
         Self::Busy,
@@ -75,6 +77,7 @@ impl LoginProblem {
         Self::ProviderUnavailable,
         Self::NotAdmitted,
         Self::NoWay,
+        Self::DeedWaits,
     ];
 
     /// The word for it that templates can compare.
@@ -89,6 +92,7 @@ impl LoginProblem {
             Self::ProviderUnavailable => "provider-unavailable",
             Self::NotAdmitted => "not-admitted",
             Self::NoWay => "no-way",
+            Self::DeedWaits => "deed-waits",
         }
     }
 
@@ -103,6 +107,7 @@ impl LoginProblem {
             Self::ProviderUnavailable => text.problem_provider_unavailable,
             Self::NotAdmitted => text.problem_not_admitted,
             Self::NoWay => text.problem_no_way,
+            Self::DeedWaits => text.problem_deed_waits,
         }
     }
 }

@@ -476,6 +476,7 @@ async fn after_ten_minutes_the_user_is_asked_again() {
         let asked = here.submit(deed).await;
         assert_eq!(asked.page(), "/login");
         assert_eq!(asked.login_form().value("username"), Some("alice@example.com"));
+        assert!(asked.text().contains("Nothing has been done yet"));
     }
     assert!(is_signed_in(&other, &acme).await && acme.is_welcome(&tokens).await);
     let asked = here.submit(&others).await;
@@ -484,12 +485,45 @@ async fn after_ten_minutes_the_user_is_asked_again() {
     let page = wrong.sign_in().await;
     assert_eq!(page.page(), "/account");
     assert!(
+        page.text()
+            .contains("Nothing has been ended yet: press the button once more")
+    );
+    assert!(
         is_signed_in(&other, &acme).await,
         "nothing was done behind the user's back"
     );
     here.submit(&form(&page, "sessions").with("session", "others"))
         .await;
     assert!(!is_signed_in(&other, &acme).await);
+}
+
+/// A form that is sent after the session has ended says the same; a visit to the page says nothing.
+#[tokio::test]
+async fn what_is_asked_for_without_a_session_is_said_not_to_be_done() {
+    let (_server, _acme, alice) = scene().await;
+    let browser = alice.browser();
+    let login = browser.visit("/account").await;
+    assert!(!login.text().contains("id=\"problem\""));
+    let page = login.sign_in().await;
+    assert!(!page.text().contains("id=\"notice\""));
+    let own = sessions(&page)[0].clone();
+    let elsewhere = alice.browser();
+    let other = at_account(&elsewhere).await;
+    elsewhere
+        .submit(&form(&other, "sessions").with("session", &own))
+        .await;
+    for deed in [
+        form(&page, "sessions").with("session", "others"),
+        new_password(&page, &alice.password, NEW),
+        form(&page, "sessions").without("csrf"),
+    ] {
+        let asked = browser.submit(&deed).await;
+        assert!(
+            asked.text().contains("Nothing has been done yet"),
+            "{}",
+            asked.text()
+        );
+    }
 }
 
 /// An application is shown with what it may do; disconnecting takes its tokens and the consent back, in this

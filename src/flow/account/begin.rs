@@ -7,10 +7,16 @@ use crate::oauth::own_page;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Begins a sign-in that ends on the account page. Where somebody is signed in already, it is to be proved anew.
-pub async fn sign_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Onward, Failure> {
+/// `deed_waits` says that something was asked for there, which is not done.
+pub async fn sign_in(
+    core: &Core,
+    browser: &Browser,
+    deed_waits: bool,
+    now: Timestamp,
+) -> Result<Onward, Failure> {
     let live = sessions::signed_in(core, browser, now)?;
     let again = live.as_ref().map(|live| live.user.account_id.as_str());
-    let request = own_page::request(&core.policy.issuer, again);
+    let request = own_page::request(&core.policy.issuer, again, deed_waits);
     let (transaction, binding) = new_transaction(core, request, browser, now);
     let id = core.random.uuid_v7(core.clock.since_epoch());
     core.store

@@ -108,16 +108,17 @@ impl Deed {
             Ok((Outcome::Done(()), notice)) => {
                 back(call, notice, call.cookie(Cookie::Session).unwrap_or_default())
             }
-            Ok((Outcome::SignIn, _)) => sign_in(call).await,
+            Ok((Outcome::SignIn, _)) => sign_in(call, true).await,
             Err(failure) => error::failed_page(call, &failure),
         }
     }
 }
 
-/// Sends the browser to sign in, first or once more, unless none may be begun.
-async fn sign_in(call: &Call) -> Answer {
+/// Sends the browser to sign in, first or once more, unless none may be begun. What was asked for, if anything was, is not
+/// done then, and people are told so.
+async fn sign_in(call: &Call, deed_waits: bool) -> Answer {
     let begun = match call.admit_sign_in() {
-        Ok(()) => begin::sign_in(&call.app.core, &call.browser(), call.now).await,
+        Ok(()) => begin::sign_in(&call.app.core, &call.browser(), deed_waits, call.now).await,
         Err(failure) => Err(failure),
     };
     match begun {
@@ -132,7 +133,7 @@ async fn take_password(call: &Call, typed: NewPassword) -> Answer {
     let (core, limits, from) = (&call.app.core, &call.app.limits, typed.from);
     let live = match sessions::signed_in(core, &call.browser(), call.now) {
         Ok(Some(live)) => live,
-        Ok(None) => return sign_in(call).await,
+        Ok(None) => return sign_in(call, true).await,
         Err(failure) => return error::failed_page(call, &failure),
     };
     let name = LoginName::new(&live.user.account_id);
@@ -173,7 +174,7 @@ async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>, name: &
         Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooShort { .. }))) => AccountNotice::TooShort,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooLong { .. }))) => AccountNotice::TooLong,
-        Ok(Outcome::SignIn) => return sign_in(call).await,
+        Ok(Outcome::SignIn) => return sign_in(call, true).await,
         Err(Failure::Busy) => AccountNotice::Busy,
         Err(failure) => return error::failed_page(call, &failure),
     };
@@ -197,7 +198,7 @@ fn speak(call: &Call, language: Option<String>) -> Answer {
 
 /// To the page itself, so that loading it again does nothing again. The notice carries a proof that it comes from
 /// here: a link from elsewhere must not tell people that their password was changed.
-fn back(call: &Call, notice: AccountNotice, session: &str) -> Answer {
+pub fn back(call: &Call, notice: AccountNotice, session: &str) -> Answer {
     let name = notice.name().unwrap_or_default();
     let proof = csrf::token(session, &proof_of(name));
     let path = call.app.path(&Route::Account);
@@ -220,7 +221,7 @@ fn proof_of(notice: &str) -> String {
 async fn show(call: &Call, notice: Option<AccountNotice>) -> Answer {
     match view(&call.app.core, &call.browser(), call.now).await {
         Ok(Outcome::Done(account)) => draw(call, *account, notice),
-        Ok(Outcome::SignIn) => sign_in(call).await,
+        Ok(Outcome::SignIn) => sign_in(call, notice == Some(AccountNotice::Expired)).await,
         Err(failure) => error::failed_page(call, &failure),
     }
 }

@@ -144,6 +144,7 @@ fn again(call: &Call, id: Uuid, problem: LoginProblem, username: Option<&str>) -
 fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: Option<&str>) -> Answer {
     let request = &underway.transaction.request;
     let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
+    let problem = problem.or_else(|| request.has_deed_waiting().then_some(LoginProblem::DeedWaits));
     let may_continue = sign_in::may_continue(underway, call.now);
     let (takes_password, providers) = (underway.client.password_sign_in, choices(call, underway));
     let has_way = takes_password || may_continue || !providers.is_empty();
@@ -182,7 +183,8 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
             | LoginProblem::ProviderFailed
             | LoginProblem::ProviderUnavailable
             | LoginProblem::NotAdmitted
-            | LoginProblem::NoWay,
+            | LoginProblem::NoWay
+            | LoginProblem::DeedWaits,
         )
         | None => StatusCode::OK,
     };

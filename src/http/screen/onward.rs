@@ -4,12 +4,13 @@ use ::http::StatusCode;
 use ::http::header::SET_COOKIE;
 use uuid::Uuid;
 
+use super::account;
 use crate::flow::authorization::{Next, Onward};
 use crate::http::call::Call;
 use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::response::{self, Answer};
 use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
-use crate::page::{FormPost, Heading};
+use crate::page::{AccountNotice, FormPost, Heading};
 use crate::route::Route;
 
 /// Sends the browser on, with the cookies it is given.
@@ -18,7 +19,14 @@ pub fn go(call: &Call, onward: Onward) -> Answer {
         Next::Respond(response) => deliver(call, response),
         Next::SignIn(id) => response::redirect_303(&address(call, &Route::Login, id)),
         Next::AskConsent(id) => response::redirect_303(&address(call, &Route::Consent, id)),
-        Next::Account => response::redirect_303(&call.app.path(&Route::Account)),
+        Next::Account { deed_waits: false } => response::redirect_303(&call.app.path(&Route::Account)),
+        Next::Account { deed_waits: true } => {
+            let session = match &onward.session {
+                Some(secret) => secret.reveal(),
+                None => call.cookie(Cookie::Session).unwrap_or_default(),
+            };
+            account::back(call, AccountNotice::DeedWaits, session)
+        }
     };
     let cookies = [
         onward
