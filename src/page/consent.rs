@@ -18,6 +18,8 @@ pub struct Consent {
     pub client_name: String,
     /// Who is signed in.
     pub user: Person,
+    /// Whether a yes was sent that does not count, since somebody has signed in anew.
+    pub is_again: bool,
     /// What is asked for.
     pub scopes: Vec<ScopeLine>,
 }
@@ -62,6 +64,22 @@ impl Consent {
         }
     }
 
+    /// Why the page is shown again; nothing at first.
+    fn problem(&self, text: &Text<'_>) -> Markup {
+        html! {
+            @if self.is_again { p.problem role="alert" { (text.problem_consent_again) } }
+        }
+    }
+
+    /// The page in each of its states.
+    pub fn samples() -> Vec<Self> {
+        let again = Self {
+            is_again: true,
+            ..Self::sample()
+        };
+        vec![Self::sample(), again]
+    }
+
     fn list(&self, text: &Text<'_>) -> Markup {
         html! {
             ul.scopes {
@@ -94,6 +112,7 @@ impl Consent {
             csrf: "b1x0Jm5vYQ".to_owned(),
             client_name: "Acme Notes".to_owned(),
             user: Person::sample(),
+            is_again: false,
             scopes: vec![
                 scope("openid", ""),
                 scope("profile", ""),
@@ -118,6 +137,7 @@ impl Page for Consent {
         html! {
             h1 { (text.consent_title) }
             p.lead { (sentence(text.consent_lead, &self.client_name)) }
+            (self.problem(text))
             (self.list(text))
             p.note { (self.user.within(text.consent_user)) }
             p.note { (text.consent_trust) }
@@ -127,6 +147,7 @@ impl Page for Consent {
 
     fn slots(&self, text: &Text<'_>, slots: &mut Slots) {
         slots.part("lead", || sentence(text.consent_lead, &self.client_name));
+        slots.part("problem", || self.problem(text));
         slots.part("who", || self.user.within(text.consent_user));
         slots.part("scope_list", || self.list(text));
         slots.part("form", || self.form(text));

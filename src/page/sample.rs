@@ -70,7 +70,7 @@ pub fn all() -> Vec<Sample> {
         &[&["first", "choice", "providers", "providers-only"][..], &problems].concat(),
         Login::samples(),
     ));
-    all.extend(states(&[], vec![Consent::sample()]));
+    all.extend(states(&["first", "again"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&[], vec![LoggedOut {}]));
     all.extend(states(

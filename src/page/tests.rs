@@ -314,6 +314,7 @@ fn hostile_values_stay_text_on_every_page() {
         csrf: evil(),
         client_name: evil(),
         user: evil_person(),
+        is_again: true,
         scopes: vec![
             ScopeLine {
                 name: evil(),

@@ -48,11 +48,9 @@ pub async fn respond(call: &Call) -> Answer {
     };
     let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
     let form = form(id, session);
-    let is_allowed = is_ours
-        && parameters.get("decision") == Some("allow")
-        && csrf::is_valid(parameters.get("csrf"), cookie, &form);
-    if !is_allowed {
-        return draw(call, &underway, &csrf::token(cookie, &form));
+    let says_yes = decision == Some("allow");
+    if !says_yes || !csrf::is_valid(parameters.get("csrf"), cookie, &form) {
+        return draw(call, &underway, &csrf::token(cookie, &form), says_yes);
     }
     match give_consent(core, &browser, underway, call.now).await {
         Ok(Ok(next)) => onward::go(call, next),
@@ -61,7 +59,8 @@ pub async fn respond(call: &Call) -> Answer {
     }
 }
 
-fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
+/// `is_again` says that a yes was sent that does not count: it was asked for in another session.
+fn draw(call: &Call, underway: &Underway, csrf: &str, is_again: bool) -> Answer {
     let request = &underway.transaction.request;
     let scope = request.scope_for_consent();
     let user = underway.session.as_ref().map(|live| person(&live.user));
@@ -71,6 +70,7 @@ fn draw(call: &Call, underway: &Underway, csrf: &str) -> Answer {
         csrf: csrf.to_owned(),
         client_name: underway.client.display_name().to_owned(),
         user: user.unwrap_or_default(),
+        is_again,
         scopes: scope
             .iter()
             .map(|name| call.scope_line(Some(&underway.client), name))

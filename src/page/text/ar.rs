@@ -26,6 +26,7 @@ pub static AR: Text<'static> = Text {
     consent_lead: "يطلب {} الإذن بما يلي:",
     consent_user: "أنت مسجّل الدخول باسم {}.",
     consent_trust: "لا تسمح بذلك إلا إذا كنت تثق بالتطبيق.",
+    problem_consent_again: "لم يُسمح بشيء بعد: سُجّل الدخول من جديد في هذه الأثناء. راجع الطلب مرة أخرى.",
     allow: "السماح",
     deny: "الرفض",
     scope_openid: "معرفة هويتك",

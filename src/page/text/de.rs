@@ -26,6 +26,7 @@ pub static DE: Text<'static> = Text {
     consent_lead: "{} bittet um Erlaubnis für Folgendes:",
     consent_user: "Sie sind als {} angemeldet.",
     consent_trust: "Erlauben Sie den Zugriff nur, wenn Sie der Anwendung vertrauen.",
+    problem_consent_again: "Es wurde noch nichts erlaubt: Inzwischen hat sich jemand neu angemeldet. Sehen Sie es sich noch einmal an.",
     allow: "Erlauben",
     deny: "Ablehnen",
     scope_openid: "Wissen, wer Sie sind",

@@ -26,6 +26,7 @@ pub static ES: Text<'static> = Text {
     consent_lead: "{} solicita permiso para:",
     consent_user: "Ha iniciado sesión como {}.",
     consent_trust: "Permita el acceso solo si confía en la aplicación.",
+    problem_consent_again: "Todavía no se ha permitido nada: entretanto alguien ha iniciado sesión de nuevo. Mírelo otra vez.",
     allow: "Permitir",
     deny: "Denegar",
     scope_openid: "Saber quién es usted",

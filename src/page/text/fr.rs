@@ -26,6 +26,7 @@ pub static FR: Text<'static> = Text {
     consent_lead: "{} demande l’autorisation de\u{a0}:",
     consent_user: "Vous êtes connecté en tant que {}.",
     consent_trust: "N’autorisez l’accès que si vous faites confiance à l’application.",
+    problem_consent_again: "Rien n’a encore été autorisé\u{a0}: quelqu’un s’est connecté de nouveau entre-temps. Regardez encore une fois.",
     allow: "Autoriser",
     deny: "Refuser",
     scope_openid: "Savoir qui vous êtes",

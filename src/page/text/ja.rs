@@ -26,6 +26,7 @@ pub static JA: Text<'static> = Text {
     consent_lead: "{} は次の許可を求めています。",
     consent_user: "{} としてサインインしています。",
     consent_trust: "このアプリケーションを信頼できる場合にのみ許可してください。",
+    problem_consent_again: "まだ何も許可されていません。その間に新しいサインインがありました。もう一度ご確認ください。",
     allow: "許可する",
     deny: "許可しない",
     scope_openid: "あなたが誰であるかを確認する",

@@ -92,6 +92,8 @@ texts! {
     pub consent_user: &'static str,
     /// After it: a warning.
     pub consent_trust: &'static str,
+    /// A yes did not count, since somebody has signed in anew.
+    pub problem_consent_again: &'static str,
     /// Button.
     pub allow: &'static str,
     /// Button.

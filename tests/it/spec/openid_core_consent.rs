@@ -294,4 +294,6 @@ async fn another_browser_or_user_cannot_answer() {
         "alice was asked, carol is signed in"
     );
     assert!(late.text().contains("carol Example"));
+    assert!(late.text().contains("Nothing has been allowed yet"));
+    assert!(!browser.visit(&page.path).await.text().contains("role=\"alert\""));
 }
