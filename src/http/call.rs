@@ -23,6 +23,7 @@ use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::Refusal;
 use crate::page::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
+use crate::route::Route;
 use crate::store::StoreError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -267,6 +268,9 @@ impl Call {
             heading,
             message: message.to_owned(),
             request_id: self.request_id.clone(),
+            account: heading
+                .is_about_a_sign_in()
+                .then(|| self.app.path(&Route::Account)),
         };
         self.page(status, &page, None)
     }

@@ -23,6 +23,9 @@ pub enum Cookie {
 }
 
 impl Cookie {
+    /// Every cookie.
+    pub const ALL: [Self; 4] = [Self::Session, Self::Browser, Self::Known, Self::Language];
+
     /// The name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_removal_names_the_cookie_it_removes() {
-        for cookie in [Cookie::Session, Cookie::Browser, Cookie::Known, Cookie::Language] {
+        for cookie in Cookie::ALL {
             let text = format!(
                 "{}=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
                 cookie.name()

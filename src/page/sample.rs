@@ -2,7 +2,7 @@
 
 use super::theme::{Drawn, Finding, Slots};
 use super::{
-    Account, AccountNotice, Consent, DevTokens, ErrorPage, FormPost, Home, Locale, LoggedOut, Login,
+    Account, AccountNotice, Consent, DevTokens, ErrorPage, FormPost, Heading, Home, Locale, LoggedOut, Login,
     LoginProblem, LogoutConfirm, Page, Theme, layout,
 };
 
@@ -73,10 +73,7 @@ pub fn all() -> Vec<Sample> {
     all.extend(states(&["first", "again"], Consent::samples()));
     all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
     all.extend(states(&[], vec![LoggedOut {}]));
-    all.extend(states(
-        &["request", "not-found", "stale", "busy", "server"],
-        ErrorPage::samples(),
-    ));
+    all.extend(states(&Heading::ALL.map(Heading::kind), ErrorPage::samples()));
     let notices = AccountNotice::ALL.map(AccountNotice::kind);
     all.extend(states(
         &[&["first", "bare"][..], &notices].concat(),

@@ -347,6 +347,7 @@ fn hostile_values_stay_text_on_every_page() {
                 heading: Heading::Request,
                 message: evil(),
                 request_id: evil(),
+                account: Some(evil()),
             }
             .render(&theme, locale),
             FormPost {

@@ -526,6 +526,39 @@ async fn what_is_asked_for_without_a_session_is_said_not_to_be_done() {
     }
 }
 
+/// The address of the sign-in page alone, which people and password managers keep, leads on; so does a sign-in that
+/// has ended. A browser that takes no cookies is told so.
+#[tokio::test]
+async fn a_way_on_from_a_sign_in_that_has_ended() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let login = browser.visit("/login").await;
+    assert_eq!(login.page(), "/login");
+    assert_eq!(login.sign_in().await.page(), "/account");
+    let gone = format!("/login?transaction={}", uuid::Uuid::nil());
+    let page = browser.visit(&gone).await;
+    assert_eq!(
+        (page.status, page.heading().as_str()),
+        (400, "This sign-in has ended")
+    );
+    assert!(
+        page.text()
+            .contains("<a class=\"button button-quiet\" href=\"/account\">Your account</a>")
+    );
+    let link = browser
+        .fetch(&acme.request().with("prompt", "login").path())
+        .await;
+    let other = alice.browser();
+    for path in [&gone, link.location()] {
+        let page = other.visit(path).await;
+        assert_eq!(
+            (page.status, page.heading().as_str()),
+            (400, "This page needs cookies")
+        );
+        assert!(page.text().contains("href=\"/account\""));
+    }
+}
+
 /// An application is shown with what it may do; disconnecting takes its tokens and the consent back, in this
 /// browser and in others, and leaves other applications and other users alone.
 #[tokio::test]

@@ -10,7 +10,6 @@ use uuid::Uuid;
 use super::onward;
 use super::underway::{self, Asked};
 use crate::federation::authorization::Callback;
-use crate::flow::authorization::Stale;
 use crate::flow::begin_federation::{FederationProblem, begin_federation};
 use crate::flow::finish_federation::{Return, finish_federation, question_of};
 use crate::http::call::Call;
@@ -54,13 +53,9 @@ pub async fn callback(call: &Call, provider: &str) -> Answer {
     match finish_federation(&call.app.core, &call.browser(), provider, callback, call.now).await {
         Ok(Return::Onward(next)) => onward::go(call, next),
         Ok(Return::Again(id, problem)) => again(call, id, problem),
-        Ok(Return::Stale(stale)) => expired(call, stale),
+        Ok(Return::Stale(stale)) => underway::over(call, stale),
         Err(failure) => error::failed_page(call, &failure),
     }
-}
-
-fn expired(call: &Call, stale: Stale) -> Answer {
-    call.error_page(StatusCode::BAD_REQUEST, Heading::Stale, &stale.to_string())
 }
 
 /// Back to the sign-in page, which says what happened. By a redirect, so that neither the address with the provider's

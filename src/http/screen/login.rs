@@ -25,8 +25,13 @@ use crate::route::Route;
 /// The longest user name that is written back into the page.
 const LONGEST_USERNAME: usize = 256;
 
-/// Shows the page, or takes what was typed.
+/// Shows the page, or takes what was typed. Its bare address, which people and password managers keep, leads to what
+/// everybody has here.
 pub async fn respond(call: &Call) -> Answer {
+    let query = call.query().unwrap_or_default();
+    if call.method() != Method::POST && query.get("transaction").is_none() {
+        return response::redirect_303(&call.app.path(&Route::Account));
+    }
     let Asked {
         parameters,
         browser,

@@ -3,8 +3,9 @@
 use ::http::StatusCode;
 use uuid::Uuid;
 
-use crate::flow::authorization::{self, Browser, Underway};
+use crate::flow::authorization::{self, Browser, Stale, Underway};
 use crate::http::call::Call;
+use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::Answer;
@@ -40,11 +41,16 @@ pub fn again(call: &Call, id: Uuid) -> Result<Underway, Box<Answer>> {
             dress_for(call, &underway);
             Ok(underway)
         }
-        Ok(Err(stale)) => Err(call
-            .error_page(StatusCode::BAD_REQUEST, Heading::Stale, &stale.to_string())
-            .into()),
+        Ok(Err(stale)) => Err(over(call, stale).into()),
         Err(failure) => Err(error::failed_page(call, &failure).into()),
     }
+}
+
+/// Says why a sign-in cannot go on here. A browser that has none of our cookies takes none, or has never been here.
+pub fn over(call: &Call, stale: Stale) -> Answer {
+    let has_any = Cookie::ALL.iter().any(|cookie| call.cookie(*cookie).is_some());
+    let heading = if has_any { Heading::Stale } else { Heading::Cookies };
+    call.error_page(StatusCode::BAD_REQUEST, heading, &stale.to_string())
 }
 
 /// Has the pages of this request look as the client of a sign-in wants them, if this browser has begun it.

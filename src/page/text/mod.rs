@@ -128,12 +128,18 @@ texts! {
     pub error_not_found: &'static str,
     /// Heading: the sign-in is over, or that of another browser.
     pub error_stale: &'static str,
+    /// Heading: a sign-in cannot go on, and the browser sent no cookie.
+    pub error_cookies: &'static str,
     /// Heading: too much to do.
     pub error_busy: &'static str,
     /// Heading: the service is at fault.
     pub error_server: &'static str,
     /// What the reader can do.
     pub error_advice: &'static str,
+    /// What the reader can do about a sign-in that is over.
+    pub error_stale_advice: &'static str,
+    /// What the reader can do about missing cookies.
+    pub error_cookies_advice: &'static str,
     /// Label.
     pub request_id: &'static str,
     /// Heading.

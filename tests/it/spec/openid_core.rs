@@ -610,16 +610,13 @@ async fn a_page_without_a_sign_in_says_so() {
     let (_server, _acme, alice) = scene().await;
     let browser = alice.browser();
     let expired = "400 this sign-in has expired; go back to the application and start again";
-    for path in ["/login", "/consent"] {
-        for query in [
-            String::new(),
-            write_form(&[("transaction", "00000000-0000-7000-8000-000000000000")]),
-        ] {
-            assert_eq!(
-                browser.visit(&format!("{path}?{query}")).await.error_page(),
-                expired
-            );
-        }
+    let query = write_form(&[("transaction", "00000000-0000-7000-8000-000000000000")]);
+    for path in [
+        "/consent",
+        &format!("/consent?{query}"),
+        &format!("/login?{query}"),
+    ] {
+        assert_eq!(browser.visit(path).await.error_page(), expired, "{path}");
     }
     assert_eq!(
         browser.visit("/error").await.error_page(),
