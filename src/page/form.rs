@@ -91,8 +91,10 @@ impl PasswordField<'_> {
             div.field {
                 label for=(self.id) { (self.label) }
                 div.secret {
-                    input id=(self.id) name=(self.name) type="password" required autocomplete=(self.autocomplete)
-                        autocapitalize="none" spellcheck="false" enterkeyhint=(self.enterkeyhint)
+                    // from left to right in every language: that is how it is read while it is shown
+                    input id=(self.id) name=(self.name) type="password" required dir="ltr"
+                        autocomplete=(self.autocomplete) autocapitalize="none" autocorrect="off" spellcheck="false"
+                        enterkeyhint=(self.enterkeyhint)
                         aria-describedby=[self.described_by] aria-invalid=[invalid] autofocus[self.has_focus];
                     button.reveal type="button" hidden aria-controls=(self.id) aria-pressed="false"
                         aria-label=(text.show_password) title=(text.show_password) {

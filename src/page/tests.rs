@@ -570,6 +570,14 @@ fn passwords_are_shown_by_a_button_that_a_script_brings_to_life() {
             .filter(|tag| tag.attribute("class") == Some("reveal"))
             .collect();
         assert_eq!(buttons.len(), html.matches("type=\"password\"").count(), "{page}");
+        // What is shown reads as it was typed, in Arabic too, and no keyboard mends it.
+        for field in tags(html)
+            .iter()
+            .filter(|tag| tag.attribute("type") == Some("password"))
+        {
+            assert_eq!(field.attribute("dir"), Some("ltr"), "{page}");
+            assert_eq!(field.attribute("autocorrect"), Some("off"), "{page}");
+        }
         for button in buttons {
             assert_eq!(
                 button.attribute("type"),
