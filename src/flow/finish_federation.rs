@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::authorization::{self, Browser, Onward, Stale};
+use super::authorization::{self, Browser, Next, Onward, Stale};
 use super::begin_federation::FederationProblem;
 use super::federated_user::{self, Newcomer};
 use super::redeem_upstream_code::redeem;
@@ -42,7 +42,8 @@ pub fn question_of(state: &str) -> Option<(Uuid, Digest<UpstreamState>)> {
     Some((Uuid::from_slice(state.locator()).ok()?, state.digest()))
 }
 
-/// Takes a provider's answer. It counts once, in the browser that was sent there, for the question that was asked last.
+/// Takes a provider's answer. It counts once, in the browser that was sent there, for the question that was asked last; one that comes
+/// again leads back to the sign-in, as far as that has come.
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,
@@ -63,16 +64,22 @@ pub async fn finish_federation(
             if let Err(stale) = authorization::check((id, &transaction), &asked, now) {
                 return Ok(Err(stale));
             }
+            if transaction.upstream.is_none() {
+                return Ok(Ok(None));
+            }
             let fits = |question: &UpstreamSignIn| question.provider == expected && question.state == state;
             let Some(question) = transaction.upstream.take_if(|question| fits(question)) else {
                 return Ok(Err(Stale::Expired));
             };
             LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            Ok(Ok(question))
+            Ok(Ok(Some(question)))
         })
         .await?;
     let question = match taken {
-        Ok(question) => question,
+        Ok(Some(question)) => question,
+        // It was answered before: sent twice by a hasty hand, or our own answer was lost. Nothing of it counts; the
+        // sign-in goes on from where it stands.
+        Ok(None) => return Ok(Return::Onward(Onward::to(Next::SignIn(id)))),
         Err(stale) => return Ok(Return::Stale(stale)),
     };
     let underway = match authorization::underway(core, browser, id, now)? {

@@ -67,7 +67,14 @@ async fn an_answer_counts_once_in_the_browser_that_asked() {
         "nothing is redeemed for a thief"
     );
     browser.visit(&answer).await.callback().code();
-    let replayed = browser.fetch(&answer).await;
+    browser.visit(&answer).await.callback().code();
+    assert_eq!(
+        scene.upstream.seen("/token").len(),
+        1,
+        "the sign-in answers again, not the provider"
+    );
+    scene.server.advance(10);
+    let replayed = browser.visit(&answer).await;
     assert_eq!(replayed.status, 400);
     assert_eq!(scene.upstream.seen("/token").len(), 1);
     for bad in [
