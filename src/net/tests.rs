@@ -591,28 +591,26 @@ async fn a_watched_certificate_is_exchanged_without_being_asked() {
 
 #[tokio::test]
 async fn a_peer_that_sends_no_more_after_its_request_gets_the_answer() {
+    async fn is_answered(server: &Server, mut peer: impl AsyncRead + AsyncWrite + Unpin) {
+        let slow = b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        peer.write_all(slow).await.unwrap();
+        peer.shutdown().await.unwrap();
+        in_time(server.slow.begun.notified()).await;
+        // Until the end of what the peer sends has arrived for certain.
+        tokio::time::sleep(SHORT).await;
+        server.slow.go_on.notify_one();
+        assert!(rest(&mut peer).await.ends_with("slow"));
+    }
+    let plain = Server::start(Limits::default(), None).await;
+    is_answered(&plain, plain.plain().await).await;
     let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
-    let slow = b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n";
-
-    let server = Server::start(Limits::default(), None).await;
-    let mut peer = server.plain().await;
-    peer.write_all(slow).await.unwrap();
-    peer.shutdown().await.unwrap();
-    in_time(server.slow.begun.notified()).await;
-    // Until the end of what the peer sends has arrived for certain.
-    tokio::time::sleep(SHORT).await;
-    server.slow.go_on.notify_one();
-    assert!(rest(&mut peer).await.ends_with("slow"));
-
-    let server = Server::start(Limits::default(), Some(acceptor)).await;
-    let mut peer = secured(&server, &certificate, &[HTTP_1_1]).await.unwrap();
-    peer.write_all(slow).await.unwrap();
-    peer.shutdown().await.unwrap();
-    in_time(server.slow.begun.notified()).await;
-    tokio::time::sleep(SHORT).await;
-    server.slow.go_on.notify_one();
-    assert!(rest(&mut peer).await.ends_with("slow"));
+    let secure = Server::start(Limits::default(), Some(acceptor)).await;
+    is_answered(
+        &secure,
+        secured(&secure, &certificate, &[HTTP_1_1]).await.unwrap(),
+    )
+    .await;
 }
 
 #[tokio::test]

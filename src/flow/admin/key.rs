@@ -219,7 +219,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::admin::client::{self, AddClient, ClientFields};
+    use crate::flow::admin::client::{self, tests::request};
     use crate::flow::admin::tests::{admin, core, refusal};
 
     fn eddsa(at_once: bool) -> RotateKey {
@@ -242,17 +242,8 @@ mod tests {
     async fn a_key_that_a_client_needs_stays_and_afterwards_is_kept_while_its_tokens_last() {
         let core = core();
         let key = rotate(admin(&core), eddsa(true)).await.unwrap();
-        let web = AddClient {
-            client_id: "web".to_owned(),
-            public: false,
-            secret: None,
-            api_key: false,
-            fields: ClientFields {
-                redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
-                id_token_alg: Some(Algorithm::EdDsa),
-                ..ClientFields::default()
-            },
-        };
+        let mut web = request("web");
+        web.fields.id_token_alg = Some(Algorithm::EdDsa);
         client::add(admin(&core), web).await.unwrap();
         let refused = refusal(retire(admin(&core), key.kid.clone()).await).message;
         assert!(refused.ends_with("which client web needs"), "{refused}");

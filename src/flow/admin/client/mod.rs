@@ -5,7 +5,7 @@ pub mod fields;
 pub mod view;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -5,7 +5,8 @@ use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddre
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
-fn request(client_id: &str) -> AddClient {
+/// A client with a secret and one redirect URI.
+pub(in crate::flow::admin) fn request(client_id: &str) -> AddClient {
     AddClient {
         api_key: false,
         client_id: client_id.to_owned(),

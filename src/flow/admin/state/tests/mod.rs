@@ -265,17 +265,9 @@ async fn two_users_may_swap_their_names() {
 #[tokio::test]
 async fn a_secret_that_is_about_to_end_is_in_no_export() {
     let core = core();
-    let web = AddClient {
-        client_id: "web".to_owned(),
-        public: false,
-        secret: None,
-        api_key: false,
-        fields: ClientFields {
-            redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
-            ..ClientFields::default()
-        },
-    };
-    client::add(admin(&core), web).await.unwrap();
+    client::add(admin(&core), client::tests::request("web"))
+        .await
+        .unwrap();
     let rotate = RotateSecret {
         client_id: "web".to_owned(),
         secret: None,
