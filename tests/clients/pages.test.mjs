@@ -86,12 +86,13 @@ async function survey(page, locale, name) {
   }
 }
 
-/** Counts what the pages load, and notes what comes from elsewhere. */
+/** Notes what the pages load, and what of it comes from elsewhere. */
 function meter(page, origin) {
-  const seen = { bytes: 0, foreign: [] };
-  page.on('response', async (response) => {
+  const seen = { bodies: [], foreign: [] };
+  page.on('response', (response) => {
+    const isRedirect = response.status() >= 300 && response.status() < 400;
     if (!response.url().startsWith(`${origin}/`)) seen.foreign.push(response.url());
-    else if (response.status() === 200 && response.request().resourceType() !== 'image') seen.bytes += (await response.body()).length;
+    else if (!isRedirect && response.request().resourceType() !== 'image') seen.bodies.push(response.body());
   });
   return seen;
 }
@@ -171,7 +172,8 @@ describe('a page', () => {
       const seen = meter(page, server.issuer);
       await page.goto(`${server.issuer}${path}`, { waitUntil: 'networkidle' });
       assert.deepEqual(seen.foreign, []);
-      assert.ok(seen.bytes > 0 && seen.bytes < HEAVIEST, `${path}: ${seen.bytes} bytes`);
+      const bytes = (await Promise.all(seen.bodies)).reduce((sum, body) => sum + body.length, 0);
+      assert.ok(bytes > 0 && bytes < HEAVIEST, `${path}: ${bytes} bytes`);
       const shift = await page.evaluate(
         () =>
           new Promise((done) => {
