@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, BufWriter};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
 use super::Global;
-use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
+use super::data_dir::{DataDir, DataDirError, control_socket, exposure, in_turn};
 use super::deed::Deed;
 use super::output::{Output, Stop};
 use super::{event_log, log};
@@ -21,10 +20,6 @@ use crate::flow::admin::Admin;
 use crate::identity::password::PasswordPool;
 use crate::random::Random;
 use crate::store::OpenError;
-
-/// How long a server that has just started, or is about to end, is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// How commands reach the service that the flags and settings mean.
 pub struct Call<'a> {
@@ -95,40 +90,34 @@ pub struct Session {
 }
 
 impl Session {
-    fn begin(settings: Settings, first: &Command, warn: impl FnOnce(&str)) -> Result<Self, Stop> {
+    fn begin(settings: Settings, first: &Command, mut warn: impl FnMut(&str)) -> Result<Self, Stop> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(Stop::refused)?;
-        let socket = control_socket(&settings.data_dir);
-        let begun = Instant::now();
-        let core = loop {
-            if client::is_there(&socket).map_err(Stop::refused)? {
-                break None;
+        let opened = in_turn(&settings.data_dir, || open(&settings, first));
+        let core = opened.map_err(|error| match error {
+            DataDirError::Open(OpenError::AlreadyOpen { path }) => Stop::Refused {
+                message: format!("{} is in use by a process that takes no commands", path.display()),
+                hint: Some(format!(
+                    "a service that is starting or stopping answers at {} soon; end any other",
+                    control_socket(&settings.data_dir).display()
+                )),
+            },
+            error => Stop::refused(error),
+        })?;
+        if let Some(core) = &core {
+            if let Some(exposure) = exposure(&settings.data_dir) {
+                warn(&exposure);
             }
-            match open(&settings, first) {
-                Ok(core) => {
-                    if let Some(exposure) = exposure(&settings.data_dir) {
-                        warn(&exposure);
-                    }
-                    log::keep_events(&settings);
-                    break Some(core);
-                }
-                Err(DataDirError::Open(OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
-                    std::thread::sleep(PAUSE);
-                }
-                Err(DataDirError::Open(OpenError::AlreadyOpen { path })) => {
-                    return Err(Stop::Refused {
-                        message: format!("{} is in use by a process that takes no commands", path.display()),
-                        hint: Some(format!(
-                            "a service that is starting or stopping answers at {} soon; end any other",
-                            socket.display()
-                        )),
-                    });
-                }
-                Err(error) => return Err(Stop::refused(error)),
+            if let Some(copy) = core.store.copy() {
+                warn(&format!(
+                    "the data was that of an earlier release and has been brought up to this one; how it was is in {}",
+                    copy.display()
+                ));
             }
-        };
+            log::keep_events(&settings);
+        }
         Ok(Self {
             settings,
             runtime,

@@ -5,6 +5,8 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
@@ -24,6 +26,10 @@ pub const MASTER_KEY: &str = "master.key";
 /// The folder of the backups that stay in the data directory.
 pub const BACKUPS: &str = "backups";
 const KEY_BYTES: usize = 32;
+
+/// How long another process is waited for that has the data but for a moment: a command, or a service that starts or ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +99,9 @@ pub enum DataDirError {
         "this data directory was set up without --dev, and the development server would add an example client and user to it: name another with --data-dir"
     )]
     NotForDevelopment,
+    /// Whether a service has it cannot be found out.
+    #[error(transparent)]
+    Control(#[from] control::client::ControlError),
     /// Nobody has said what the issuer is.
     #[error("this service has no address yet: set base_url (IDSVC_BASE_URL) or start it once")]
     NoIssuer,
@@ -147,6 +156,26 @@ pub fn exposure(path: &Path) -> Option<String> {
             path.display()
         )
     })
+}
+
+/// Opens a data directory by `open` when it is this process's turn. Nothing comes of it where a service has it that takes
+/// commands.
+pub fn in_turn<T>(
+    data_dir: &Path,
+    open: impl Fn() -> Result<T, DataDirError>,
+) -> Result<Option<T>, DataDirError> {
+    let (socket, begun) = (control_socket(data_dir), Instant::now());
+    loop {
+        if control::client::is_there(&socket)? {
+            return Ok(None);
+        }
+        match open() {
+            Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
+                thread::sleep(PAUSE);
+            }
+            opened => return opened.map(Some),
+        }
+    }
 }
 
 impl DataDir {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Global;
-use super::data_dir::{DataDir, DataDirError, control_socket, exposure};
+use super::data_dir::{DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
 use super::setting_flags::SettingFlags;
@@ -37,7 +37,7 @@ use crate::net::outbound;
 use crate::net::tls::Acceptor;
 use crate::random::Random;
 use crate::route::Route;
-use crate::store::Store;
+use crate::store::{OpenError, Store};
 use crate::theme::Themes;
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
@@ -246,7 +246,13 @@ fn take_commands(
 /// Opens the data directory, or makes it, and sees to it that there are keys.
 async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop> {
     let (settings, random) = (&config.settings, Random::system());
-    let data = DataDir::open(&settings.data_dir, true, &random).map_err(Stop::refused)?;
+    let opened = in_turn(&settings.data_dir, || {
+        DataDir::open(&settings.data_dir, true, &random)
+    });
+    let data = opened.map_err(Stop::refused)?.ok_or_else(|| {
+        let path = settings.data_dir.join(DATABASE);
+        Stop::refused(OpenError::AlreadyOpen { path })
+    })?;
     if let Some(exposure) = exposure(&settings.data_dir) {
         tracing::warn!("{exposure}");
     }

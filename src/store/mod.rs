@@ -195,6 +195,7 @@ pub struct Stats {
 pub struct Store {
     writer: Arc<Writer>,
     backend: Arc<dyn Backend>,
+    copy: Option<Arc<Path>>,
 }
 
 impl Store {
@@ -206,11 +207,12 @@ impl Store {
     /// Opens the database file with a schema of one's own.
     pub fn open_with(path: &Path, options: Options, schema: &Schema) -> Result<Self, OpenError> {
         schema.inspect(path)?;
-        Self::on(
-            Arc::new(Redb::open_file(path, options.cache_bytes)?),
-            options,
-            schema,
-        )
+        let engine = Redb::open_file(path, options.cache_bytes)?;
+        let copy = schema.keep_copy(&engine, path)?;
+        Ok(Self {
+            copy: copy.map(Arc::from),
+            ..Self::on(Arc::new(engine), options, schema)?
+        })
     }
 
     /// Opens an empty store in memory, by the same code. It is gone when the last handle is dropped.
@@ -243,6 +245,7 @@ impl Store {
         Ok(Self {
             writer: Arc::new(writer),
             backend,
+            copy: None,
         })
     }
 
@@ -301,6 +304,11 @@ impl Store {
             Ok(())
         })?;
         seen
+    }
+
+    /// Where the data is kept as an earlier release left it, if this opening has brought it up.
+    pub fn copy(&self) -> Option<&Path> {
+        self.copy.as_deref()
     }
 
     /// The file that is open; none of a store in memory.

@@ -66,26 +66,30 @@ impl Schema {
             .saturating_add(1)
     }
 
-    /// Looks at a database file before it is opened for writing.
-    ///
-    /// A newer one is refused and not touched. Of an older one a copy is made beside it, named after the
-    /// schema that it is about to get: `idsvc.redb.before-v3`.
+    /// Looks at a database file before it is opened for writing. A newer one is refused and not touched.
     pub fn inspect(&self, path: &Path) -> Result<(), OpenError> {
-        let steps = inspect(path, |snapshot| self.steps_from(stored(snapshot)?))?;
-        if steps.is_none_or(<[_]>::is_empty) {
-            return Ok(());
+        inspect(path, |snapshot| self.steps_from(stored(snapshot)?)).map(|_| ())
+    }
+
+    /// Makes a copy of a database of an earlier schema, beside it and named after the schema that it is about to get:
+    /// `idsvc.redb.before-v3`. Where it is; none when there is nothing to be brought up.
+    ///
+    /// The database is open, and with that locked, until it has been brought up: of two processes that come with a new
+    /// release at once, one waits for the other or gives up, and neither touches the other's copy.
+    pub fn keep_copy(&self, engine: &Redb, path: &Path) -> Result<Option<PathBuf>, OpenError> {
+        let mut found = None;
+        engine.read(&mut |snapshot| {
+            found = stored(snapshot)?;
+            Ok(())
+        })?;
+        if self.steps_from(found)?.is_empty() {
+            return Ok(None);
         }
-        // One that was killed is only whole with its journal; opened and closed, it is one file.
-        Redb::open_file(path, INSPECTION_CACHE_BYTES)?.shut()?;
+        engine.make_whole()?;
         let copy = copy_of(path, self.version());
-        copy_file(path, &copy)
-            .inspect(
-                |()| tracing::info!(copy = %copy.display(), "the database was copied before its new schema"),
-            )
-            .map_err(|source| OpenError::Io {
-                path: copy.clone(),
-                source,
-            })
+        copy_file(path, &copy)?;
+        tracing::info!(copy = %copy.display(), "the database was copied before its new schema");
+        Ok(Some(copy))
     }
 
     /// Brings what is in `backend` to this schema, all steps in one transaction, or changes nothing.
@@ -166,17 +170,25 @@ fn copy_of(path: &Path, version: u32) -> PathBuf {
 }
 
 /// Copies through a third file, so that an interrupted copy never stands where a whole one did, and one that failed
-/// takes no room.
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+/// takes no room. The copy of a file that is open looks like that of a killed process: it is opened and closed once, which
+/// shows besides that it can be.
+fn copy_file(from: &Path, to: &Path) -> Result<(), OpenError> {
     let mut partial = to.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let copied = write_copy(from, &partial).and_then(|()| fs::rename(&partial, to));
+    let io_failed = |source| OpenError::Io {
+        path: to.to_owned(),
+        source,
+    };
+    let copied = write_copy(from, &partial)
+        .map_err(io_failed)
+        .and_then(|()| Ok(Redb::open_alone(&partial, INSPECTION_CACHE_BYTES)?.shut()?))
+        .and_then(|()| fs::rename(&partial, to).map_err(io_failed));
     if copied.is_err() {
         let _ = fs::remove_file(&partial);
     }
     copied?;
-    sync_folder_of(to)
+    sync_folder_of(to).map_err(io_failed)
 }
 
 /// Writes a copy for whom the original belongs to; what a copy that was broken off has left is removed first.
@@ -198,6 +210,7 @@ fn write_copy(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::sync::Mutex;
 
     use super::*;
     use crate::store::backend::redb::journal_of;
@@ -261,6 +274,41 @@ mod tests {
         assert_eq!(mode, 0o600, "there is in it what is in the store");
         let copy = open(&copy, &FIRST).unwrap();
         assert_eq!((version(&copy), count(&copy)), (Some(1), Some(10)));
+    }
+
+    /// Whoever else comes with the new release meanwhile would begin a copy of its own, in the place of the first.
+    #[test]
+    fn nobody_else_has_the_store_between_its_copy_and_its_new_schema() {
+        static FOUND: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+        static PATH: Mutex<Option<PathBuf>> = Mutex::new(None);
+        fn look(tx: &mut dyn Tx) -> Result<(), StoreError> {
+            let path = PATH.lock().unwrap().clone().unwrap();
+            let other = open(&path, &SECOND);
+            let is_locked = matches!(other, Err(OpenError::AlreadyOpen { .. }));
+            FOUND
+                .lock()
+                .unwrap()
+                .push(is_locked && copy_of(&path, 2).exists());
+            META.count(tx).map(drop)
+        }
+        let folder = Folder::new();
+        open(&folder.file(), &FIRST).unwrap().close();
+        *PATH.lock().unwrap() = Some(folder.file());
+        let before = fs::metadata(folder.file()).unwrap().ino();
+        let engine = Redb::open_file(&folder.file(), INSPECTION_CACHE_BYTES).unwrap();
+        assert!(matches!(
+            open(&folder.file(), &SECOND),
+            Err(OpenError::AlreadyOpen { .. })
+        ));
+        assert!(
+            !copy_of(&folder.file(), 2).exists(),
+            "the loser has copied what it has not"
+        );
+        drop(engine);
+        open(&folder.file(), &Schema::new(&[look])).unwrap().close();
+        assert_eq!(*FOUND.lock().unwrap(), [true]);
+        assert_eq!(fs::metadata(folder.file()).unwrap().ino(), before);
+        assert!(open(&copy_of(&folder.file(), 2), &FIRST).is_ok());
     }
 
     /// The first command of a new release may be one of root's.

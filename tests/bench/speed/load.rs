@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::yardstick::Yardstick;
+
 /// Before anything is counted.
 const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -93,6 +95,8 @@ pub(crate) struct Measured {
     pub(crate) elapsed: Duration,
     /// Seconds of the server's processor time.
     pub(crate) cpu: f64,
+    /// What one ES256 signature cost meanwhile, in microseconds of processor time.
+    pub(crate) signature: f64,
     latencies: Vec<Duration>,
 }
 
@@ -137,6 +141,7 @@ pub(crate) async fn run(
     others: Vec<Box<dyn Script>>,
     time: Duration,
     cpu: impl Fn() -> f64,
+    yardstick: Yardstick,
 ) -> Measured {
     let (counting, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let mut measured = JoinSet::new();
@@ -169,6 +174,7 @@ pub(crate) async fn run(
     tokio::time::sleep(WARM_UP).await;
     let (start, before) = (Instant::now(), cpu());
     counting.store(true, Ordering::SeqCst);
+    let signing = yardstick.start();
     let mut latencies: Vec<Duration> = Vec::new();
     let end = tokio::time::sleep(time);
     tokio::pin!(end);
@@ -183,6 +189,7 @@ pub(crate) async fn run(
     }
     counting.store(false, Ordering::SeqCst);
     let (elapsed, cpu) = (start.elapsed(), cpu() - before);
+    let signature = signing.end();
     over.store(true, Ordering::SeqCst);
     if let Some(awake) = awake {
         awake.abort();
@@ -198,6 +205,7 @@ pub(crate) async fn run(
         done: latencies.len(),
         elapsed,
         cpu,
+        signature,
         latencies,
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! `tests/bench/run` builds the binary, gives it one core and this program another, and prints one table: how many
 //! requests a second, how long they take, and how much processor time the service was charged for each by
-//! the operating system. The last one is what a busy machine disturbs least. What the signatures alone cost is measured
-//! in the same run.
+//! the operating system, also as a multiple of what a signature cost on that core meanwhile. The last one is what a busy
+//! machine disturbs least. What the signatures cost alone is measured first.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -18,6 +18,7 @@ mod report;
 mod scripts;
 mod seed;
 mod server;
+mod yardstick;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -36,10 +37,11 @@ use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
 use self::load::{Measured, Script, run};
-use self::report::{Row, Run};
+use self::report::{Goal, Row, Run};
 use self::scripts::{Code, Each, Refresh, Same, SignIn};
 use self::seed::{Seed, seed};
 use self::server::{Server, processor_seconds};
+use self::yardstick::Yardstick;
 
 pub(crate) const CLIENT: &str = "bench";
 pub(crate) const REDIRECT_URI: &str = "https://app.example/cb";
@@ -234,48 +236,59 @@ impl<'a> Bench<'a> {
             notes: Vec::new(),
         };
         let discovery = scripts::get("/.well-known/openid-configuration");
-        self.row(&mut run, "discovery", 11.0, |bench| bench.same(&discovery));
-        self.row(&mut run, "jwks", 11.0, |bench| {
+        self.row(&mut run, "discovery", Goal::Signed(11.0), |bench| {
+            bench.same(&discovery)
+        });
+        self.row(&mut run, "jwks", Goal::Signed(11.0), |bench| {
             bench.same(&scripts::get("/oauth2/jwks"))
         });
-        self.row(&mut run, "client_credentials, secret", 42.0, |bench| {
-            bench.same(&scripts::client_credentials(&bench.secret))
-        });
+        self.row(
+            &mut run,
+            "client_credentials, secret",
+            Goal::Signed(42.0),
+            |bench| bench.same(&scripts::client_credentials(&bench.secret)),
+        );
         self.row(
             &mut run,
             "client_credentials, private_key_jwt RS256",
-            95.0,
+            Goal::Signed(95.0),
             Self::assertions,
         );
-        self.row(&mut run, "refresh", 68.0, |bench| {
+        self.row(&mut run, "refresh", Goal::Signed(68.0), |bench| {
             bench.refreshes(false, usize::MAX)
         });
-        self.row(&mut run, "refresh with an API key", 68.0, |bench| {
+        self.row(&mut run, "refresh with an API key", Goal::Signed(68.0), |bench| {
             bench.refreshes(true, usize::MAX)
         });
-        self.row(&mut run, "anonymous", 68.0, |bench| {
+        self.row(&mut run, "anonymous", Goal::Signed(68.0), |bench| {
             bench.same(&scripts::anonymous(&bench.secret, "services:all"))
         });
-        self.row(&mut run, "anonymous with an RS256 ID token", 668.0, |bench| {
-            bench.same(&scripts::anonymous(&bench.secret, "openid services:all"))
-        });
+        self.row(
+            &mut run,
+            "anonymous with an RS256 ID token",
+            Goal::Signed(668.0),
+            |bench| bench.same(&scripts::anonymous(&bench.secret, "openid services:all")),
+        );
         self.row(
             &mut run,
             "token exchange, RS256 assertion",
-            120.0,
+            Goal::Signed(120.0),
             Self::exchanges,
         );
-        self.row(&mut run, "introspection", 75.0, |bench| {
+        self.row(&mut run, "introspection", Goal::Signed(75.0), |bench| {
             let token = bench.access_token();
             bench.same(&scripts::introspection(&bench.secret, &token))
         });
-        self.row(&mut run, "authorize and code exchange", 170.0, |bench| {
-            bench.codes()
-        });
+        self.row(
+            &mut run,
+            "authorize and code exchange",
+            Goal::Signed(170.0),
+            |bench| bench.codes(),
+        );
         self.row(
             &mut run,
             "password sign-in, whole flow",
-            costs.password + 500.0,
+            Goal::Here(costs.password + 500.0),
             |bench| bench.sign_ins(8),
         );
         self.beside_sign_ins(&mut run, idle);
@@ -288,7 +301,7 @@ impl<'a> Bench<'a> {
         &mut self,
         run: &mut Run,
         name: &str,
-        goal: f64,
+        goal: Goal,
         scripts: impl FnOnce(&mut Self) -> Vec<Box<dyn Script>>,
     ) {
         if name.contains(&self.options.only) {
@@ -301,9 +314,17 @@ impl<'a> Bench<'a> {
     fn measure(&self, scripts: Vec<Box<dyn Script>>, others: Vec<Box<dyn Script>>, seconds: u64) -> Measured {
         let time = Duration::from_secs(seconds);
         let sleepless = self.options.core.is_some();
-        let running = run(self.server.address, sleepless, scripts, others, time, || {
-            self.server.cpu()
-        });
+        let core = self.options.core.as_deref().map(|core| core.parse().unwrap());
+        let cpu = || self.server.cpu();
+        let running = run(
+            self.server.address,
+            sleepless,
+            scripts,
+            others,
+            time,
+            cpu,
+            Yardstick { core },
+        );
         self.runtime.block_on(running)
     }
 

@@ -5,6 +5,28 @@ use std::time::Duration;
 
 use crate::load::Measured;
 
+/// What an ES256 signature takes on the machine that the goals were set for, in microseconds.
+const SIGNATURE: f64 = 17.0;
+
+/// How much processor time a request may take, in microseconds.
+#[derive(Clone, Copy)]
+pub(crate) enum Goal {
+    /// Where a signature takes [`SIGNATURE`]: on another machine as much more as a signature takes more there.
+    Signed(f64),
+    /// On this machine.
+    Here(f64),
+}
+
+impl Goal {
+    /// In microseconds, where a signature takes so many.
+    fn at(self, signature: f64) -> f64 {
+        match self {
+            Self::Signed(goal) => goal * signature / SIGNATURE,
+            Self::Here(goal) => goal,
+        }
+    }
+}
+
 /// One kind of request.
 pub(crate) struct Row {
     name: String,
@@ -12,6 +34,7 @@ pub(crate) struct Row {
     p50: f64,
     p99: f64,
     cpu: f64,
+    signature: f64,
     goal: f64,
 }
 
@@ -25,15 +48,21 @@ pub(crate) struct Run {
 }
 
 impl Row {
-    pub(crate) fn new(name: &str, measured: &Measured, goal: f64) -> Self {
+    pub(crate) fn new(name: &str, measured: &Measured, goal: Goal) -> Self {
         Self {
             name: name.to_owned(),
             per_second: measured.per_second(),
             p50: measured.percentile(50),
             p99: measured.percentile(99),
             cpu: measured.cpu_each(),
-            goal,
+            signature: measured.signature,
+            goal: goal.at(measured.signature),
         }
+    }
+
+    /// The same cost as a multiple of a signature's.
+    fn in_signatures(&self) -> f64 {
+        self.cpu / self.signature
     }
 }
 
@@ -46,15 +75,22 @@ impl Run {
             self.started.as_millis()
         );
         let head = format!(
-            "{:<42} | {:>10} | {:>8} | {:>8} | {:>15} | {:>7}",
-            "request", "requests/s", "p50 ms", "p99 ms", "CPU us each", "goal"
+            "{:<42} | {:>10} | {:>8} | {:>8} | {:>11} | {:>7} | {:>8} | {:>10}",
+            "request", "requests/s", "p50 ms", "p99 ms", "CPU us each", "goal", "ES256 us", "signatures"
         );
         writeln!(text, "{head}\n{}", "-".repeat(head.len())).unwrap();
         for row in &self.rows {
             writeln!(
                 text,
-                "{:<42} | {:>10.0} | {:>8.2} | {:>8.2} | {:>15.1} | {:>7.0}",
-                row.name, row.per_second, row.p50, row.p99, row.cpu, row.goal
+                "{:<42} | {:>10.0} | {:>8.2} | {:>8.2} | {:>11.1} | {:>7.0} | {:>8.1} | {:>10.2}",
+                row.name,
+                row.per_second,
+                row.p50,
+                row.p99,
+                row.cpu,
+                row.goal,
+                row.signature,
+                row.in_signatures()
             )
             .unwrap();
         }
@@ -76,7 +112,7 @@ impl Run {
              font-family=\"sans-serif\" font-size=\"13\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
              <text x=\"10\" y=\"24\" font-size=\"15\">Processor time of one request in microseconds, \
-             with {} users; the line is the goal</text>\n",
+             with {} users; the line is the goal where a signature takes what it took here</text>\n",
             self.users
         );
         let mut y = 44;
@@ -105,9 +141,9 @@ impl Run {
     }
 }
 
-/// What a request costs with few and with many users.
+/// What a request costs with few and with many users, in signatures: the machine may be slower by the last run than at the first.
 pub(crate) fn growth(runs: &[Run]) -> String {
-    let mut text = "processor time of one request in microseconds, by the number of users\n\n".to_owned();
+    let mut text = "what one request costs in ES256 signatures, by the number of users\n\n".to_owned();
     write!(text, "{:<42}", "request").unwrap();
     for run in runs {
         write!(text, " | {:>9}", run.users).unwrap();
@@ -117,10 +153,12 @@ pub(crate) fn growth(runs: &[Run]) -> String {
     for (at, row) in first.iter().enumerate() {
         write!(text, "{:<42}", row.name).unwrap();
         for run in runs {
-            write!(text, " | {:>9.1}", run.rows[at].cpu).unwrap();
+            write!(text, " | {:>9.2}", run.rows[at].in_signatures()).unwrap();
         }
-        let last = runs.last().map_or(row.cpu, |run| run.rows[at].cpu);
-        writeln!(text, " | {:>13.2}", last / row.cpu).unwrap();
+        let last = runs
+            .last()
+            .map_or(row.in_signatures(), |run| run.rows[at].in_signatures());
+        writeln!(text, " | {:>13.2}", last / row.in_signatures()).unwrap();
     }
     write!(text, "{:<42}", "start, in milliseconds").unwrap();
     for run in runs {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use idsvc::store::backend::TableId;
 use idsvc::store::backend::redb::inspect;
@@ -110,6 +111,40 @@ fn data_of_schema_1_is_copied_brought_up_and_goes_on() {
     assert_eq!(
         (schema(&database), schema(&copy_of(&database))),
         (Some(3), Some(1))
+    );
+}
+
+/// A monitor looks at the service every minute, also at the one in which the new release starts.
+#[test]
+fn a_command_beside_an_upgrade_spoils_neither_it_nor_its_copy() {
+    let service = Service::with_client();
+    let database = service.folder.path().join("data/idsvc.redb");
+    for _ in 0..3 {
+        age(&database);
+        let commands = thread::scope(|scope| {
+            let commands = [0; 3].map(|_| scope.spawn(|| service.run(&["client", "list"])));
+            service.serve().terminate();
+            commands.map(|command| command.join().unwrap())
+        });
+        for command in commands {
+            assert!(command.status.success(), "{command:?}");
+        }
+        assert_eq!(
+            (schema(&database), schema(&copy_of(&database))),
+            (Some(3), Some(1))
+        );
+    }
+    age(&database);
+    let said = service.run(&["client", "list"]);
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(
+        said.contains("has been brought up to this one; how it was is in"),
+        "{said}"
+    );
+    assert!(said.contains("idsvc.redb.before-v3"), "{said}");
+    assert!(
+        service.run(&["client", "list"]).stderr.is_empty(),
+        "it is not said again"
     );
 }
 

@@ -112,13 +112,18 @@ impl Redb {
         })
     }
 
-    /// Brings the file up to date, removes the journal and releases both. After an error the journal may be left, and
-    /// needed.
-    pub fn shut(&self) -> Result<(), StoreError> {
-        let ended = match self.checkpoints() {
+    /// Brings the file up to date and removes the journal: until something is written the file is all there is. After an
+    /// error the journal may be left, and needed.
+    pub fn make_whole(&self) -> Result<(), StoreError> {
+        match self.checkpoints() {
             Some(mut checkpoints) => checkpoints.end(|| self.begin_write()),
             None => Ok(()),
-        };
+        }
+    }
+
+    /// Makes the file whole and releases it.
+    pub fn shut(&self) -> Result<(), StoreError> {
+        let ended = self.make_whole();
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
         ended
     }
