@@ -283,7 +283,7 @@ impl<'a> Bench<'a> {
             &mut run,
             "authorize and code exchange",
             Goal::Signed(170.0),
-            |bench| bench.codes(),
+            Self::codes,
         );
         self.row(
             &mut run,
