@@ -3,6 +3,8 @@
 mod access;
 mod backups;
 mod certificate;
+mod finding;
+mod grade;
 mod held;
 mod themes;
 
@@ -12,13 +14,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
+use self::finding::{Finding, Level};
 use super::Global;
 use super::call::{Call, Session, unexpected};
 use super::data_dir::{DATABASE, MASTER_KEY};
-use super::grade;
 use super::output::{Output, Stop, moment, printable};
 use super::serve::gives_way;
 use super::setting_flags::SettingFlags;
@@ -42,68 +43,6 @@ pub struct Doctor {
     /// The settings that `idsvc serve` is started with.
     #[command(flatten)]
     pub settings: Box<SettingFlags>,
-}
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// In order.
-    Good,
-    /// It could be better.
-    Advice,
-    /// Something must be done.
-    Mend,
-}
-
-/// Something that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What kind of thing.
-    pub check: &'static str,
-    /// Which one.
-    pub subject: String,
-    /// How bad it is.
-    pub level: Level,
-    /// What was found.
-    pub message: String,
-    /// Which rule it breaks.
-    pub rule: Option<&'static str>,
-    /// What to do.
-    pub remedy: Option<String>,
-}
-
-impl Finding {
-    /// Something that is in order.
-    pub fn good(check: &'static str, subject: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            check,
-            subject: subject.into(),
-            level: Level::Good,
-            message: message.into(),
-            rule: None,
-            remedy: None,
-        }
-    }
-
-    /// The same as something that is not.
-    #[must_use]
-    pub fn but(self, level: Level, remedy: impl Into<String>) -> Self {
-        Self {
-            level,
-            remedy: Some(remedy.into()),
-            ..self
-        }
-    }
-
-    /// The same with the rule that it breaks.
-    #[must_use]
-    pub fn by(self, rule: &'static str) -> Self {
-        Self {
-            rule: Some(rule),
-            ..self
-        }
-    }
 }
 
 /// The bits of a mode that let anybody but the owner do anything.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::call::{Call, unexpected};
-use super::client::read_secret;
+use super::given::{algorithm, read_secret};
 use super::output::{Output, Stop, moment};
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
-use crate::jose::alg::{Algorithm, UnknownAlgorithm};
+use crate::jose::alg::Algorithm;
 
 /// The verbs of signing keys.
 #[derive(Debug, Subcommand)]
@@ -66,14 +66,6 @@ pub struct Import {
     /// Sign with it at once, without announcing it first
     #[arg(long)]
     pub now: bool,
-}
-
-/// An algorithm, in capitals or not.
-pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
-    Algorithm::ALL
-        .into_iter()
-        .find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(text))
-        .ok_or(UnknownAlgorithm)
 }
 
 /// What is asked before a key is retired; that depends on where it stands.

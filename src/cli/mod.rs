@@ -1,7 +1,6 @@
 //! The command line: nouns, then verbs. Exit code 0 for done, 1 for refused, 2 for misused.
 
 pub mod acme;
-pub mod api_key;
 pub mod backup;
 pub mod call;
 pub mod client;
@@ -15,7 +14,7 @@ pub mod dev;
 pub mod doctor;
 pub mod event_log;
 pub mod events;
-pub mod grade;
+pub mod given;
 pub mod import;
 pub mod key;
 pub mod log;

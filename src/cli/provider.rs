@@ -10,8 +10,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::call::{Call, unexpected};
-use super::client::{read_file, read_secret, seconds};
-use super::key::algorithm;
+use super::given::{algorithm, read_file, read_secret, seconds};
 use super::output::{Output, Stop, moment, yes_no};
 use crate::control::{Command, Reply};
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};

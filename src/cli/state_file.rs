@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
-use super::client::{read_file, read_secret};
+use super::given::{read_file, read_secret};
 use super::provider::read_logo;
 use crate::config::file::{BadSyntax, line_of, table_of};
 use crate::config::reference::nearest;

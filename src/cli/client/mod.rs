@@ -1,21 +1,17 @@
 //! `idsvc client …`
 
+mod api_key;
 mod print;
 
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use zeroize::Zeroizing;
 
 use self::print::{list, show};
 use super::call::Call;
-use super::key::algorithm;
+use super::given::{algorithm, read_file, read_secret, seconds};
 use super::output::{Output, Stop};
-use crate::config::reader::{LONGEST, parse_duration};
 use crate::control::{Command, Reply};
-use crate::flow::admin::Disclosed;
 use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
@@ -43,7 +39,7 @@ pub enum Verb {
     RotateSecret(Rotate),
     /// API keys, for refreshing at /v4/tokens
     #[command(subcommand)]
-    ApiKey(super::api_key::Verb),
+    ApiKey(api_key::Verb),
     /// Let a disabled client work again
     Enable(Id),
     /// Stop a client without removing it
@@ -81,14 +77,6 @@ pub struct Rotate {
     /// Keep the secret in force good for this time, as in 24h
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub keep_old: Option<u64>,
-}
-
-pub(super) fn seconds(text: &str) -> Result<u64, String> {
-    match parse_duration(text) {
-        Some(duration) if duration <= LONGEST => Ok(duration.as_secs()),
-        Some(_) => Err("it is more than a hundred years".to_owned()),
-        None => Err("write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned()),
-    }
 }
 
 /// Whether PKCE is demanded.
@@ -302,29 +290,6 @@ pub struct Update {
     pub fields: Fields,
 }
 
-/// The most that is read as a secret or a key.
-const FILE_LIMIT: u64 = 64 * 1024;
-
-/// Reads a file, or standard input for `-`, without the line end at its end.
-pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
-    let mut text = Zeroizing::new(String::new());
-    let read = if path.as_os_str() == "-" {
-        std::io::stdin().take(FILE_LIMIT).read_to_string(&mut text)
-    } else {
-        fs::File::open(path).and_then(|file| file.take(FILE_LIMIT).read_to_string(&mut text))
-    };
-    read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
-}
-
-/// The same of what is no secret, such as keys in JSON or PEM, and without a mark of the byte order at its beginning.
-pub(super) fn read_file(path: &Path) -> Result<String, Stop> {
-    let text = read_secret(path)?;
-    let text = text.reveal();
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
-}
-
 /// Runs a verb.
 pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let command = match verb {
@@ -339,7 +304,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 fields,
             }))
         }
-        Verb::ApiKey(verb) => return super::api_key::run(verb, call, output),
+        Verb::ApiKey(verb) => return api_key::run(verb, call, output),
         Verb::List => Command::ClientList,
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
@@ -405,18 +370,4 @@ fn warn_of_theme(command: &Command, call: &Call<'_>, output: &mut Output<'_>) ->
         ));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_time_is_longer_than_a_setting_may_be() {
-        assert_eq!(seconds("36525d"), Ok(36_525 * 86_400));
-        for wrong in ["36526d", "18446744073709551615s", "24"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-        assert!(seconds("36526d").unwrap_err().contains("a hundred years"));
-    }
 }

@@ -8,7 +8,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::{Finding, Level};
+use super::finding::{Finding, Level};
 use crate::cli::data_dir::{BACKUPS, DATABASE, MASTER_KEY};
 use crate::cli::event_log::{CURRENT, EVENTS};
 use crate::store::backend::redb::journal_of;

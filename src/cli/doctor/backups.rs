@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use super::{Finding, Level, SLACK};
+use super::SLACK;
+use super::finding::{Finding, Level};
 use crate::cli::output::moment;
 use crate::cli::schedule;
 use crate::clock::Timestamp;

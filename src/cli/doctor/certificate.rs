@@ -1,6 +1,7 @@
 //! The certificate: of files, of an authority, or of nobody whom browsers trust.
 
-use super::{BEYOND_GROUP, BEYOND_OWNER, Finding, Level, closed};
+use super::finding::{Finding, Level};
+use super::{BEYOND_GROUP, BEYOND_OWNER, closed};
 use crate::cli::output::moment;
 use crate::clock::Timestamp;
 use crate::config::{Config, Tls};

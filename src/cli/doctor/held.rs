@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{Finding, Level};
+use super::finding::{Finding, Level};
 use crate::cli::data_dir::{DATABASE, sealer_of};
 use crate::flow::admin::settings::SetUp;
 use crate::store::backend::FileId;

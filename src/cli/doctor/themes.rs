@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Level};
+use super::finding::{Finding, Level};
 use crate::config::Settings;
 use crate::flow::admin::client::ClientView;
 use crate::page::theme::Severity;

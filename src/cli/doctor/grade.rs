@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::doctor::{Finding, Level};
+use super::finding::{Finding, Level};
 use crate::clock::Timestamp;
 use crate::flow::admin::client::ClientView;
 use crate::jose::alg::Algorithm;
@@ -20,7 +20,7 @@ const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES25
 const SECRET_AGE: Duration = Duration::from_hours(24 * 365);
 
 /// What is to be said of a client, at least that it is in order.
-pub fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
+pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
     let id = &client.client_id;
     let advice =
         |message: &str, remedy: String| Finding::good("client", id, message).but(Level::Advice, remedy);

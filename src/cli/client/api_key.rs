@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use uuid::Uuid;
 
-use super::call::{Call, unexpected};
-use super::client::Id;
-use super::output::{Output, Stop, moment};
+use super::Id;
+use crate::cli::call::{Call, unexpected};
+use crate::cli::output::{Output, Stop, moment};
 use crate::control::{Command, Reply};
 use crate::flow::admin::client::api_key::{ApiKeyView, WhichApiKey};
 
@@ -41,7 +41,7 @@ fn key(text: &str) -> Result<Uuid, String> {
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub(super) fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     let command = match verb {
         Verb::Add(which) => Command::ApiKeyAdd(which.id),
         Verb::List(which) => Command::ApiKeyList(which.id),

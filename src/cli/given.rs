@@ -1,0 +1,66 @@
+//! What the values of flags have in common: files that are named, times and algorithms.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::output::Stop;
+use crate::config::reader::{LONGEST, parse_duration};
+use crate::flow::admin::Disclosed;
+use crate::jose::alg::{Algorithm, UnknownAlgorithm};
+
+/// The most that is read as a secret or a key.
+const FILE_LIMIT: u64 = 64 * 1024;
+
+/// Reads a file, or standard input for `-`, without the line end at its end.
+pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
+    let mut text = Zeroizing::new(String::new());
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().take(FILE_LIMIT).read_to_string(&mut text)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(FILE_LIMIT).read_to_string(&mut text))
+    };
+    read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
+}
+
+/// The same of what is no secret, such as keys in JSON or PEM, and without a mark of the byte order at its beginning.
+pub(super) fn read_file(path: &Path) -> Result<String, Stop> {
+    let text = read_secret(path)?;
+    let text = text.reveal();
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
+}
+
+/// A time with its unit, in seconds.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    match parse_duration(text) {
+        Some(duration) if duration <= LONGEST => Ok(duration.as_secs()),
+        Some(_) => Err("it is more than a hundred years".to_owned()),
+        None => Err("write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned()),
+    }
+}
+
+/// An algorithm, in capitals or not.
+pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
+    Algorithm::ALL
+        .into_iter()
+        .find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(text))
+        .ok_or(UnknownAlgorithm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_longer_than_a_setting_may_be() {
+        assert_eq!(seconds("36525d"), Ok(36_525 * 86_400));
+        for wrong in ["36526d", "18446744073709551615s", "24"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert!(seconds("36526d").unwrap_err().contains("a hundred years"));
+    }
+}
