@@ -84,7 +84,7 @@ pub async fn exchange_assertion(
             };
             let Some((user, arrival)) = federated_user::find(&*tx, &newcomer, now)? else {
                 return Ok(Outcome::Refused(Refusal::invalid_grant(
-                    "nobody here is linked to this subject, and the provider may not bring new users",
+                    "nobody here is linked to this subject, and it may become no user",
                 )));
             };
             let authorization = Authorization {

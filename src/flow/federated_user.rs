@@ -99,8 +99,7 @@ pub fn find(
 fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, StoreError> {
     let (mut is_vouched_for, mut is_in_force) = (true, user.enabled);
     if user.comes_from_provider() {
-        let source = PROVIDERS.get(snapshot, &user.source)?;
-        let source = source.filter(|source| is_source(source, user));
+        let source = source_of(snapshot, user)?;
         is_in_force &= source.as_ref().is_none_or(|source| source.enabled);
         is_vouched_for = source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail);
     }
@@ -111,12 +110,19 @@ fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, 
     })
 }
 
+/// The provider on whose word the record was made, if it is registered still, under whichever id.
+fn source_of(snapshot: &dyn Snapshot, user: &User) -> Result<Option<Provider>, StoreError> {
+    let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    let mut all = all.into_iter().map(|(_, provider)| provider);
+    Ok(all.find(|provider| is_source(provider, user)))
+}
+
 /// Whether the record was made on this provider's word. Its id does not say so: that may be another issuer's by now, and
 /// the issuer may have another one.
 fn is_source(provider: &Provider, user: &User) -> bool {
-    let is_first = |identity: &LinkedIdentity| identity.provider == user.source;
-    let mut first = user.identities.iter().filter(|identity| is_first(identity));
-    first.any(|identity| identity.issuer == provider.issuer)
+    let mut identities = user.identities.iter();
+    let first = identities.find(|identity| identity.provider == user.source);
+    first.is_some_and(|identity| identity.issuer == provider.issuer)
 }
 
 fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {
@@ -287,6 +293,7 @@ mod tests {
         assert_eq!((user.uuid, arrival), (waiting.uuid, Arrival::Linked));
     }
 
+    /// So does what its record says of them: whether their addresses count, and whether they are in force.
     #[tokio::test]
     async fn people_follow_their_provider_under_another_id() {
         let core = core();
@@ -295,12 +302,19 @@ mod tests {
         provider::remove(Admin { core: &core }, first.id.clone())
             .await
             .unwrap();
-        let again = register_as(&core, "next", "https://a.example", LinkPolicy::Never).await;
+        let policy = LinkPolicy::VerifiedEmail;
+        let again = register_as(&core, "next", "https://a.example", policy).await;
         let (later, arrival) = arrives(&core, &again, "u-1", "Second").await.unwrap();
         assert_eq!((later.uuid, arrival), (user.uuid, Arrival::Updated));
         assert_eq!(
             (&later.claims["name"], &*later.source),
             (&"Second".into(), "corp")
         );
+        let other = register_as(&core, "other", "https://b.example", policy).await;
+        enable(&core, &again, false).await;
+        assert!(arrives(&core, &other, "u-2", "Other").await.is_none());
+        enable(&core, &again, true).await;
+        let (linked, arrival) = arrives(&core, &other, "u-2", "Other").await.unwrap();
+        assert_eq!((linked.uuid, arrival), (user.uuid, Arrival::Linked));
     }
 }

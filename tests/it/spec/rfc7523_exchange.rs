@@ -419,7 +419,7 @@ async fn somebody_unknown_stays_outside_unless_the_provider_may_bring_users() {
     let scene = scene_with(|fields| fields.create_users = Some(false)).await;
     assert_eq!(
         scene.refusal(json!({})).await,
-        "400 invalid_grant: nobody here is linked to this subject, and the provider may not bring new users"
+        "400 invalid_grant: nobody here is linked to this subject, and it may become no user"
     );
     let shown = idsvc::flow::admin::user::list(scene.server.admin(), 10).unwrap();
     assert!(shown.is_empty());
