@@ -2,7 +2,8 @@
 //!
 //! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
 //! page ends by taking the next step; the step that answers the client also ends the transaction, but for a moment in which
-//! it answers once more.
+//! it answers once more. The answer to a sign-in brings the session's cookie: where a browser has none, it never arrived,
+//! and whoever proves anew who they are gets another.
 
 use std::sync::Arc;
 
@@ -138,6 +139,9 @@ pub fn underway(
     };
     if let Err(stale) = check((id, &transaction), browser, now) {
         return Ok(Err(stale));
+    }
+    if session.is_some() && !transaction.goes_on(now) {
+        return Ok(Err(Stale::Expired));
     }
     let client = if transaction.request.is_for_own_page() {
         Some(catalog.own_page())
@@ -439,7 +443,7 @@ where
             let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
                 return Ok(None);
             };
-            if check((id, &transaction), &browser, now).is_err() {
+            if check((id, &transaction), &browser, now).is_err() || !transaction.goes_on(now) {
                 return Ok(None);
             }
             let Some(client) = client_of(&*tx, &transaction.request, &own_page)? else {

@@ -88,6 +88,7 @@ where
                 session,
                 user,
             };
+            transaction.reopen();
             let progress = transaction.progress().settled_in(session_id);
             transaction.set_progress(progress);
             let step = authorization::step(&*tx, &transaction.request, &client, Some(&live), progress, now)?;

@@ -410,8 +410,8 @@ pub struct LoginTransaction {
     pub settled_session: Option<Uuid>,
     /// Whether the user has said yes since the request was made.
     pub consented: bool,
-    /// When the client was first sent an answer to it, a code or a no. The form may be sent twice by a hasty hand, and
-    /// the browser shows the second answer.
+    /// When the client was first sent an answer to it, a code or a no, since somebody last proved who they are. The form
+    /// may be sent twice by a hasty hand, and the browser shows the second answer.
     #[serde(default)]
     pub answered_at: Option<Timestamp>,
     /// The no that the client was sent: it stays the answer.
@@ -470,9 +470,21 @@ impl LoginTransaction {
     /// How long an answered transaction answers once more.
     const REPEATABLE: Duration = Duration::from_secs(10);
 
-    /// Whether its pages may still be used.
+    /// Whether its pages may still be used, if only to prove anew who one is.
     pub fn is_open(&self, now: Timestamp) -> bool {
-        now < self.expires_at && self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
+        now < self.expires_at && (self.refused.is_none() || self.goes_on(now))
+    }
+
+    /// Whether it goes on from where it stands: until it is answered, and for a moment longer.
+    pub fn goes_on(&self, now: Timestamp) -> bool {
+        self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
+    }
+
+    /// Somebody has proven anew who they are: unless the client was told no, it is answered as if it had not been yet.
+    pub fn reopen(&mut self) {
+        if self.refused.is_none() {
+            self.answered_at = None;
+        }
     }
 
     /// What has happened so far.
@@ -485,6 +497,7 @@ impl LoginTransaction {
 
     /// Writes down that the client is told no, and says what it is told: a no that it was told before stays.
     pub fn refuse(&mut self, refusal: Refusal, now: Timestamp) -> Refusal {
+        self.reopen();
         self.answered_at.get_or_insert(now);
         self.refused.get_or_insert(refusal).clone()
     }

@@ -34,6 +34,34 @@ impl Scene {
     }
 }
 
+/// A double tap at the provider: the browser waits for the answer to the second tap, which is quicker, so that nobody sees
+/// the first one's. It signs in once more, however long that takes.
+#[tokio::test]
+async fn an_answer_that_nobody_awaits_ends_no_sign_in() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    scene.vouch(&question, "u-1", &json!({}));
+    let held = scene.upstream.hold("/token");
+    let answer = question.answer("code=c-1");
+    let (first, second) = tokio::join!(browser.visit(&answer), async {
+        until(async || !scene.upstream.seen("/token").is_empty()).await;
+        let second = browser.visit(&answer).await;
+        held.notify_one();
+        second
+    });
+    first.callback().code();
+    browser.set_cookie("__Host-idsvc_session", "lost");
+    let question = Question::of(&second, &scene.upstream);
+    scene.server.advance(60);
+    scene.vouch(&question, "u-1", &json!({}));
+    let answer = question.answer("code=c-2");
+    let code = browser.visit(&answer).await.callback().code();
+    scene.acme.redeem(&code).await.tokens();
+    scene.server.advance(10);
+    assert_eq!(browser.visit(&answer).await.status, 400, "this one arrived");
+}
+
 #[tokio::test]
 async fn nobody_comes_in_by_a_provider_that_is_disabled_meanwhile() {
     let scene = scene().await;

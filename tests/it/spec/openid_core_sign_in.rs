@@ -473,6 +473,30 @@ async fn a_finished_sign_in_is_answered_once_more_and_then_no_more() {
     assert_eq!(browser.visit(&page.path).await.error_page(), expired);
 }
 
+/// An answer that never arrived brought no session either: whoever proves anew who they are is answered anew, as long as
+/// the request is good.
+#[tokio::test]
+async fn a_sign_in_whose_answer_was_lost_is_gone_through_again() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await;
+    for _ in 0..2 {
+        page.clone().sign_in().await.callback().code();
+        browser.set_cookie(SESSION, "lost");
+        server.advance(60);
+        assert_eq!(browser.visit(&page.path).await.page(), "/login");
+    }
+    let code = page.clone().sign_in().await.callback().code();
+    acme.redeem(&code).await.tokens();
+    browser.visit(&page.path).await.callback().code();
+    server.advance(10);
+    let expired = "400 this sign-in has expired; go back to the application and start again";
+    assert_eq!(page.clone().sign_in().await.error_page(), expired);
+    browser.set_cookie(SESSION, "lost");
+    server.advance(1_800);
+    assert_eq!(page.sign_in().await.error_page(), expired);
+}
+
 /// What the operator changes while somebody signs in counts: nobody is sent to an address that was taken away.
 #[tokio::test]
 async fn a_redirect_uri_taken_away_meanwhile_gets_no_code() {
