@@ -123,6 +123,19 @@ async fn the_right_password_is_not_looked_at_either() {
     right.callback().code();
 }
 
+/// Changes the password of whoever is signed in in this browser.
+async fn change_password(browser: &Browser, from: &str, to: &str) {
+    let page = browser.visit("/account").await;
+    let mut forms = page.forms().into_iter();
+    let form = forms
+        .find(|form| form.value("decision") == Some("password"))
+        .unwrap()
+        .with("current-password", from)
+        .with("new-password", to);
+    let done = browser.submit(&form).await;
+    assert!(done.text().contains("Your password has been changed"));
+}
+
 /// Cookies of known browsers, however many somebody kept, are worth nothing beyond the password that they were got with.
 /// The browser in which it was changed stays known.
 #[tokio::test]
@@ -132,15 +145,7 @@ async fn a_browser_is_known_for_as_long_as_the_password_that_was_typed_in_it() {
     let (here, kept) = (alice.browser(), alice.browser());
     acme.code(&here.at(HERE)).await;
     acme.code(&kept.at(ELSEWHERE)).await;
-    let page = here.at(HERE).visit("/account").await;
-    let mut forms = page.forms().into_iter();
-    let form = forms
-        .find(|form| form.value("decision") == Some("password"))
-        .unwrap()
-        .with("current-password", &alice.password)
-        .with("new-password", NEW);
-    let done = here.at(HERE).submit(&form).await;
-    assert!(done.text().contains("Your password has been changed"));
+    change_password(&here.at(HERE), &alice.password, NEW).await;
     fail(&alice, &acme, "alice@example.com", 10).await;
     let again = acme.request().with("prompt", "login");
     let page = kept.at(ELSEWHERE).authorize(&again).await;
@@ -252,6 +257,36 @@ async fn a_shared_browser_is_known_for_each_of_its_users() {
         let page = shared.at(HERE).authorize(&request).await;
         let tried = page.type_in(&person.user.account_id, &person.password).await;
         assert_eq!(tried.status == 429, at == 0, "{at}: the first one has made room");
+    }
+}
+
+/// Each name has one of the four places: whoever changes their password, however often, crowds nobody out.
+#[tokio::test]
+async fn a_shared_browser_stays_known_for_others_when_a_password_changes() {
+    let (server, acme, alice) = scene().await;
+    let bob = server.user("bob").await;
+    let shared = alice.browser();
+    let request = acme.request().with("prompt", "login");
+    for person in [&bob, &alice] {
+        let page = shared.at(HERE).authorize(&request).await;
+        let signed_in = page.type_in(&person.user.account_id, &person.password).await;
+        signed_in.callback().code();
+    }
+    let mut password = alice.password.clone();
+    for turn in 0..4 {
+        let next = format!("password {turn} of alice");
+        change_password(&shared.at(HERE), &password, &next).await;
+        password = next;
+    }
+    let cookie = shared.cookie("__Host-idsvc_known").unwrap();
+    assert_eq!(cookie.split('.').count(), 2, "one for each name");
+    for (person, password) in [(&bob, &bob.password), (&alice, &password)] {
+        fail(&alice, &acme, &person.user.account_id, 10).await;
+        let page = shared.at(HERE).authorize(&request).await;
+        page.type_in(&person.user.account_id, password)
+            .await
+            .callback()
+            .code();
     }
 }
 

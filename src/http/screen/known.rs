@@ -1,8 +1,8 @@
 //! The cookie that says who has signed in in this browser before.
 //!
 //! It lets its user in while strangers fail at the sign-in page under the same name or from the same network.
-//! It is sealed for the name that was typed and the password that was right, so it says nothing to anybody else, is good
-//! for nobody else and not beyond that password, and cannot be made without the master key: whoever knew the old
+//! It is sealed for the name that was typed and tells inside which password was right, so it says nothing to anybody else,
+//! is good for nobody else and not beyond that password, and cannot be made without the master key: whoever knew the old
 //! password, and kept as many cookies as they liked, guesses the new one like any stranger. It opens no session: it is a
 //! place in another queue.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 use ::http::header::HeaderValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{Digest, SHA256, digest};
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
@@ -27,14 +28,15 @@ const MOST_NAMES: usize = 4;
 /// Between the seals of several names.
 const BETWEEN: char = '.';
 
-/// The cookie for a browser in which somebody has just proven the password of this name. It goes on to be known for the
-/// names of others, the last ones first.
+/// The cookie for a browser in which somebody has just proven the password of this name. It goes on to be known for other
+/// names, the last ones first.
 pub fn cookie(call: &Call, name: &LoginName) -> Option<HeaderValue> {
     let (sealer, random) = (&call.app.core.sealer, &call.app.core.random);
     let until = call.now + REMEMBERED;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
-    let context = context(call, name)?;
+    plain.extend_from_slice(mark_of_password(call, name)?.as_ref());
+    let context = context(name);
     let newest = URL_SAFE_NO_PAD.encode(sealer.seal(&context, &plain, random));
     let is_others = |seal: &&str| seal.len() == newest.len() && open(call, &context, seal).is_none();
     let others = seals(call).filter(is_others).take(MOST_NAMES - 1);
@@ -44,11 +46,13 @@ pub fn cookie(call: &Call, name: &LoginName) -> Option<HeaderValue> {
 
 /// What names this browser, if somebody has proven the password of this name in it that is still in force.
 pub fn browser(call: &Call, name: &LoginName) -> Option<[u8; ID_LEN]> {
-    let context = seals(call).next().and_then(|_| context(call, name))?;
+    let context = context(name);
     let plain = seals(call).find_map(|seal| open(call, &context, seal))?;
-    let (id, until) = plain.split_first_chunk::<ID_LEN>()?;
-    let until = Timestamp::from_seconds(u64::from_be_bytes(until.try_into().ok()?));
-    (call.now < until && !(until - REMEMBERED).is_ahead_of(call.now)).then_some(*id)
+    let (id, rest) = plain.split_first_chunk::<ID_LEN>()?;
+    let (until, mark) = rest.split_first_chunk()?;
+    let until = Timestamp::from_seconds(u64::from_be_bytes(*until));
+    let is_current = call.now < until && !(until - REMEMBERED).is_ahead_of(call.now);
+    (is_current && mark_of_password(call, name)?.as_ref() == mark).then_some(*id)
 }
 
 /// The seals that the browser presents.
@@ -62,15 +66,18 @@ fn open(call: &Call, context: &str, seal: &str) -> Option<Zeroizing<Vec<u8>>> {
     call.app.core.sealer.open(context, &sealed).ok()
 }
 
-/// None for somebody without a password, and where the store cannot be read: then no browser is known. A hash that is
-/// made anew at another cost keeps its salt, and so the browsers of its user stay known.
-fn context(call: &Call, name: &LoginName) -> Option<Zeroizing<String>> {
+fn context(name: &LoginName) -> String {
+    format!("known browser of {}", name.as_str())
+}
+
+/// What tells one password of a user from the next. None for somebody without one, and where the store cannot be read:
+/// then no browser is known. A hash that is made anew at another cost keeps its salt, and so the browsers of its user stay
+/// known.
+fn mark_of_password(call: &Call, name: &LoginName) -> Option<Digest> {
     let user = sign_in::user_named(&call.app.core, name).ok()??;
     let password = user.password?;
-    let name = name.as_str();
-    let password = match password.salt() {
-        Some(salt) => URL_SAFE_NO_PAD.encode(salt),
-        None => password.as_str().to_owned(),
-    };
-    Some(Zeroizing::new(format!("known browser of {name} with {password}")))
+    Some(match password.salt() {
+        Some(salt) => digest(&SHA256, &salt),
+        None => digest(&SHA256, password.as_str().as_bytes()),
+    })
 }
