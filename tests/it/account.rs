@@ -210,12 +210,25 @@ async fn a_new_password_ends_everything_else() {
 
     server.advance(60 * MINUTE);
     let pending = acme.code(&copied).await;
+    let audit = Audit::listen();
     let done = here.submit(&new_password(&page, &alice.password, NEW)).await;
+    let told = audit.take(&["signed_out", "password_changed"]);
     assert_eq!((done.status, done.page()), (200, "/account"));
     assert!(done.text().contains("Your password has been changed"));
     assert_ne!(here.cookie(SESSION).unwrap(), before);
     let left = sessions(&done);
     assert!(left.len() == 1 && left[0] != id);
+    assert_eq!(
+        (&told[0]["event"], &told[0]["session"]),
+        (&json!("password_changed"), &json!(left[0]))
+    );
+    let ended = told[1..].iter().map(|event| event["session"].as_str().unwrap());
+    let theirs = online.id().claims["sid"].as_str().unwrap().to_owned();
+    assert_eq!(
+        ended.collect::<BTreeSet<_>>(),
+        BTreeSet::from([&*theirs, &*id]),
+        "every session that ended is accounted for, this browser's too"
+    );
     assert_eq!(
         acme.redeem(&pending).await.refusal(),
         "400 invalid_grant: the user has signed out"

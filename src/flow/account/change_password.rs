@@ -82,8 +82,7 @@ pub async fn change_password(
             user.password = Some(hash.clone());
             user.updated_at = now;
             USERS.put(tx, &user.uuid, &user)?;
-            let mut ended = sessions::end_all(tx, user.uuid, None, now)?;
-            ended.retain(|(id, _)| *id != live.id);
+            let ended = sessions::end_all(tx, user.uuid, None, now)?;
             sessions::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());
             let (id, ..) = sessions::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
