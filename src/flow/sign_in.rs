@@ -23,7 +23,7 @@ pub enum SignIn {
     Done(Onward),
     /// Wrong password, unknown user, disabled user: nobody is told which.
     Refused,
-    /// The transaction ended meanwhile.
+    /// The transaction ended meanwhile, or the session that was to go on did.
     Expired,
 }
 
@@ -128,7 +128,7 @@ pub async fn continue_as(
         .map(|live| live.id)
         .filter(|_| may_continue(&underway, now))
     else {
-        return Ok(SignIn::Refused);
+        return Ok(SignIn::Expired);
     };
     let before = underway.transaction.progress();
     let progress = move |_: &mut dyn Tx, live: &LiveSession| Ok(before.settled_in(live.id));

@@ -148,6 +148,21 @@ async fn prompt_select_account_lets_the_user_choose() {
     assert!(!fresh.text().contains("value=\"continue\""));
 }
 
+/// Somebody who has signed out meanwhile, in another tab, has typed nothing that could be wrong.
+#[tokio::test]
+async fn a_choice_of_account_that_comes_too_late_leads_to_the_form() {
+    let (_server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    acme.code(&browser).await;
+    let request = acme.request().with("prompt", "select_account");
+    let screen = browser.authorize(&request).await;
+    browser.visit("/logout/confirm").await.decide("logout").await;
+    let late = screen.decide("continue").await;
+    assert_eq!((late.page(), late.status), ("/login", 400));
+    assert!(late.text().contains("Sign in once more"), "{}", late.text());
+    late.sign_in().await.callback().code();
+}
+
 /// Section 5.5.1: where the claims name the user, another one is not offered.
 #[tokio::test]
 async fn a_choice_of_account_offers_nobody_whom_the_request_rules_out() {
@@ -181,7 +196,7 @@ async fn a_demanded_password_cannot_be_avoided_by_choosing() {
         assert!(!page.text().contains("value=\"continue\""));
         let form = page.login_form().without("password").with("decision", "continue");
         let refused = browser.submit(&form).await;
-        assert_eq!((refused.page(), refused.status), ("/login", 200));
+        assert_eq!((refused.page(), refused.status), ("/login", 400));
     }
 }
 
