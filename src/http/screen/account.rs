@@ -129,11 +129,14 @@ async fn sign_in(call: &Call, deed_waits: bool) -> Answer {
 
 /// Looks at the passwords, unless too many were wrong in this session or too many of the same address wait. The
 /// session is a browser in which the user has signed in: strangers who fail elsewhere keep nobody from this.
+///
+/// Where the session is over, nobody can say whether something was done: a form that a hasty hand sends twice has changed
+/// the password by the first time, and so ended the session. Which password it is by now, the sign-in that follows tells.
 async fn take_password(call: &Call, typed: NewPassword) -> Answer {
     let (core, limits, from) = (&call.app.core, &call.app.limits, typed.from);
     let live = match sessions::signed_in(core, &call.browser(), call.now) {
         Ok(Some(live)) => live,
-        Ok(None) => return sign_in(call, true).await,
+        Ok(None) => return sign_in(call, false).await,
         Err(failure) => return error::failed_page(call, &failure),
     };
     let name = LoginName::new(&live.user.account_id);
@@ -174,7 +177,7 @@ async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>, name: &
         Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooShort { .. }))) => AccountNotice::TooShort,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooLong { .. }))) => AccountNotice::TooLong,
-        Ok(Outcome::SignIn) => return sign_in(call, true).await,
+        Ok(Outcome::SignIn) => return sign_in(call, false).await,
         Err(Failure::Busy) => AccountNotice::Busy,
         Err(failure) => return error::failed_page(call, &failure),
     };
