@@ -121,10 +121,19 @@ pub fn is_bad_nonce(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if kind(problem) == "badNonce")
 }
 
-/// Whether the authority says no, and will say so again. Nonces, limits and trouble of its own pass.
-pub fn is_lasting(error: &Error) -> bool {
-    let is_trouble = matches!(error, Error::Api(problem) if kind(problem) == "serverInternal");
-    matches!(error, Error::Api(_)) && !is_trouble && !is_bad_nonce(error) && !is_rate_limit(error)
+/// Whether an answer of this status says no, and will say so again: a problem of ACME for which the request is to blame
+/// (RFC 8555 section 6.7). The library takes any JSON object for a problem, as what stands before an authority answers
+/// with while that is away. Nonces, limits and trouble of its own pass.
+pub fn is_lasting(error: &Error, status: u16) -> bool {
+    const PASSING: [u16; 2] = [408, 429];
+    let Error::Api(problem) = error else { return false };
+    let is_theirs = problem
+        .r#type
+        .as_deref()
+        .is_some_and(|name| name.starts_with(PROBLEMS));
+    let is_refused = (400..500).contains(&status) && !PASSING.contains(&status);
+    let is_passing = matches!(kind(problem), "serverInternal" | "badNonce" | "rateLimited");
+    is_theirs && is_refused && !is_passing
 }
 
 /// Whether the authority was asked too often (RFC 8555 section 6.6).
@@ -243,6 +252,24 @@ mod tests {
         );
         let unproven = Failure::about("id.example", &problem("unauthorized", "no"), &plan);
         assert!(unproven.remedy.contains("port 443"), "{unproven}");
+    }
+
+    #[test]
+    fn only_a_problem_of_acme_for_which_the_request_is_to_blame_is_a_lasting_no() {
+        let error = |document| Error::Api(serde_json::from_value(document).unwrap());
+        let malformed = Error::Api(problem("malformed", "no"));
+        for (status, is_last) in [(400, true), (404, true), (408, false), (429, false), (503, false)] {
+            assert_eq!(is_lasting(&malformed, status), is_last, "{status}");
+        }
+        for kind in ["serverInternal", "badNonce", "rateLimited"] {
+            assert!(!is_lasting(&Error::Api(problem(kind, "no")), 400), "{kind}");
+        }
+        assert!(!is_lasting(&error(serde_json::json!({ "message": "no" })), 404));
+        assert!(!is_lasting(
+            &error(serde_json::json!({ "type": "about:blank" })),
+            404
+        ));
+        assert!(!is_lasting(&Error::Timeout(None), 404));
     }
 
     #[test]

@@ -224,6 +224,7 @@ pub async fn resume(
     account: &Account,
     saved: &SavedOrder,
     plan: &Plan,
+    transport: &Transport,
     now: u64,
 ) -> Result<Option<Order>, Error> {
     if saved.order != plan.line() || now.abs_diff(saved.ordered_at) > LONGEST_ORDER {
@@ -231,19 +232,20 @@ pub async fn resume(
     }
     match account.order(saved.url.clone()).await {
         Ok(mut order) => Ok((!is_over(&mut order)).then_some(order)),
-        Err(error) if is_lasting(&error) => Ok(None),
+        Err(error) if is_lasting(&error, transport.status()) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// Whether no certificate comes of an order whose domains were proven once.
 fn is_over(order: &mut Order) -> bool {
-    matches!(order.state().status, OrderStatus::Invalid | OrderStatus::Pending)
+    let state = order.state();
+    state.error.is_some() || matches!(state.status, OrderStatus::Invalid | OrderStatus::Pending)
 }
 
-/// Whether this error is the end of an order whose domains were proven.
-pub fn is_end(order: &mut Order, error: &Error) -> bool {
-    is_lasting(error) || is_over(order)
+/// Whether this error, which has just come, is the end of an order whose domains were proven.
+pub fn is_end(order: &mut Order, error: &Error, transport: &Transport) -> bool {
+    is_over(order) || is_lasting(error, transport.status())
 }
 
 /// The certificate that is issued for the order and its key, and those that lead to the root, PEM. The authority has

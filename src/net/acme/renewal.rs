@@ -274,7 +274,7 @@ impl Renewal {
         };
         let failed = |error: instant_acme::Error| patient(Failure::of(&error, plan));
         let opened = order::account(plan, folder, &transport).await.map_err(patient)?;
-        let left_over = self.left_over(&opened.account, replaced, now).await;
+        let left_over = self.left_over(&opened.account, replaced, &transport, now).await;
         let (mut order, saved) = if let Some(left_over) = left_over.map_err(patient)? {
             left_over
         } else {
@@ -299,7 +299,7 @@ impl Renewal {
         let chain = match order::collect(&mut order, &saved, plan, &transport, until).await {
             Ok(chain) => chain,
             Err(error) => {
-                if order::is_end(&mut order, &error) {
+                if order::is_end(&mut order, &error, &transport) {
                     folder.drop_order()?;
                 }
                 return Err(failed(error));
@@ -324,6 +324,7 @@ impl Renewal {
         &self,
         account: &Account,
         held: Option<&Pair>,
+        transport: &Transport,
         now: u64,
     ) -> Result<Option<(Order, SavedOrder)>, Failure> {
         let Inner { plan, folder, .. } = self.0.as_ref();
@@ -333,7 +334,7 @@ impl Renewal {
         let key = PrivateKeyDer::from_pem_slice(saved.key.as_bytes()).ok();
         let is_in_place = held.is_some_and(|held| key.is_some_and(|key| key == held.private_key));
         if !is_in_place {
-            let resumed = order::resume(account, &saved, plan, now).await;
+            let resumed = order::resume(account, &saved, plan, transport, now).await;
             if let Some(order) = resumed.map_err(|error| Failure::of(&error, plan))? {
                 tracing::info!(order = saved.url, "going on with the order that is open");
                 return Ok(Some((order, saved)));

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -26,6 +26,7 @@ pub struct Transport {
     now: u64,
     wait: Arc<AtomicU64>,
     pause: Arc<AtomicU64>,
+    status: Arc<AtomicU16>,
 }
 
 impl Transport {
@@ -36,6 +37,7 @@ impl Transport {
             now,
             wait: Arc::default(),
             pause: Arc::default(),
+            status: Arc::default(),
         }
     }
 
@@ -49,6 +51,11 @@ impl Transport {
     /// which may be a good one (RFC 8555 sections 7.4 and 8.2); zero when it did not.
     pub fn pause(&self) -> u64 {
         self.pause.load(Ordering::Relaxed)
+    }
+
+    /// The status of the latest answer (RFC 9110 section 15), which the library does not tell; zero before the first.
+    pub fn status(&self) -> u16 {
+        self.status.load(Ordering::Relaxed)
     }
 
     /// Takes the pause that the authority wants for a refusal, because it is too long to sit out.
@@ -77,6 +84,7 @@ impl HttpClient for Transport {
             let (mut head, body) = answer
                 .map_err(|error| Error::Other(Box::new(error)))?
                 .into_parts();
+            this.status.store(head.status.as_u16(), Ordering::Relaxed);
             if is_document {
                 check_directory(&body)?;
             }

@@ -95,3 +95,44 @@ async fn an_order_that_nothing_comes_of_any_more_is_forgotten() {
     assert_eq!(authority.asked("/new-order").len(), 5, "it was for other names");
     assert!(!kept.exists());
 }
+
+#[tokio::test]
+async fn an_authority_that_is_away_for_a_while_does_not_make_its_order_forgotten() {
+    for said in ["{\"message\":\"upstream unavailable\"}", "<html>"] {
+        let (authority, site, folder, due, kept) = due().await;
+        // Where the certificate is fetched, and where the order is looked at when it is gone on with.
+        authority.set_mood(Mood::Away("/certificate", 1, said));
+        let (_, until) = site.fail(due).await;
+        assert!(kept.exists(), "{said}");
+        authority.set_mood(Mood::Away("/order", 1, said));
+        let again = Site::start(&authority, site.renewal.plan().clone(), folder.path()).await;
+        let (_, until) = again.fail(until).await;
+        assert!(kept.exists(), "{said}");
+        again.issue(until).await;
+        assert_eq!(authority.asked("/new-order").len(), 2, "{said}");
+        assert!(!kept.exists());
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_is_away_while_it_is_asked_how_an_order_stands_is_asked_again_later() {
+    let (authority, site, _folder, due, kept) = due().await;
+    authority.set_mood(Mood::Processing(""));
+    let working = site.renewal.clone();
+    let round = tokio::spawn(async move { working.round(due, 0, false).await });
+    while authority.asked("/finalize").len() < 2 {
+        assert!(!round.is_finished());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let asked = authority.asked("/order/").len();
+    while authority.asked("/order/").len() == asked {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    authority.set_mood(Mood::Away("/order", 1, "{}"));
+    let (Round::Failed(_), until) = round.await.unwrap() else {
+        panic!("it was not asked");
+    };
+    assert!(kept.exists());
+    site.issue(until).await;
+    assert_eq!(authority.asked("/new-order").len(), 2);
+}

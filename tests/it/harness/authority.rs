@@ -47,6 +47,8 @@ pub(crate) enum Mood {
     RefusingReplacement(&'static str),
     /// Every answer is this, header and all: status, header field, body.
     Saying(u16, (&'static str, &'static str), String),
+    /// So many requests to come under that path are answered with 503 and this body, as by what stands before it.
+    Away(&'static str, u32, &'static str),
     /// No answer comes.
     Silent,
     /// So many requests to come under that path are refused for their nonce.
@@ -365,6 +367,10 @@ impl Desk {
             Mood::Forgetful(of, left) if head.method == "POST" && path.starts_with(of) && left > 0 => {
                 self.books.lock().unwrap().mood = Mood::Forgetful(of, left - 1);
                 problem(400, "badNonce")
+            }
+            Mood::Away(of, left, said) if head.method == "POST" && path.starts_with(of) && left > 0 => {
+                self.books.lock().unwrap().mood = Mood::Away(of, left - 1, said);
+                Response::builder().status(503).body(Full::from(said)).unwrap()
             }
             Mood::RefusingReplacement(kind) if is_replacing => problem(403, kind),
             _ => match self.serve(&head, &path, &body).await {
