@@ -248,8 +248,9 @@ impl Acceptor {
         let tickets = rustls::crypto::ring::Ticketer::new().map_err(TlsError::Setup)?;
         let current = match &pair {
             Some(pair) => {
+                let current = Current::of(pair, Arc::clone(&tickets))?;
                 source.warn(pair, now_unix_seconds);
-                Current::of(pair, Arc::clone(&tickets))?
+                current
             }
             None => Current {
                 config: Arc::new(server_config(Arc::new(Nothing), Arc::clone(&tickets))?),
@@ -301,8 +302,8 @@ impl Acceptor {
         if *fingerprint == found {
             return Ok(false);
         }
-        inner.source.warn(&pair, now_unix_seconds);
         let current = Current::of(&pair, Arc::clone(&inner.tickets))?;
+        inner.source.warn(&pair, now_unix_seconds);
         inner.current.store(Arc::new(current));
         *fingerprint = found;
         Ok(true)
@@ -457,6 +458,30 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         (lines.0, tracing::subscriber::set_default(subscriber))
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_not_warned_of() {
+        let directory = TempDir::new().unwrap();
+        let begin = rustls::pki_types::UnixTime::now().as_secs();
+        certificate::self_signed(directory.path(), &[], begin).unwrap();
+        let certs = directory.path().join("certs");
+        let (certificate, key) = (certs.join("self-signed.pem"), certs.join("self-signed.key"));
+        let (lines, _guard) = logged();
+        let host = Some("localhost".to_owned());
+        let acceptor = Acceptor::from_files(&certificate, &key, host, begin).unwrap();
+        let foreign = rcgen::generate_simple_self_signed(["other.example".to_owned()]).unwrap();
+        std::fs::write(&certificate, foreign.cert.pem()).unwrap();
+        let refused = acceptor.reload(begin);
+        assert!(
+            matches!(refused, Err(TlsError::KeyMismatch { .. })),
+            "{refused:?}"
+        );
+        let said = || String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+        assert_eq!(said(), "");
+        std::fs::write(&key, foreign.signing_key.serialize_pem()).unwrap();
+        assert!(acceptor.reload(begin).unwrap());
+        assert!(said().contains("not for localhost"), "{}", said());
     }
 
     #[tokio::test]
