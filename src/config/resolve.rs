@@ -1,6 +1,6 @@
 //! From what was given to values: the first that was given counts, every fault is kept.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
+use crate::net::listener::exclude;
 use crate::net::outbound::{Client, Terms};
 use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
@@ -338,15 +339,23 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     }
     let before = reader.faults.len();
     let (texts, origin) = reader.list("listen");
-    let mut addresses = Vec::new();
+    let mut addresses: Vec<SocketAddr> = Vec::new();
     for text in &texts {
-        match text.parse::<SocketAddr>() {
-            Ok(address) if is_dev && !address.ip().is_loopback() => reader.fault(
+        match address(text) {
+            Some(address) if is_dev && !address.ip().is_loopback() => reader.fault(
                 &origin,
                 format!("listen = {text:?}: the development server listens on loopback only, as on 127.0.0.1:{DEV_PORT}"),
             ),
-            Ok(address) => addresses.push(address),
-            Err(_) => reader.fault(
+            Some(address) => {
+                if let Some(taken) = addresses.iter().find(|taken| exclude(**taken, address)) {
+                    reader.fault(
+                        &origin,
+                        format!("listen = {text:?} is taken by {taken} in the same list: leave one of them out"),
+                    );
+                }
+                addresses.push(address);
+            }
+            None => reader.fault(
                 &origin,
                 format!("listen = {text:?} is no address with a port, as in 0.0.0.0:443 or [::]:443"),
             ),
@@ -358,12 +367,21 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     addresses
 }
 
+/// An address with a port. One of IPv4 that is written in IPv6 (RFC 4291 section 2.5.5.2) is what it is.
+fn address(text: &str) -> Option<SocketAddr> {
+    let written: SocketAddr = text.parse().ok()?;
+    Some(match written.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::from((ip, written.port())),
+        IpAddr::V6(_) => written,
+    })
+}
+
 /// A list of networks; an address alone is the network that holds nothing else.
 fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
     let (texts, origin) = reader.list(key);
     let mut networks = Vec::new();
     for text in &texts {
-        let single = || text.parse::<std::net::IpAddr>().map(IpNet::from).ok();
+        let single = || text.parse::<IpAddr>().map(IpNet::from).ok();
         match text.parse::<IpNet>().ok().or_else(single) {
             Some(network) => networks.push(unmapped(network)),
             None => reader.fault(
@@ -408,7 +426,7 @@ fn connections(reader: &mut Reader<'_>, key: &str) -> usize {
 
 fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<SocketAddr> {
     let (text, origin) = reader.text("metrics.listen").filter(|(text, _)| text != "off")?;
-    let Ok(address) = text.parse() else {
+    let Some(address) = address(&text) else {
         reader.fault(
             &origin,
             format!(
@@ -424,13 +442,6 @@ fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<Sock
         );
     }
     Some(address)
-}
-
-/// Whether not both can be listened to.
-fn exclude(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_one_host = one.ip() == other.ip()
-        || one.is_ipv4() == other.is_ipv4() && (one.ip().is_unspecified() || other.ip().is_unspecified());
-    one.port() != 0 && one.port() == other.port() && is_one_host
 }
 
 /// Reads the authorities that are trusted towards others, as a start would.

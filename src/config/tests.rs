@@ -671,14 +671,24 @@ fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
 #[test]
 fn the_metrics_have_an_address_of_their_own() {
     let base = format!("listen = [\"0.0.0.0:443\", \"[::1]:8443\"]\n{WHOLE}");
-    for taken in ["0.0.0.0:443", "127.0.0.1:443", "[::1]:8443", "[::]:8443"] {
+    for taken in ["0.0.0.0:443", "[::ffff:127.0.0.1]:443", "[::1]:8443", "[::]:8443"] {
         let said = faults(&given(&[("metrics.listen", taken)], &[], &base));
         assert!(said.contains("is taken by listen"), "{taken}: {said}");
     }
-    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::1]:443", "0.0.0.0:0"] {
+    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::]:443", "0.0.0.0:0"] {
         assert!(
             resolve(&given(&[("metrics.listen", free)], &[], &base)).is_ok(),
             "{free}"
         );
     }
+}
+
+#[test]
+fn no_address_is_listened_on_twice_and_one_of_ipv4_may_be_written_in_ipv6() {
+    let listen = |addresses: &str| given(&[("listen", addresses)], &[], WHOLE);
+    for both in ["0.0.0.0:443,127.0.0.1:443", "[::]:443,[::]:443"] {
+        assert!(faults(&listen(both)).contains("leave one of them out"), "{both}");
+    }
+    let free = resolve(&listen("127.0.0.2:443,[::ffff:127.0.0.1]:443,[::]:443")).unwrap();
+    assert_eq!(free.listen[1].to_string(), "127.0.0.1:443");
 }

@@ -58,15 +58,21 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds all of `addresses`, or none. `[::]` is all addresses of IPv6, and those of IPv4 too unless one of them is
-    /// named with the same port.
+    /// Binds all of `addresses`, or none.
     pub async fn bind(addresses: &[SocketAddr], limits: Limits) -> Result<Self, BindError> {
+        Self::bind_beside(addresses, &[], limits).await
+    }
+
+    /// Binds all of `addresses`, or none, and leaves room for `others`, which the same process listens on.
+    pub async fn bind_beside(
+        addresses: &[SocketAddr],
+        others: &[SocketAddr],
+        limits: Limits,
+    ) -> Result<Self, BindError> {
         let mut sockets = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let is_shared = addresses
-                .iter()
-                .any(|other| other.is_ipv4() && other.port() == address.port());
-            let socket = if address.is_ipv6() && is_shared {
+            let mut all = addresses.iter().chain(others);
+            let socket = if all.any(|other| is_left_to(*address, *other)) {
                 bind_ipv6_only(*address)
             } else {
                 TcpListener::bind(address).await
@@ -188,6 +194,19 @@ impl Listener {
         drain.begin();
         drain::finish(connections, limits.drain_timeout).await;
     }
+}
+
+/// Whether a process cannot listen on both. `[::]` never stands in the way of IPv4: it [leaves](is_left_to) it alone.
+pub fn exclude(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_for_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let is_one_host = one == other || one.is_ipv4() == other.is_ipv4() && is_for_all;
+    one.port() != 0 && one.port() == other.port() && is_one_host
+}
+
+/// Whether the first address must be IPv6 only, so that the second can be listened on too: `[::]` is all addresses of
+/// IPv6, and those of IPv4 unless one of them is named with the same port.
+fn is_left_to(address: SocketAddr, other: SocketAddr) -> bool {
+    address.is_ipv6() && other.is_ipv4() && address.port() == other.port()
 }
 
 /// Binds an address of IPv6 so that it leaves IPv4 alone, whatever the system's default is (RFC 3493 section 5.3).
@@ -355,5 +374,36 @@ mod tests {
                 assert!(TcpStream::connect(format!("{host}:{port}")).await.is_ok());
             }
         }
+    }
+
+    #[tokio::test]
+    async fn what_excludes_each_other_is_what_cannot_be_bound_in_one_list_or_in_two() {
+        let hosts = ["0.0.0.0", "127.0.0.1", "127.0.0.2", "[::]", "[::1]"];
+        if TcpListener::bind("[::1]:0").await.is_err() {
+            return;
+        }
+        for (first, second) in hosts.iter().flat_map(|one| hosts.map(|other| (*one, other))) {
+            let at = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
+            let (mut in_one, mut in_two) = (false, false);
+            // Somebody else may be faster.
+            for _ in 0..10 {
+                let port = {
+                    let free = TcpListener::bind("[::]:0").await.unwrap();
+                    free.local_addr().unwrap().port()
+                };
+                let (one, other) = (at(first, port), at(second, port));
+                in_one |= Listener::bind(&[one, other], Limits::default()).await.is_ok();
+                let public = Listener::bind_beside(&[one], &[other], Limits::default()).await;
+                let metrics = Listener::bind_beside(&[other], &[one], Limits::default()).await;
+                in_two |= public.is_ok() && metrics.is_ok();
+                if in_one && in_two {
+                    break;
+                }
+            }
+            let is_free = !exclude(at(first, 1), at(second, 1));
+            assert_eq!((in_one, in_two), (is_free, is_free), "{first} {second}");
+        }
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        assert!(!exclude(any, any), "each gets a port of its own");
     }
 }
