@@ -316,6 +316,17 @@ impl Client {
             || self.auth_methods.contains(&AuthMethod::ClientSecretPost)
     }
 
+    /// Allows the ways to prove with a secret who it is when there is a secret, and forbids them when there is none.
+    pub fn fit_methods_to_secrets(&mut self) {
+        for method in [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost] {
+            if self.secrets.is_empty() {
+                self.auth_methods.remove(&method);
+            } else {
+                self.auth_methods.insert(method);
+            }
+        }
+    }
+
     /// Whether a code challenge is demanded.
     pub fn requires_pkce(&self) -> bool {
         self.is_public() || self.pkce == PkceRequirement::Required

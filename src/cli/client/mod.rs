@@ -35,7 +35,7 @@ pub enum Verb {
     Update(Box<Update>),
     /// Remove a client and end everything granted to it
     Remove(Remove),
-    /// Give a client a new secret
+    /// Give a client a new secret, or its first beside a key
     RotateSecret(Rotate),
     /// API keys, for refreshing at /v4/tokens
     #[command(subcommand)]

@@ -318,8 +318,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
         if request.no_secret {
             client.secrets.clear();
             client.secret_credentials = None;
-            client.auth_methods.remove(&AuthMethod::ClientSecretBasic);
-            client.auth_methods.remove(&AuthMethod::ClientSecretPost);
+            client.fit_methods_to_secrets();
         }
         check(client, &usable, &exchange_only, Wording::Flags, &mut faults);
         all_or_none(&faults)
@@ -341,7 +340,7 @@ pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> 
     .await
 }
 
-/// Gives a client a new secret. The answer shows it, this once, when it was made here.
+/// Gives a client a new secret, or one at all beside its key. The answer shows it, this once, when it was made here.
 pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<ClientView> {
     let mut faults = Vec::new();
     let (stored, shown) = secret_of(admin, request.secret, &mut faults);
@@ -355,12 +354,6 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
                 client.client_id
             )));
         }
-        if !client.uses_secret() {
-            return Err(AdminRefusal::new(format!(
-                "client {} authenticates with its key and has no secret",
-                client.client_id
-            )));
-        }
         let end = now + keep;
         for secret in &mut client.secrets {
             secret.expires_at = Some(secret.expires_at.map_or(end, |earlier| earlier.min(end)));
@@ -369,6 +362,7 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
             .secrets
             .retain(|secret| secret.expires_at.is_some_and(|end| now < end));
         client.secrets.insert(0, stored.clone());
+        client.fit_methods_to_secrets();
         Ok(())
     })
     .await?;

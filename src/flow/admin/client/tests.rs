@@ -389,7 +389,17 @@ async fn a_secret_is_taken_away_where_a_key_is_left() {
     assert_eq!(view.auth_methods, BTreeSet::from([AuthMethod::PrivateKeyJwt]));
     let mut keyless = without(Some(""));
     keyless.no_secret = false;
-    refusal(update(admin(&core), keyless).await);
+    refusal(update(admin(&core), keyless.clone()).await);
+    let again = RotateSecret {
+        client_id: "web".to_owned(),
+        secret: Some(secret.clone()),
+        keep_old_seconds: None,
+    };
+    let view = rotate_secret(admin(&core), again).await.unwrap();
+    assert!(is_good() && view.client_secret.is_none());
+    assert!(!view.auth_methods.contains(&AuthMethod::None));
+    assert_eq!(view.auth_methods.len(), 3);
+    update(admin(&core), keyless).await.unwrap();
 }
 
 #[tokio::test]
@@ -414,4 +424,11 @@ async fn what_only_the_secret_allowed_goes_with_it() {
     };
     let view = update(admin(&core), without).await.unwrap();
     assert!(view.max_scope.is_none() && view.secrets.is_empty());
+    let again = RotateSecret {
+        client_id: "robot".to_owned(),
+        secret: None,
+        keep_old_seconds: None,
+    };
+    let view = rotate_secret(admin(&core), again).await.unwrap();
+    assert!(view.max_scope.is_none(), "it does not come back with a secret");
 }

@@ -277,13 +277,7 @@ impl Prepared {
             made.clone_from(&self.spare_secret.1);
             is_new = true;
         }
-        for method in [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost] {
-            if client.secrets.is_empty() {
-                client.auth_methods.remove(&method);
-            } else {
-                client.auth_methods.insert(method);
-            }
-        }
+        client.fit_methods_to_secrets();
         (client, is_new, made)
     }
 }
