@@ -6,7 +6,7 @@ use time::{Date, Month, OffsetDateTime, Time};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
-/// A certificate with less time left than this is worth a line in the log.
+/// A certificate with less time left than this is worth a line in the log, unless it does not live for long.
 const LAST_WEEK: u64 = 7 * DAY;
 
 const BOOLEAN: u8 = 0x01;
@@ -123,9 +123,9 @@ pub enum Lapse {
     Expired,
     /// It is not valid yet.
     Early,
-    /// It expires within a day, in so many hours.
+    /// It expires within a day and the last third of its life, in so many hours.
     LastDay(u64),
-    /// It expires within a week, in so many hours.
+    /// It expires within a week and the last third of its life, in so many hours.
     LastWeek(u64),
 }
 
@@ -141,10 +141,12 @@ impl Lapse {
         if validity.not_before > now {
             return Some(Self::Early);
         }
+        // Who has certificates for days renews them after two thirds of these.
+        let third = (validity.not_after - validity.not_before) / 3;
         match validity.not_after - now {
+            rest if rest >= LAST_WEEK.min(third) => None,
             rest if rest < DAY => Some(Self::LastDay(rest / HOUR)),
-            rest if rest < LAST_WEEK => Some(Self::LastWeek(rest / HOUR)),
-            _ => None,
+            rest => Some(Self::LastWeek(rest / HOUR)),
         }
     }
 
@@ -307,5 +309,22 @@ mod tests {
             assert!(lapse.to_string().contains(part), "{lapse}");
         }
         assert_eq!(Lapse::at(NOW, None), Some(Lapse::Unreadable));
+    }
+
+    #[test]
+    fn a_certificate_that_lives_for_days_or_hours_is_warned_of_in_the_last_third_of_its_life() {
+        let left = |life: u64, left: u64| {
+            let validity = Validity {
+                not_before: NOW - life,
+                not_after: NOW,
+            };
+            Lapse::at(NOW - left, Some(validity))
+        };
+        assert_eq!(left(6 * DAY, 6 * DAY), None);
+        assert_eq!(left(6 * DAY, 2 * DAY), None);
+        assert_eq!(left(6 * DAY, 2 * DAY - HOUR), Some(Lapse::LastWeek(47)));
+        assert_eq!(left(6 * DAY, DAY - HOUR), Some(Lapse::LastDay(23)));
+        assert_eq!(left(12 * HOUR, 4 * HOUR), None);
+        assert_eq!(left(12 * HOUR, 3 * HOUR), Some(Lapse::LastDay(3)));
     }
 }
