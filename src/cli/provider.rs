@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::call::{Call, unexpected};
 use super::given::{algorithm, read_file, read_secret, seconds};
 use super::output::{Output, Stop, moment, yes_no};
+use super::user::warn_of_claims;
 use crate::control::{Command, Reply};
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
 use crate::flow::admin::Disclosed;
@@ -289,6 +290,13 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             Command::ProviderRemove(remove.id)
         }
     };
+    let claims = match &command {
+        Command::ProviderAdd(add) => add.fields.claims.as_deref(),
+        Command::ProviderUpdate(update) => update.fields.claims.as_deref(),
+        _ => None,
+    };
+    let ours = claims.unwrap_or_default().iter().map(|(ours, _)| ours.as_str());
+    warn_of_claims(ours, output);
     let is_add = matches!(command, Command::ProviderAdd(_));
     call.run(command, output, |reply, output| match reply {
         Reply::Provider(view) => show(&view, is_add, output),

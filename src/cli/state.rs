@@ -79,12 +79,11 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         let placed = faults.iter().map(|fault| format!("{file}: {fault}"));
         Stop::refused(placed.collect::<Vec<_>>().join("\n"))
     })?;
-    let claims = state
-        .user
-        .iter()
-        .flatten()
-        .flat_map(|user| user.line.claims.keys());
-    warn_of_claims(claims.map(String::as_str), output);
+    let users = state.user.iter().flatten();
+    let claims = users.flat_map(|user| user.line.claims.keys());
+    let providers = state.provider.iter().flatten();
+    let mapped = providers.flat_map(|provider| provider.claims.keys());
+    warn_of_claims(claims.chain(mapped).map(String::as_str), output);
     // What is refused later, because of what there is, has its place in the file too.
     let placed = |stop: Stop| match stop {
         Stop::Refused { message, hint } => {

@@ -198,6 +198,39 @@ fn a_claim_that_nobody_is_given_is_kept_and_said() {
     let applied = service.run(&["apply", "-f", "state.toml", "--json"]);
     assert!(applied.status.success());
     assert_eq!(said(&applied), unheard);
+
+    let mapped = [
+        "--claim",
+        "given_nmae=dept",
+        "--claim",
+        "nickname=login",
+        "--json",
+    ];
+    let issuer = ["--issuer", "https://id.corp.example", "--client-id", "us"];
+    let way = ["--auth-method", "private_key_jwt"];
+    let add = [&["provider", "add", "corp"], &issuer[..], &way, &mapped].concat();
+    let added = service.run(&add);
+    assert!(added.status.success() && said(&added) == misspelt, "{added:?}");
+    let updated = service.run(&[&["provider", "update", "corp"], &mapped[..]].concat());
+    assert_eq!(said(&updated), misspelt);
+    let none = service.run(&["provider", "update", "corp", "--claim", "", "--json"]);
+    assert_eq!(said(&none), "");
+    let state = "[[provider]]\nid = \"corp\"\nissuer = \"https://id.corp.example\"\nclient_id = \"us\"\n\
+                 auth_method = \"private_key_jwt\"\nclaims = { given_nmae = \"dept\" }\n";
+    fs::write(service.folder.path().join("state.toml"), state).unwrap();
+    let applied = service.run(&["apply", "-f", "state.toml", "--json"]);
+    assert!(applied.status.success());
+    assert_eq!(said(&applied), misspelt);
+
+    write(
+        &service,
+        "{\"email\":\"dave@example.com\",\"claims\":{\"a\\nwarning: b\":\"X\"}}\n",
+    );
+    let refused = service.run(&["user", "import", "users.jsonl"]);
+    assert!(
+        !refused.status.success() && !said(&refused).contains("warning"),
+        "{refused:?}"
+    );
 }
 
 /// A pipe that holds this text and then ends.

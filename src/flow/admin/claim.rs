@@ -102,7 +102,8 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
 
 /// Whether a claim may be kept that no application is given, since no scope carries it.
 pub fn is_unheard(name: &str) -> bool {
-    !RESERVED.contains(&name) && !name.starts_with("address.") && carrying_scope(name).is_none()
+    let can_be_kept = !RESERVED.contains(&name) && check_claim_name(name).is_ok();
+    can_be_kept && !name.starts_with("address.") && carrying_scope(name).is_none()
 }
 
 /// Takes back that an address was shown to be the user's where the user has none.
@@ -451,6 +452,14 @@ mod tests {
         for name in ["", "a b", "a\nb"] {
             assert!(set(&mut alice(), name, "x").is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_is_not_warned_of() {
+        for name in ["sub", "", "a b", "a\nc", "address.planet", "given_name"] {
+            assert!(!is_unheard(name), "{name:?}");
+        }
+        assert!(is_unheard("given_nmae"));
     }
 
     #[test]
