@@ -1,6 +1,6 @@
 //! Every sentence of the pages, in every language.
 //!
-//! A text with `{}` has a name put in its place.
+//! A text with `{}` has a name or a number put in its place.
 
 mod ar;
 mod de;
@@ -18,8 +18,11 @@ pub use self::ja::JA;
 
 use std::collections::BTreeMap;
 
-/// How a text marks the place of a name.
+/// How a text marks the place of a name or a number.
 pub const PLACE: &str = "{}";
+
+/// Texts that got their place when themes had been written with them: those of a theme may be without it.
+pub const PLACE_OPTIONAL: [&str; 1] = ["problem_too_long"];
 
 macro_rules! texts {
     ($($(#[$doc:meta])* pub $name:ident: &'static str,)*) => {

@@ -10,7 +10,7 @@ use super::finding::{Finding, Severity, line_of};
 use super::policy::{ContentSecurityPolicy, Load};
 use super::tokens::{COLOURS, Colour, Palette, Tokens, is_font_stack, is_length};
 use crate::page::locale::{Direction, is_tag};
-use crate::page::text::{self, PLACE};
+use crate::page::text::{self, PLACE, PLACE_OPTIONAL};
 
 /// Texts by their names, or words for scopes by theirs.
 pub type Words = BTreeMap<String, String>;
@@ -258,7 +258,7 @@ impl Reader<'_> {
         policy
     }
 
-    /// Texts whose names the pages have, with a place for a name where the English text has one.
+    /// Texts whose names the pages have, with a place where the English text has one.
     fn texts(&mut self, raw: RawWords) -> Words {
         let mut texts = Words::new();
         for (name, value) in raw {
@@ -269,7 +269,8 @@ impl Reader<'_> {
             };
             let value = value.into_inner();
             let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
-            if has != wants {
+            let is_left_out = has == 0 && PLACE_OPTIONAL.contains(&name.as_str());
+            if has != wants && !is_left_out {
                 self.fault(
                     offset,
                     format!("{name} has {PLACE} {has} times and needs it {wants} times"),
@@ -494,6 +495,34 @@ mod tests {
         assert_eq!(language.texts["sign_in"], "ورود");
         let found = parse_language("fa.toml", "direction = \"up\"").unwrap_err();
         assert_eq!(found[0].to_string(), "fa.toml line 1: \"up\" is not ltr or rtl");
+    }
+
+    /// A text that asks for a place, or for one more, refuses the files that were right before: a text may only be
+    /// added to these two lists, and to the first only as a text that nobody has written yet.
+    #[test]
+    fn the_places_of_a_text_are_those_that_its_contract_began_with() {
+        let wanted: Vec<_> = text::EN
+            .entries()
+            .filter(|(_, english)| english.contains(PLACE))
+            .map(|(name, english)| (name, english.matches(PLACE).count()))
+            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name))
+            .collect();
+        let of_names = [
+            "sign_in_to",
+            "continue_as",
+            "continue_with",
+            "consent_lead",
+            "consent_user",
+            "logout_user",
+            "home_user",
+            "account_password_rule",
+        ];
+        assert_eq!(wanted, of_names.map(|name| (name, 1)));
+        assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);
+        for (written, is_right) in [("Te lang", true), ("Te lang: {}", true), ("{} {}", false)] {
+            let read = parse_language("nl.toml", &format!("[texts]\nproblem_too_long = \"{written}\""));
+            assert_eq!(read.is_ok(), is_right, "{written}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub const TEMPLATES: &[(&str, &str)] = starter![
 pub fn language(tag: &str) -> String {
     let base = crate::page::locale::built_in_text(tag).unwrap_or(&text::EN);
     let mut file = format!(
-        "# The words of the pages in the language {tag}. {} is the place of a name.\n\
+        "# The words of the pages in the language {tag}. {} is the place of a name or a number.\n\
          # name = \"Nederlands\"   # the language's name in itself\n\
          # direction = \"rtl\"   # where the language is written from the right and its tag does not say so\n\n[texts]\n",
         text::PLACE
