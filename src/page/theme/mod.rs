@@ -6,6 +6,7 @@
 
 pub mod built_in;
 pub mod finding;
+pub mod forms;
 pub mod grammar;
 pub mod manifest;
 pub mod markup;
@@ -221,7 +222,7 @@ impl Theme {
                 Err(finding) => vec![finding],
                 Ok(None) => Vec::new(),
                 Ok(Some(html)) => {
-                    let mut findings = markup::compare_forms(place, &html, &sample.page.content(english));
+                    let mut findings = forms::compare(place, &html, &sample.page.content(english));
                     findings.extend(markup::inspect(place, &html, &self.manifest.policy));
                     findings
                 }
