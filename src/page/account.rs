@@ -511,10 +511,6 @@ impl Page for Account {
         );
     }
 
-    fn vital(&self) -> Vec<&str> {
-        vec![&self.csrf]
-    }
-
     fn script(&self) -> Option<File> {
         Some(File::Account)
     }

@@ -160,8 +160,4 @@ impl Page for Consent {
         slots.text("account_id", &self.user.account_id);
         slots.list("scopes", self.scopes.iter().map(|scope| scope.entry(text)));
     }
-
-    fn vital(&self) -> Vec<&str> {
-        vec![&self.transaction, &self.csrf]
-    }
 }

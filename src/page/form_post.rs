@@ -71,16 +71,6 @@ impl Page for FormPost {
         );
     }
 
-    fn vital(&self) -> Vec<&str> {
-        let is_plain = |value: &&str| {
-            value
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        };
-        let values = self.fields.iter().map(|(_, value)| value.as_str());
-        values.filter(is_plain).collect()
-    }
-
     fn script(&self) -> Option<File> {
         Some(File::Submit)
     }

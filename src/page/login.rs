@@ -320,14 +320,6 @@ impl Page for Login {
         );
     }
 
-    fn vital(&self) -> Vec<&str> {
-        if self.takes_password || self.continue_as.is_some() {
-            vec![&self.transaction, &self.csrf]
-        } else {
-            vec![&self.transaction]
-        }
-    }
-
     fn script(&self) -> Option<File> {
         self.takes_password.then_some(File::Reveal)
     }

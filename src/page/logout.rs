@@ -73,8 +73,4 @@ impl Page for LogoutConfirm {
         slots.text("user", user.map_or("", |user| &user.name));
         slots.text("account_id", user.map_or("", |user| &user.account_id));
     }
-
-    fn vital(&self) -> Vec<&str> {
-        vec![&self.csrf]
-    }
 }

@@ -54,12 +54,6 @@ pub trait Page {
     /// The finished parts and raw fields that a template of this page is given beside those that every page has.
     fn slots(&self, _text: &Text<'_>, _slots: &mut Slots) {}
 
-    /// What has to be somewhere in the page for it to work, however it is drawn: proofs that come back with its
-    /// form. Letters, digits, `-` and `_` only, so that no escaping changes them.
-    fn vital(&self) -> Vec<&str> {
-        Vec::new()
-    }
-
     /// The script that the page loads, if it needs one.
     fn script(&self) -> Option<asset::File> {
         None

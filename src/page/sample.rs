@@ -21,9 +21,7 @@ pub trait AnyPage: Send + Sync {
     /// The whole document.
     fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn;
     /// The whole document by the theme's template, where it has one.
-    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Finding>;
-    /// What stands inside the page's `main` element.
-    fn content(&self, locale: &Locale) -> String;
+    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Vec<Finding>>;
     /// What a template of the page is given.
     fn slots(&self, theme: &Theme, locale: &Locale) -> Slots;
 }
@@ -37,12 +35,8 @@ impl<P: Page + Send + Sync> AnyPage for P {
         theme.draw(self, locale)
     }
 
-    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Finding> {
+    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Vec<Finding>> {
         theme.draw_by_template(self, locale)
-    }
-
-    fn content(&self, locale: &Locale) -> String {
-        self.body(&locale.text()).into_string()
     }
 
     fn slots(&self, theme: &Theme, locale: &Locale) -> Slots {

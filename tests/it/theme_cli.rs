@@ -119,7 +119,7 @@ fn a_check_says_what_visitors_would_meet() {
     let (ok, found) = check(&service, &sample("broken"));
     assert!(!ok);
     for said in [
-        "refused login.html: the page leaves out what it is for",
+        "refused login.html: a form is missing or incomplete",
         "refused consent.html line",
         "refused error.html line 3: undefined value",
         "fault theme.toml: light.muted on light.surface has a contrast of",

@@ -219,13 +219,10 @@ impl Theme {
                 continue;
             }
             let findings = match sample.page.draw_by_template(self, english) {
-                Err(finding) => vec![finding],
-                Ok(None) => Vec::new(),
-                Ok(Some(html)) => {
-                    let mut findings = forms::compare(place, &html, &sample.page.content(english));
-                    findings.extend(markup::inspect(place, &html, &self.manifest.policy));
-                    findings
-                }
+                Err(findings) => findings,
+                Ok(html) => html.map_or_else(Vec::new, |html| {
+                    markup::inspect(place, &html, &self.manifest.policy)
+                }),
             };
             for finding in findings {
                 if finding.severity == Severity::Refused {
@@ -327,13 +324,13 @@ impl Theme {
     /// Draws a page: by the theme's own template where there is one and it works, else by the layout of the
     /// service, else as the default theme would.
     pub fn draw<P: Page>(&self, page: &P, locale: &Locale) -> Drawn {
-        let fault = match self.draw_by_template(page, locale) {
+        let faults = match self.draw_by_template(page, locale) {
             Ok(Some(html)) => return Drawn { html, fault: None },
             Ok(None) => {
                 let html = layout::document(page, self, locale);
                 return Drawn { html, fault: None };
             }
-            Err(fault) => fault,
+            Err(faults) => faults,
         };
         let html = layout::document(page, self.default.as_deref().unwrap_or(self), locale);
         let is_first = self
@@ -344,22 +341,23 @@ impl Theme {
         let is_news = is_first && !self.unusable.contains(P::NAME);
         Drawn {
             html,
-            fault: is_news.then_some(fault),
+            fault: faults.into_iter().next().filter(|_| is_news),
         }
     }
 
-    /// Draws a page by the theme's template; nothing where the theme has none for it.
+    /// Draws a page by the theme's template; nothing where the theme has none for it. What is drawn is compared with
+    /// the page of the service each time: a template can ask who reads it, and in which language.
     pub(super) fn draw_by_template<P: Page>(
         &self,
         page: &P,
         locale: &Locale,
-    ) -> Result<Option<String>, Finding> {
+    ) -> Result<Option<String>, Vec<Finding>> {
         let Some(templates) = &self.templates else {
             return Ok(None);
         };
         let own = format!("{}.html", P::NAME);
         if self.unusable.contains(P::NAME) {
-            return Err(Finding::refused(own, "the template cannot be used"));
+            return Err(vec![Finding::refused(own, "the template cannot be used")]);
         }
         let has_own = templates.has(&own);
         let name = match (has_own, templates.has(LAYOUT)) {
@@ -368,19 +366,19 @@ impl Theme {
             (false, false) => return Ok(None),
         };
         let names = templates.names(name);
-        let content = names
-            .contains("content")
-            .then(|| page.body(&locale.text()).into_string());
+        let content = page.body(&locale.text()).into_string();
         let mut slots = Slots::wanted(names);
-        layout::fill(page, self, locale, content.as_deref(), &mut slots);
-        let html = templates.draw(name, slots)?;
-        let is_whole = has_own && page.vital().into_iter().all(|part| html.contains(part))
-            || content.is_some_and(|content| html.contains(&content));
-        if is_whole {
+        layout::fill(page, self, locale, Some(&content), &mut slots);
+        let html = templates.draw(name, slots).map_err(|fault| vec![fault])?;
+        let mut faults = forms::compare(name, &html, &content);
+        if !has_own && !html.contains(&content) {
+            let message = "the page leaves out what it is for: print its {{ content }}";
+            faults.push(Finding::refused(name, message));
+        }
+        if faults.is_empty() {
             Ok(Some(html))
         } else {
-            let message = "the page leaves out what it is for: print its form or its {{ content }}";
-            Err(Finding::refused(name, message))
+            Err(faults)
         }
     }
 }

