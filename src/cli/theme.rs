@@ -19,6 +19,7 @@ use crate::net::listener::Listener;
 use crate::page::locale::is_tag;
 use crate::page::theme::{Finding, Severity, built_in, starter};
 use crate::store::owner;
+use crate::theme::folder::LANGUAGES;
 use crate::theme::{Themes, check_name};
 
 /// The verbs of themes.
@@ -112,7 +113,11 @@ impl Place {
         }
         Err(Stop::Refused {
             message: format!("there is no theme {} in {}", self.name, self.folder.display()),
-            hint: Some(format!("idsvc theme new {} makes it", self.name)),
+            hint: Some(if self.name == LANGUAGES {
+                "idsvc theme check NAME looks at a theme and at the languages for all themes".to_owned()
+            } else {
+                format!("idsvc theme new {} makes it", self.name)
+            }),
         })
     }
 }
@@ -139,11 +144,13 @@ fn list(call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
         .into_iter()
         .map(|name| {
             let theme = shelf.theme(name).filter(|_| shelf.refused(name).is_none());
-            let findings = shelf
-                .refused(name)
-                .unwrap_or_else(|| theme.map_or(&[], |theme| theme.findings()));
             let product = theme.map(|theme| theme.product_name().to_owned());
-            (name, product, theme.is_some(), serious(findings).count())
+            (
+                name,
+                product,
+                theme.is_some(),
+                serious(&shelf.findings(name)).count(),
+            )
         })
         .collect();
     if output.json {
@@ -264,11 +271,8 @@ fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
 
 fn check(place: &Place, output: &mut Output<'_>) -> Result<(), Stop> {
     let shelf = place.open()?.shelf();
-    let findings = match (shelf.refused(&place.name), shelf.theme(&place.name)) {
-        (Some(findings), _) => findings,
-        (None, theme) => theme.map_or(&[][..], |theme| theme.findings()),
-    };
-    let faults = serious(findings).count();
+    let findings = shelf.findings(&place.name);
+    let faults = serious(&findings).count();
     let shown = if output.json {
         output.document(&json!({ "theme": place.name, "ok": faults == 0, "findings": findings }))
     } else if findings.is_empty() {

@@ -34,14 +34,17 @@ impl Previewed {
     fn theme(&self) -> (Arc<Theme>, Vec<Finding>) {
         self.themes.refresh();
         let shelf = self.themes.shelf();
-        match (shelf.theme(&self.name), shelf.refused(&self.name)) {
-            (Some(theme), None) => (Arc::clone(theme), theme.findings().to_vec()),
+        let mut findings = shelf.findings(&self.name);
+        let theme = match (shelf.theme(&self.name), shelf.refused(&self.name)) {
+            (Some(theme), None) => theme,
             (_, refused) => {
-                let missing = || vec![Finding::refused(&self.name, "there is no such theme")];
-                let findings = refused.map_or_else(missing, <[Finding]>::to_vec);
-                (Arc::clone(shelf.default_theme()), findings)
+                if refused.is_none() {
+                    findings.push(Finding::refused(&self.name, "there is no such theme"));
+                }
+                shelf.default_theme()
             }
-        }
+        };
+        (Arc::clone(theme), findings)
     }
 }
 

@@ -97,10 +97,11 @@ pub fn read(folder: &Path, most_themes: usize) -> Read {
 
 fn read_languages(folder: &Path, read: &mut Read) {
     for path in entries(folder) {
-        let file = file_name(&path);
-        let Some(tag) = file.strip_suffix(".toml") else {
+        let name = file_name(&path);
+        let Some(tag) = name.strip_suffix(".toml") else {
             continue;
         };
+        let file = format!("theme_dir/{LANGUAGES}/{name}");
         let language = if is_tag(tag) {
             read_file(&path, folder, LARGEST_TEXT)
                 .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned()))

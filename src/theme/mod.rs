@@ -28,6 +28,7 @@ pub struct Shelf {
     default: Arc<Theme>,
     themes: HashMap<String, Arc<Theme>>,
     refused: BTreeMap<String, Vec<Finding>>,
+    languages: Vec<Finding>,
 }
 
 impl Shelf {
@@ -39,15 +40,24 @@ impl Shelf {
     /// The names of all themes, the refused ones too, in alphabetical order.
     pub fn names(&self) -> BTreeSet<&str> {
         let names = self.themes.keys().chain(self.refused.keys());
-        names
-            .map(String::as_str)
-            .filter(|name| *name != folder::LANGUAGES)
-            .collect()
+        names.map(String::as_str).collect()
     }
 
     /// Why a theme cannot be used; nothing when it can, or when there is none of that name.
     pub fn refused(&self, name: &str) -> Option<&[Finding]> {
         self.refused.get(name).map(Vec::as_slice)
+    }
+
+    /// Why files with a language for all themes are not read.
+    pub fn unread_languages(&self) -> &[Finding] {
+        &self.languages
+    }
+
+    /// What is wrong with a theme, and with the languages that every theme is given.
+    pub fn findings(&self, name: &str) -> Vec<Finding> {
+        let used = || self.theme(name).map_or(&[][..], |theme| theme.findings());
+        let own = self.refused(name).unwrap_or_else(used);
+        own.iter().chain(&self.languages).cloned().collect()
     }
 
     /// The theme that stands in for every other.
@@ -173,6 +183,13 @@ impl Watch {
                 standing.insert(line);
             }
         }
+        for finding in &shelf.languages {
+            let line = finding.to_string();
+            if !self.said.contains(&line) {
+                tracing::warn!(place = %finding.place, "a language for all themes is not read: {}", finding.message);
+            }
+            standing.insert(line);
+        }
         self.said = standing;
     }
 
@@ -193,7 +210,10 @@ fn load(base_path: &str, folder: Option<&Path>) -> Shelf {
     } = folder
         .map(|folder| folder::read(folder, MOST_THEMES))
         .unwrap_or_default();
-    for (name, finding) in faults {
+    let (of_languages, of_themes): (Vec<_>, Vec<_>) = faults
+        .into_iter()
+        .partition(|(name, _)| name == folder::LANGUAGES);
+    for (name, finding) in of_themes {
         refused.entry(name).or_default().push(finding);
     }
     let with_languages = |mut source: Source| {
@@ -225,6 +245,7 @@ fn load(base_path: &str, folder: Option<&Path>) -> Shelf {
         default: default.unwrap_or_default(),
         themes,
         refused,
+        languages: of_languages.into_iter().map(|(_, finding)| finding).collect(),
     }
 }
 

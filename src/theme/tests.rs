@@ -97,7 +97,7 @@ fn no_link_leads_out_of_the_languages() {
     folder.write("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
     symlink("../outside.toml", folder.0.path().join("locales/nl.toml")).unwrap();
     let shelf = load("", Some(folder.0.path()));
-    let said = shelf.refused(folder::LANGUAGES).unwrap();
+    let said = shelf.unread_languages();
     assert!(said[0].message.contains("leads out of its folder"), "{said:?}");
     let default = shelf.default_theme();
     assert_eq!(default.locale(Some("nl de"), None).text().sign_in, "Herein");
@@ -171,8 +171,14 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     let default = shelf.default_theme();
     assert_eq!(default.locale(Some("nl"), None).text().sign_in, "Aanmelden");
     assert_eq!(default.locales().len(), 7);
-    let said = shelf.refused(folder::LANGUAGES).unwrap();
+    let said = shelf.unread_languages();
     assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said[1].place, "theme_dir/locales/xx.toml line 2");
+    let with_theme = shelf.findings("horizon");
+    assert!(
+        with_theme.ends_with(said),
+        "whoever looks at a theme sees them: {with_theme:?}"
+    );
     assert!(!shelf.names().contains(folder::LANGUAGES));
 }
 

@@ -162,6 +162,48 @@ fn a_check_says_what_visitors_would_meet() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("idsvc theme new nobody"));
 }
 
+#[test]
+fn a_language_for_all_themes_that_is_not_read_is_said_of_each_of_them() {
+    let service = Service::with_client();
+    service.json(&["theme", "new", "acme", "--json"]);
+    let file = service.folder.path().join("data/themes/locales/nl.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "[texts]\nsign_in_to = \"Aanmelden\"").unwrap();
+    let (ok, found) = check(&service, "acme");
+    let said = "refused theme_dir/locales/nl.toml line 2: sign_in_to has {} 0 times and needs it 1 times";
+    assert_eq!((ok, found), (false, vec![said.to_owned()]));
+    let listed = service.json(&["theme", "list", "--json"]);
+    for row in listed.as_array().unwrap() {
+        assert_eq!(
+            (&row["usable"], &row["faults"]),
+            (&true.into(), &1.into()),
+            "{row}"
+        );
+    }
+    let folder = service.run(&["theme", "check", "locales"]);
+    assert_eq!(folder.status.code(), Some(1));
+    let hint = String::from_utf8_lossy(&folder.stderr).into_owned();
+    assert!(
+        hint.contains("idsvc theme check NAME looks at") && !hint.contains("theme new"),
+        "{hint}"
+    );
+    let doctor = service.run(&["doctor", "--backup-interval", "off"]);
+    let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    for part in [
+        "advice  language locales: a file is not read",
+        "idsvc theme check default",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("the default theme stands in"), "{told}");
+    fs::write(&file, "[texts]\nsign_in = \"Aanmelden\"").unwrap();
+    let (_, found) = check(&service, "acme");
+    assert!(
+        found.iter().all(|line| line.starts_with("note language nl")),
+        "{found:?}"
+    );
+}
+
 /// A preview that runs; dropping it ends it.
 struct Preview {
     child: Child,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{Finding, Level};
 use crate::config::Settings;
 use crate::flow::admin::client::ClientView;
-use crate::page::theme::Severity;
+use crate::page::theme::{DEFAULT, Severity};
 use crate::theme::folder::LANGUAGES;
 use crate::theme::{Shelf, Themes};
 
@@ -20,7 +20,7 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
         }
     }
     named.insert(&settings.theme, "or name another in the setting theme".to_owned());
-    let known = shelf.names().into_iter().chain([LANGUAGES]);
+    let known = shelf.names().into_iter();
     for name in known.chain(named.keys().copied()).collect::<BTreeSet<_>>() {
         let fault = fault(&shelf, name);
         findings.extend(match (fault, named.get(name)) {
@@ -43,14 +43,14 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
             (None, None) => None,
         });
     }
+    if let Some(fault) = shelf.unread_languages().first() {
+        let message = format!("a file is not read, and its words are missing in every theme: {fault}");
+        findings.push(Finding::good("language", LANGUAGES, message).but(Level::Advice, check(DEFAULT)));
+    }
 }
 
 fn check(name: &str) -> String {
-    if name == LANGUAGES {
-        "correct the file; the service reads it again by itself".to_owned()
-    } else {
-        format!("idsvc theme check {name} shows every fault; the service reads the files again by itself")
-    }
+    format!("idsvc theme check {name} shows every fault; the service reads the files again by itself")
 }
 
 /// The first reason why a theme, or a page of it, is not used.

@@ -12,7 +12,8 @@ pub enum Severity {
     Note,
     /// A fault that visitors will meet, such as text that is hard to read. The theme is used.
     Fault,
-    /// The page, or the whole theme, cannot be used; the default theme stands in.
+    /// The page, or the whole theme, cannot be used, and the default theme stands in; or a language for all themes
+    /// cannot be read, and is missing.
     Refused,
 }
 
