@@ -213,7 +213,11 @@ fn has_extension(name: &str, extension: &str) -> bool {
         .is_some_and(|found| found == extension)
 }
 
-/// Reads a regular file within `root`, up to `largest` bytes. A pipe is not opened: that would wait for ever.
+/// What some editors put before a text to say that it is UTF-8. No other kind of file begins with it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Reads a regular file within `root`, up to `largest` bytes. A pipe is not opened: that would wait for ever. A byte
+/// order mark is no part of a text, which may be put behind another.
 fn read_file(path: &Path, root: &Path, largest: u64) -> Result<Vec<u8>, String> {
     let cannot = |error: std::io::Error| format!("it cannot be read: {error}");
     let root = root.canonicalize().map_err(cannot)?;
@@ -230,6 +234,9 @@ fn read_file(path: &Path, root: &Path, largest: u64) -> Result<Vec<u8>, String> 
     file.read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > largest {
         return Err(format!("it is larger than {} KiB", largest / 1024));
+    }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
     }
     Ok(bytes)
 }

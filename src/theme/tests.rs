@@ -182,6 +182,28 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     assert!(!shelf.names().contains(folder::LANGUAGES));
 }
 
+/// Some editors write one; behind the stylesheet of the service it would void the rule that it stands before.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let folder = Folder::new();
+    let marked = |path: &str, text: &str| folder.write(path, format!("\u{feff}{text}"));
+    marked("acme/theme.toml", "contract = 1");
+    marked("acme/theme.css", ".card { color: red }");
+    marked(
+        "acme/layout.html",
+        "<!DOCTYPE html><html lang=\"{{ lang }}\" dir=\"{{ dir }}\"><head>{{ head }}</head><body>{{ content }}</body></html>",
+    );
+    marked("acme/locales/en.toml", "[texts]\nsign_in = \"Enter\"");
+    marked("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
+    let shelf = load("", Some(folder.0.path()));
+    let theme = shelf.theme("acme").unwrap();
+    assert_eq!(shelf.findings("acme"), []);
+    let style = &theme.file("theme.css").unwrap().bytes;
+    assert!(!String::from_utf8_lossy(style).contains('\u{feff}'));
+    assert_eq!(theme.locale(Some("en"), None).text().sign_in, "Enter");
+    assert_eq!(theme.locale(Some("de"), None).text().sign_in, "Herein");
+}
+
 #[test]
 fn a_folder_that_is_not_there_holds_nothing_until_it_is() {
     let folder = Folder::new();
