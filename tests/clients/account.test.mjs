@@ -96,6 +96,30 @@ describe('the account page', () => {
     await page.locator('button[value=allow]').waitFor();
   });
 
+  it('keeps room for the button beside a password, whichever way page and field are written', async () => {
+    const page = await atAccount();
+    const rooms = await page.evaluate(() => {
+      const field = document.querySelector('#current-password');
+      const button = document.querySelector('button.reveal');
+      const rooms = [];
+      for (const around of ['ltr', 'rtl']) {
+        for (const own of ['ltr', 'rtl', 'auto', '']) {
+          document.documentElement.dir = around;
+          field.dir = own;
+          const [outer, inner] = [field.getBoundingClientRect(), button.getBoundingClientRect()];
+          const { paddingLeft, paddingRight } = getComputedStyle(field);
+          const [room, width] =
+            around === 'rtl'
+              ? [paddingLeft, inner.right - outer.left]
+              : [paddingRight, outer.right - inner.left];
+          rooms.push({ around, own, isEnough: parseFloat(room) >= width && width < outer.width / 2 });
+        }
+      }
+      return rooms;
+    });
+    assert.deepEqual(rooms.filter(({ isEnough }) => !isEnough), []);
+  });
+
   it('speaks another language from then on', async () => {
     const page = await atAccount();
     await page.locator('#language').selectOption('ar');
