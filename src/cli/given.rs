@@ -1,16 +1,22 @@
-//! What the values of flags have in common: files that are named, times and algorithms.
+//! What the values of flags have in common: files that are named, times, algorithms and claims.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::output::Stop;
+use super::output::{Output, Stop};
 use crate::config::reader::{LONGEST, parse_duration};
+use crate::config::reference::nearest;
 use crate::flow::admin::Disclosed;
+use crate::flow::admin::claim::is_unheard;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
+use crate::oauth::openid::claims::BY_SCOPE;
 
+/// How many claims are named that nobody is given.
+const WARNED: usize = 20;
 /// The most that is read as a secret or a key.
 const FILE_LIMIT: u64 = 64 * 1024;
 
@@ -49,6 +55,27 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
         .into_iter()
         .find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(text))
         .ok_or(UnknownAlgorithm)
+}
+
+/// Says which of these claims no application is given, each once. They are kept: other systems may have put them there
+/// on purpose, and a later release may carry them.
+pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, output: &mut Output<'_>) {
+    let unheard: BTreeSet<&str> = names.into_iter().filter(|name| is_unheard(name)).collect();
+    for name in unheard.iter().take(WARNED) {
+        let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
+        let meant = match nearest(name, standard) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "no scope carries it".to_owned(),
+        };
+        output.say(&format!(
+            "warning: no application is given the claim {name}: {meant}"
+        ));
+    }
+    if let Some(more) = unheard.len().checked_sub(WARNED).filter(|more| *more > 0) {
+        output.say(&format!(
+            "warning: and {more} more claims that no application is given"
+        ));
+    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::call::{Call, Session, unexpected};
 use super::deed::Deed;
+use super::given::warn_of_claims;
 use super::output::{Output, Stop};
 use super::progress::Progress;
-use super::user::warn_of_claims;
 use crate::control::{Command, Reply};
 use crate::flow::admin::import::{self, BadLine, ImportUsers, Imported};
 use crate::identity::LoginName;

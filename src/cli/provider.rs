@@ -10,9 +10,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::call::{Call, unexpected};
-use super::given::{algorithm, read_file, read_secret, seconds};
+use super::given::{algorithm, read_file, read_secret, seconds, warn_of_claims};
 use super::output::{Output, Stop, moment, yes_no};
-use super::user::warn_of_claims;
 use crate::control::{Command, Reply};
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
 use crate::flow::admin::Disclosed;

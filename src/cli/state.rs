@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::call::{Call, unexpected};
+use super::given::warn_of_claims;
 use super::output::{Output, Stop};
 use super::state_file::{Declared, Sources, parse};
-use super::user::warn_of_claims;
 use crate::control::{Command, ExportLine, Reply};
 use crate::flow::admin::client::ClientView;
 use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};

@@ -1,20 +1,17 @@
 //! `idsvc user …`
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Read};
 
 use clap::{Args, Subcommand};
 use zeroize::Zeroizing;
 
 use super::call::{Call, unexpected};
+use super::given::warn_of_claims;
 use super::output::{Output, Stop, moment, yes_no};
 use super::prompt;
-use crate::config::reference::nearest;
 use crate::control::{Command, Reply};
 use crate::flow::admin::Disclosed;
-use crate::flow::admin::claim::is_unheard;
 use crate::flow::admin::user::{self, AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
-use crate::oauth::openid::claims::BY_SCOPE;
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -195,8 +192,6 @@ pub struct Set {
 
 /// How many users are listed for people who do not say how many.
 const FITTING: usize = 500;
-/// How many claims are named that nobody is given.
-const WARNED: usize = 20;
 /// The most that is read as a password; the policy's bound is smaller.
 const PASSWORD_LIMIT: u64 = 8192;
 
@@ -239,27 +234,6 @@ impl PasswordFlags {
         } else {
             Err(Stop::refused("the two passwords differ; nothing was changed"))
         }
-    }
-}
-
-/// Says which of these claims no application is given, each once. They are kept: other systems may have put them there
-/// on purpose, and a later release may carry them.
-pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, output: &mut Output<'_>) {
-    let unheard: BTreeSet<&str> = names.into_iter().filter(|name| is_unheard(name)).collect();
-    for name in unheard.iter().take(WARNED) {
-        let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
-        let meant = match nearest(name, standard) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => "no scope carries it".to_owned(),
-        };
-        output.say(&format!(
-            "warning: no application is given the claim {name}: {meant}"
-        ));
-    }
-    if let Some(more) = unheard.len().checked_sub(WARNED).filter(|more| *more > 0) {
-        output.say(&format!(
-            "warning: and {more} more claims that no application is given"
-        ));
     }
 }
 
