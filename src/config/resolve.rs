@@ -15,6 +15,7 @@ use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
 use crate::net::listener::exclude;
 use crate::net::outbound::{Client, Terms};
+use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
 use crate::oauth::policy::{KeyRotation, Lifetimes};
@@ -140,7 +141,7 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
     let min_length = usize::try_from(reader.number_within("password.min_length", 1..=64)).unwrap_or(0);
     let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
     let access_token_typ = reader
-        .word("signing.access_token_typ", &["at+jwt", "JWT"])
+        .word("signing.access_token_typ", &AccessTokenClaims::TYPS)
         .unwrap_or_default()
         .to_owned();
     let data_dir = data_dir(reader);

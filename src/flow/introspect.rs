@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
-use crate::oauth::access_token::{PresentedAccessToken, hour_of};
+use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_of};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::introspection::{Active, Introspection};
 use crate::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
@@ -32,7 +32,7 @@ pub fn live_access_token(
 ) -> Result<Option<LiveAccessToken>, StoreError> {
     let catalog = core.catalog();
     let Some(claims) =
-        signed_access_token(core, &catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
+        signed_access_token(&catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
     else {
         return Ok(None);
     };
@@ -61,16 +61,18 @@ pub fn live_access_token(
     })
 }
 
-/// The claims of a token that bears this service's signature as an access token.
-pub(super) fn signed_access_token(
-    core: &Core,
-    catalog: &Catalog,
-    token: &str,
-) -> Option<PresentedAccessToken> {
+/// The claims of a token that bears this service's signature as an access token, whichever `typ` is configured.
+pub(super) fn signed_access_token(catalog: &Catalog, token: &str) -> Option<PresentedAccessToken> {
     let keyring = catalog.keyring();
-    let typ = ExpectedTyp::Exactly(&core.policy.access_token_typ);
-    jwt::verify(token, typ, &Algorithm::ALL, |kid, _| keyring.verifier(kid?))
-        .ok()
+    let verify = |typ| {
+        jwt::verify(token, ExpectedTyp::Exactly(typ), &Algorithm::ALL, |kid, _| {
+            keyring.verifier(kid?)
+        })
+    };
+    // The signature is looked at once at most: no token has two types.
+    AccessTokenClaims::TYPS
+        .into_iter()
+        .find_map(|typ| verify(typ).ok())
         .map(jwt::Verified::into_inner)
 }
 

@@ -74,6 +74,11 @@ pub struct AccessTokenClaims<'a> {
 }
 
 impl AccessTokenClaims<'_> {
+    /// Every `typ` that an access token may bear. A setting says which one new tokens get; those from before it was
+    /// changed stay good, so the service takes both. ID tokens bear the second one too, and are told apart by the
+    /// members that [`PresentedAccessToken`] demands.
+    pub const TYPS: [&'static str; 2] = ["at+jwt", "JWT"];
+
     /// Every member that an access token may have by itself. No provider's token takes the place of one.
     pub const MEMBERS: [&'static str; 19] = [
         "iss",
@@ -154,6 +159,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::oauth::openid::claims::BY_SCOPE;
+    use crate::oauth::openid::id_token::IdTokenClaims;
 
     fn serialised(upstream_token: Option<EmbeddedToken<'_>>) -> String {
         let common = CommonClaims {
@@ -191,6 +198,38 @@ mod tests {
         };
         let named: BTreeSet<_> = members.keys().map(String::as_str).collect();
         assert_eq!(named, BTreeSet::from(AccessTokenClaims::MEMBERS));
+    }
+
+    /// A `typ` that both bear does not tell them apart.
+    #[test]
+    fn an_id_token_with_all_that_it_may_say_is_no_access_token() {
+        let (iss, by_scope) = (
+            "https://id.example",
+            BY_SCOPE.iter().flat_map(|(_, claims)| *claims),
+        );
+        let id_token = IdTokenClaims {
+            iss,
+            sub: Uuid::from_u128(2),
+            aud: "web",
+            azp: "web",
+            exp: Timestamp::from_seconds(2),
+            iat: Timestamp::from_seconds(1),
+            auth_time: Some(Timestamp::from_seconds(1)),
+            nonce: Some("nonce"),
+            at_hash: "hash".to_owned(),
+            sid: Some(Uuid::from_u128(3)),
+            amr: Some(["pwd"]),
+            acr: Some("1"),
+            requested: by_scope
+                .map(|name| ((*name).to_owned(), Value::from("x")))
+                .collect(),
+        };
+        let said = serde_json::to_value(&id_token).unwrap();
+        for lacking in ["client_id", "scope", "jti"] {
+            assert_eq!(said.get(lacking), None);
+        }
+        assert!(serde_json::from_value::<PresentedAccessToken>(said).is_err());
+        assert!(serde_json::from_str::<PresentedAccessToken>(&serialised(None)).is_ok());
     }
 
     #[test]

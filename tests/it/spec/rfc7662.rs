@@ -1,8 +1,10 @@
 //! Token Introspection.
 
+use idsvc::jose::alg::Algorithm;
 use serde_json::json;
 
-use crate::harness::{ISSUER, RelyingParty, START, scene};
+use crate::harness::token::signed;
+use crate::harness::{ISSUER, Jwt, RelyingParty, START, Server, scene};
 
 async fn verdict(party: &RelyingParty, token: &str) -> serde_json::Value {
     let reply = party.introspect(token).await;
@@ -99,6 +101,36 @@ async fn an_inactive_token_is_only_said_to_be_so() {
     assert_eq!(verdict(&acme, tokens.refresh_token()).await["active"], true);
     server.advance(90 * 86_400);
     assert_eq!(verdict(&acme, tokens.refresh_token()).await, inactive);
+}
+
+/// Tokens outlast the setting under which they were made.
+#[tokio::test]
+async fn an_access_token_is_one_under_either_type_and_an_id_token_under_none() {
+    for (typ, former) in [("at+jwt", "JWT"), ("JWT", "at+jwt")] {
+        let server = Server::start_with(|policy| policy.access_token_typ = typ.to_owned()).await;
+        let acme = server.client("acme").await;
+        let alice = server.user("alice").await;
+        let tokens = acme.tokens(&alice.browser()).await;
+        let catalog = server.app.core.catalog();
+        let retyped = |mut token: Jwt, alg, typ: &str| {
+            token.header["typ"] = typ.into();
+            signed(
+                catalog.keyring().signer(alg).unwrap(),
+                &token.header,
+                &token.claims,
+            )
+        };
+        let old = retyped(tokens.access(), Algorithm::Es256, former);
+        assert_eq!(verdict(&acme, &old).await["active"], true, "{typ}");
+        assert_eq!(acme.userinfo(&old).await.status, 200, "{typ}");
+        for typ in [typ, former] {
+            let id = retyped(tokens.id(), Algorithm::Rs256, typ);
+            assert_eq!(verdict(&acme, &id).await, json!({"active": false}), "{typ}");
+            assert_eq!(acme.userinfo(&id).await.status, 401, "{typ}");
+        }
+        assert_eq!(acme.revoke(&old).await.status, 200);
+        assert_eq!(verdict(&acme, &old).await, json!({"active": false}), "{typ}");
+    }
 }
 
 /// Section 2.1: only clients that prove who they are may ask, lest tokens are guessed.
