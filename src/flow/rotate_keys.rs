@@ -116,6 +116,7 @@ fn seal(
         standing,
         created_at: now,
         sealed: URL_SAFE_NO_PAD.encode(ciphertext),
+        retention: None,
     }
 }
 
@@ -143,22 +144,20 @@ pub fn indispensable(core: &Core) -> Vec<Algorithm> {
     algorithms
 }
 
-/// Makes the keys that are missing, as at the first start. Says which.
+/// Makes the keys that are missing, as at the first start, and notes for how long what the others sign is of use by the
+/// settings of this start. Says which were made.
 pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
     let mut made = Vec::new();
+    let retention = core.policy.key_retention();
     for alg in indispensable(core) {
         if core.catalog().keyring().signer(alg).is_some() {
             continue;
         }
         let now = core.clock.now();
         let key = generate(&core.random, alg).await?;
-        let record = seal(
-            &core.sealer,
-            &core.random,
-            &key,
-            KeyStanding::Active { since: now },
-            now,
-        );
+        let standing = KeyStanding::Active { since: now };
+        let mut record = seal(&core.sealer, &core.random, &key, standing, now);
+        record.prolong(retention);
         let kid = key.kid().to_owned();
         core.store
             .write("ensure_keys", move |tx| {
@@ -175,7 +174,32 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
     if !made.is_empty() {
         core.reload_catalog()?;
     }
+    prolong_keys(core, retention).await?;
     Ok(made)
+}
+
+/// Those that sign whose records name a shorter time than this.
+fn brief(
+    snapshot: &dyn Snapshot,
+    retention: Duration,
+) -> Result<Vec<(String, SigningKeyRecord)>, StoreError> {
+    let mut all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
+    all.retain_mut(|(_, key)| matches!(key.standing, KeyStanding::Active { .. }) && key.prolong(retention));
+    Ok(all)
+}
+
+/// Notes with each key that signs for how long what it signs is of use, where that has become longer.
+async fn prolong_keys(core: &Core, retention: Duration) -> Result<(), StoreError> {
+    if core.store.read(|snapshot| brief(snapshot, retention))?.is_empty() {
+        return Ok(());
+    }
+    let prolonged = core.store.write("prolong_keys", move |tx| {
+        for (kid, record) in brief(&*tx, retention)? {
+            SIGNING_KEYS.put(tx, &kid, &record)?;
+        }
+        Ok(())
+    });
+    prolonged.await
 }
 
 type Found = Result<Option<(String, SigningKeyRecord)>, StoreError>;
@@ -201,25 +225,24 @@ fn find(snapshot: &dyn Snapshot, alg: Algorithm, stands: impl Fn(&KeyStanding) -
         .find(|(_, key)| key.alg == alg && stands(&key.standing)))
 }
 
-/// Makes `kid` the key that signs. The one before stays published until `remove_at`.
+/// Makes `kid` the key that signs. The one before stays published while what it signed is of use, for `retention` by
+/// today's settings.
 fn activate(
     tx: &mut dyn Tx,
     kid: &str,
     record: &SigningKeyRecord,
     now: Timestamp,
-    remove_at: Timestamp,
+    retention: Duration,
 ) -> Result<SigningKeyRecord, StoreError> {
     for (former_kid, mut former) in SIGNING_KEYS.scan(&*tx, .., usize::MAX)? {
         let is_former = former.alg == record.alg && matches!(former.standing, KeyStanding::Active { .. });
         if is_former && former_kid != kid {
-            former.standing = KeyStanding::Retired { remove_at };
+            former.retire(now, retention);
             SIGNING_KEYS.put(tx, &former_kid, &former)?;
         }
     }
-    let record = SigningKeyRecord {
-        standing: KeyStanding::Active { since: now },
-        ..record.clone()
-    };
+    let mut record = record.clone();
+    record.begin(now, retention);
     SIGNING_KEYS.put(tx, kid, &record)?;
     Ok(record)
 }
@@ -235,7 +258,7 @@ pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introd
                 let Some((kid, record)) = announced(&*tx, alg)? else {
                     return Ok(None);
                 };
-                let record = activate(tx, &kid, &record, now, now + retention)?;
+                let record = activate(tx, &kid, &record, now, retention)?;
                 Ok(Some(Introduction::Placed { kid, record }))
             })
             .await?;
@@ -268,7 +291,7 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
                 return Ok(Introduction::Known { kid });
             }
             if at_once || signing(&*tx, record.alg)?.is_none() {
-                let record = activate(tx, &kid, &record, now, now + retention)?;
+                let record = activate(tx, &kid, &record, now, retention)?;
                 return Ok(Introduction::Placed { kid, record });
             }
             if let Some((kid, _)) = announced(&*tx, record.alg)? {
@@ -339,7 +362,7 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
             for (kid, record, what) in &all {
                 match what {
                     Due::Activate => {
-                        activate(tx, kid, record, now, now + retention)?;
+                        activate(tx, kid, record, now, retention)?;
                     }
                     Due::Hasten => {
                         let mut record = record.clone();
@@ -559,6 +582,33 @@ mod tests {
             keep(&core).await.unwrap();
         }
         assert_ne!(signer(&core), first);
+    }
+
+    #[tokio::test]
+    async fn a_key_stays_as_long_as_what_it_signed_whatever_the_settings_are_by_then() {
+        for is_told_at_a_start in [false, true] {
+            let mut core = core();
+            let sign_for = |core: &mut Core, days: u32| {
+                std::sync::Arc::make_mut(&mut core.policy).lifetimes.access_token = days * DAY;
+            };
+            if !is_told_at_a_start {
+                sign_for(&mut core, 30);
+            }
+            let first = placed(rotate(&core, Algorithm::EdDsa, true).await.unwrap());
+            if is_told_at_a_start {
+                sign_for(&mut core, 30);
+                ensure_keys(&core).await.unwrap();
+            }
+            sign_for(&mut core, 1);
+            ensure_keys(&core).await.unwrap();
+            let second = placed(rotate(&core, Algorithm::EdDsa, true).await.unwrap());
+            for (days, kid, is_there) in [(29, &first, true), (1, &first, false), (0, &second, true)] {
+                core.clock.advance(days * DAY);
+                keep(&core).await.unwrap();
+                let found = core.catalog().keyring().verifier(kid).is_some();
+                assert_eq!(found, is_there, "{days} {is_told_at_a_start}");
+            }
+        }
     }
 
     #[tokio::test]

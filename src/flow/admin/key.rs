@@ -201,9 +201,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
                     "replace it with idsvc key rotate --alg {alg} --now"
                 ))));
             }
-            record.standing = KeyStanding::Retired {
-                remove_at: now + retention,
-            };
+            record.retire(now, retention);
             SIGNING_KEYS.put(tx, &kid, &record)?;
             Ok(Ok(KeyView::of(&kid, &record)))
         })

@@ -1,5 +1,7 @@
 //! A signing key, sealed under the master key.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -38,6 +40,32 @@ pub struct SigningKeyRecord {
     pub created_at: Timestamp,
     /// The PKCS#8 document, sealed with the context `signing_keys/{kid}`, base64url.
     pub sealed: String,
+    /// The longest time, in seconds, for which what it signed was of use by the settings under which it signed. Shorter
+    /// settings do not shorten what was signed before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<u64>,
 }
 
 impl Record for SigningKeyRecord {}
+
+impl SigningKeyRecord {
+    /// From `now` on it signs what is of use for `retention`.
+    pub fn begin(&mut self, now: Timestamp, retention: Duration) {
+        self.standing = KeyStanding::Active { since: now };
+        self.prolong(retention);
+    }
+
+    /// What a key that signs has signed may be of use for `retention`. Says whether that is longer than before.
+    pub fn prolong(&mut self, retention: Duration) -> bool {
+        let before = self.retention;
+        self.retention = before.max(Some(retention.as_secs()));
+        self.retention != before
+    }
+
+    /// It signs no more, and goes once nothing that it signed is of use: `retention` is that of today's settings.
+    pub fn retire(&mut self, now: Timestamp, retention: Duration) {
+        self.prolong(retention);
+        let remove_at = now + Duration::from_secs(self.retention.unwrap_or_default());
+        self.standing = KeyStanding::Retired { remove_at };
+    }
+}
