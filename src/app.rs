@@ -304,7 +304,7 @@ impl App {
             refresh_endpoint: self.url(&Route::Refresh),
             end_session_endpoint: self.url(&Route::EndSession),
             service_documentation: self.core.policy.service_documentation.as_deref(),
-            signing_algs: catalog.keyring().algorithms(),
+            signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),
             ui_locales: &ui_locales,
         };

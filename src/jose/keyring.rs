@@ -349,6 +349,14 @@ impl Keyring {
             .map(|(key, _)| key.public())
     }
 
+    /// The algorithms of all keys that are published, in the order of [`Algorithm::ALL`]: what a verifier may meet.
+    pub fn published_algorithms(&self) -> Vec<Algorithm> {
+        Algorithm::ALL
+            .into_iter()
+            .filter(|alg| self.keys.iter().any(|(key, _)| key.alg() == *alg))
+            .collect()
+    }
+
     /// The algorithms that something can be signed with now, in the order of [`Algorithm::ALL`].
     pub fn algorithms(&self) -> Vec<Algorithm> {
         Algorithm::ALL

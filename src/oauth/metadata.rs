@@ -34,7 +34,7 @@ pub struct Metadata<'a> {
     pub end_session_endpoint: String,
     /// The address of what developers of applications should read, where the operator names one.
     pub service_documentation: Option<&'a str>,
-    /// The algorithms of the keys that sign.
+    /// The algorithms of the keys that are published.
     pub signing_algs: Vec<Algorithm>,
     /// The scope values that some client may have.
     pub scopes: Scope,

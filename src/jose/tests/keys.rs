@@ -40,6 +40,15 @@ fn a_ring_signs_with_the_active_key_and_publishes_all() {
     assert!(ring.signer(Algorithm::EdDsa).is_none());
     assert_eq!(ring.algorithms(), [Algorithm::Rs256, Algorithm::Es256]);
     assert_eq!(ring.keys().len(), 4);
+    let outdated = Keyring::new(vec![
+        (announced.clone(), KeyState::Announced),
+        (other.clone(), KeyState::Retired),
+    ]);
+    assert!(outdated.algorithms().is_empty());
+    assert_eq!(
+        outdated.published_algorithms(),
+        [Algorithm::Rs256, Algorithm::Es256]
+    );
 
     let document: Value = serde_json::from_slice(ring.jwks()).unwrap();
     let set = JwkSet::parse(ring.jwks()).unwrap();

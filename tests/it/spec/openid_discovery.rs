@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::flow::admin::key::{self, RotateKey};
 use idsvc::flow::rotate_keys;
 use idsvc::jose::alg::Algorithm;
 use serde_json::json;
@@ -110,12 +111,21 @@ async fn the_document_changes_with_clients_and_keys() {
     assert!(ask().await["scopes_supported"].to_string().contains("billing"));
     server.change_client(&acme, |client| client.enabled = false).await;
     assert!(!ask().await["scopes_supported"].to_string().contains("billing"));
-    rotate_keys::rotate(&server.app.core, Algorithm::EdDsa, true)
-        .await
-        .unwrap();
+    let eddsa = RotateKey {
+        alg: Algorithm::EdDsa,
+        at_once: true,
+    };
+    let made = key::rotate(server.admin(), eddsa).await.unwrap();
+    for _ in ["signing", "retired, while its tokens are good"] {
+        assert_eq!(
+            ask().await["id_token_signing_alg_values_supported"],
+            json!(["RS256", "ES256", "EdDSA"])
+        );
+        key::retire(server.admin(), made.kid.clone()).await.unwrap();
+    }
     assert_eq!(
         ask().await["id_token_signing_alg_values_supported"],
-        json!(["RS256", "ES256", "EdDSA"])
+        json!(["RS256", "ES256"])
     );
 }
 
