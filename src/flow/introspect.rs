@@ -1,6 +1,6 @@
 //! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
 
-use super::{Catalog, Core, Failure};
+use super::{Catalog, Core, Failure, rotate_refresh_token};
 use crate::clock::Timestamp;
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
@@ -116,22 +116,22 @@ fn refresh_token(
     token: &PresentedRefreshToken,
     now: Timestamp,
 ) -> Result<Introspection, StoreError> {
-    let Some(family) = FAMILIES.get(snapshot, &token.family)? else {
+    let Some(mut family) = FAMILIES.get(snapshot, &token.family)? else {
         return Ok(Introspection::INACTIVE);
     };
-    let authorization = &family.authorization;
-    if authorization.client_id != client.client_id
+    if family.authorization.client_id != client.client_id
         || !family.accepts(token, core.policy.refresh_retry_window, now)
     {
         return Ok(Introspection::INACTIVE);
     }
-    let Ok(user) = core.gate().admit(snapshot, client, authorization)? else {
+    let Ok((user, _)) = rotate_refresh_token::admit(&core.gate(), snapshot, client, &mut family)? else {
         return Ok(Introspection::INACTIVE);
     };
+    let authorization = family.authorization;
     Ok(Introspection::Active(Box::new(Active {
         active: true,
-        scope: authorization.scope.clone(),
-        client_id: authorization.client_id.clone(),
+        scope: authorization.scope,
+        client_id: authorization.client_id,
         username: Some(user.account_id),
         token_type: None,
         exp: family.expires_at,

@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
+use super::gate::Gate;
 use super::mint::{Order, mint};
 use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::oauth::client::GrantType;
+use crate::identity::User;
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
-use crate::oauth::refresh::{self, PresentedRefreshToken, Refresh, Terms};
+use crate::oauth::refresh::{self, PresentedRefreshToken, Refresh, RefreshFamily, Terms};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
+use crate::store::StoreError;
+use crate::store::backend::Snapshot;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 
 /// The answer where the operator has taken `offline_access` from the client, and the session is gone by then.
@@ -22,6 +28,28 @@ enum Outcome {
     Granted(Box<Order>),
     Replayed,
     Refused(Refusal),
+}
+
+/// Lets the user of a family pass, as client, user and session are now: what introspection calls active is what would
+/// bring tokens here. Comes with the session to which the family is bound by this, if it was not before.
+pub(super) fn admit(
+    gate: &Gate,
+    snapshot: &dyn Snapshot,
+    client: &Client,
+    family: &mut RefreshFamily,
+) -> Result<Answer<(User, Option<Uuid>)>, StoreError> {
+    if let Err(refusal) = gate.check_grant(client, GrantType::RefreshToken) {
+        return Ok(Err(refusal));
+    }
+    let user = match gate.admit(snapshot, client, &family.authorization)? {
+        Ok(user) => user,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let bound = family.bind(&client.scope);
+    match bound {
+        Some(session) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
+        _ => Ok(Ok((user, bound))),
+    }
 }
 
 /// Checks the token and swaps it in one transaction, then issues tokens.
@@ -62,14 +90,11 @@ pub async fn rotate_refresh_token(
                 Ok(scope) => scope,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let user = match gate.admit(&*tx, &bearer, &family.authorization)? {
-                Ok(user) => user,
+            let (user, bound) = match admit(&gate, &*tx, &bearer, &mut family)? {
+                Ok(admitted) => admitted,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            if let Some(session) = family.bind(&bearer.scope) {
-                if !SESSIONS.contains(&*tx, &session)? {
-                    return Ok(Outcome::Refused(NO_LONGER_OFFLINE));
-                }
+            if let Some(session) = bound {
                 FAMILIES_BY_OWNER.put(tx, &(session, id), &())?;
             }
             let token = family.authorization.upstream_token.take();

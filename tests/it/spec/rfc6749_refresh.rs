@@ -242,6 +242,8 @@ async fn a_grant_whose_offline_access_was_taken_ends_with_its_session() {
         })
     };
     with(false).await;
+    assert!(!is_active(&acme, theirs.refresh_token()).await);
+    assert!(is_active(&acme, tokens.refresh_token()).await);
     assert_eq!(
         acme.refresh(theirs.refresh_token()).await.refusal(),
         "400 invalid_grant: the session has ended, and this client may no longer have offline_access"

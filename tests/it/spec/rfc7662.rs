@@ -1,6 +1,8 @@
 //! Token Introspection.
 
 use idsvc::jose::alg::Algorithm;
+use idsvc::oauth::Client;
+use idsvc::oauth::client::GrantType;
 use serde_json::json;
 
 use crate::harness::token::signed;
@@ -101,6 +103,26 @@ async fn an_inactive_token_is_only_said_to_be_so() {
     assert_eq!(verdict(&acme, tokens.refresh_token()).await["active"], true);
     server.advance(90 * 86_400);
     assert_eq!(verdict(&acme, tokens.refresh_token()).await, inactive);
+}
+
+/// Section 2.2: active is what the token endpoint would take.
+#[tokio::test]
+async fn a_refresh_token_of_a_client_that_may_not_refresh_is_inactive() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    for may_refresh in [false, true] {
+        let change = |client: &mut Client| {
+            client.grant_types = [GrantType::AuthorizationCode].into();
+            if may_refresh {
+                client.grant_types.insert(GrantType::RefreshToken);
+            }
+        };
+        server.change_client(&acme, change).await;
+        let judged = verdict(&acme, tokens.refresh_token()).await;
+        assert_eq!(judged["active"], may_refresh);
+        let refreshed = acme.refresh(tokens.refresh_token()).await;
+        assert_eq!(refreshed.status == 200, may_refresh);
+    }
 }
 
 /// Tokens outlast the setting under which they were made.
