@@ -136,6 +136,9 @@ pub struct Fields {
         help = "An allowed grant: authorization_code, refresh_token, anonymous, jwt-bearer or client_credentials; may be repeated [default: the first two, with a redirect URI]"
     )]
     pub grant: Vec<GrantType>,
+    /// Allow no grant: the client is an API that introspects tokens, and does nothing else
+    #[arg(long, conflicts_with = "grant")]
+    pub no_grants: bool,
     /// The client's public key (PEM), with which its assertions are checked
     #[arg(long, value_name = "PEM", conflicts_with = "jwks_file")]
     pub public_key_file: Option<PathBuf>,
@@ -232,7 +235,7 @@ impl Fields {
                 Audience::Strict => AssertionAudience::Strict,
             }),
             max_scope: some(self.max_scope),
-            grant_types: some(self.grant),
+            grant_types: some(self.grant).or(self.no_grants.then(Vec::new)),
             pkce: self.pkce.map(|pkce| match pkce {
                 Pkce::Required => PkceRequirement::Required,
                 Pkce::Optional => PkceRequirement::Optional,

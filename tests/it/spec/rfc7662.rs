@@ -155,6 +155,31 @@ async fn an_access_token_is_one_under_either_type_and_an_id_token_under_none() {
     }
 }
 
+/// Section 2.1: an API that asks needs no more than to prove who it is, and gets nothing else for it.
+#[tokio::test]
+async fn a_client_without_grants_asks_and_does_nothing_else() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    let api = server
+        .client_with("api", |client| {
+            client.grant_types.clear();
+            client.redirect_uris.clear();
+        })
+        .await;
+    assert_eq!(verdict(&api, tokens.access_token()).await["active"], true);
+    let inactive = json!({"active": false});
+    assert_eq!(verdict(&api, tokens.refresh_token()).await, inactive);
+    for token in [tokens.access_token(), tokens.refresh_token()] {
+        assert_eq!(api.revoke(token).await.error(), "invalid_grant");
+    }
+    assert!(acme.is_welcome(&tokens).await);
+    for grant in GrantType::ALL {
+        let asked = api.post("/oauth2/token");
+        let asked = asked.with("grant_type", &grant.value("service")).await;
+        assert_eq!(asked.error(), "unauthorized_client", "{grant}");
+    }
+}
+
 /// Section 2.1: only clients that prove who they are may ask, lest tokens are guessed.
 #[tokio::test]
 async fn who_asks_has_to_authenticate() {

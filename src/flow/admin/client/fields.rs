@@ -229,6 +229,26 @@ impl ClientFields {
     }
 }
 
+/// The grants of a client of which none are named: those of sign-ins, where people can be sent back. That there are to be
+/// none has to be said.
+pub(in crate::flow::admin) fn usual_grants(
+    redirect_uris: &[String],
+    wording: Wording,
+    faults: &mut Vec<String>,
+) -> Vec<GrantType> {
+    if redirect_uris.is_empty() {
+        faults.push(format!(
+            "the client has no grant: name {} for an API that only introspects tokens",
+            wording.say(
+                "a --redirect-uri for sign-ins, or --no-grants",
+                "redirect_uris for sign-ins, or grant_types = []"
+            )
+        ));
+        return Vec::new();
+    }
+    vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
+}
+
 /// Everything about the record as a whole that cannot be. At the providers `exchange_only` nobody signs in.
 pub(in crate::flow::admin) fn check(
     client: &Client,
@@ -273,11 +293,11 @@ pub(in crate::flow::admin) fn check(
     let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
     let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
     check_exchange(client, wording, faults);
-    if client.grant_types.is_empty() {
-        faults.push(format!(
-            "the client has no grant: name {} for sign-ins",
-            wording.say("a --redirect-uri", "redirect_uris")
-        ));
+    if client.grant_types.is_empty() && client.is_public() {
+        faults.push(
+            "a client without grants only introspects tokens, which is for clients that authenticate"
+                .to_owned(),
+        );
     } else if client.grant_types.contains(&GrantType::RefreshToken)
         && !uses_code
         && !is_anonymous

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use self::fields::ClientFields;
-use self::fields::{check, check_client_id};
+use self::fields::{check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::withdraw::Withdrawal;
 use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
@@ -190,8 +190,9 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     }
     let names_grants = request.fields.grant_types.is_some();
     request.fields.apply(&mut client, &mut faults);
-    if !names_grants && !client.redirect_uris.is_empty() {
-        client.grant_types = BTreeSet::from([GrantType::AuthorizationCode, GrantType::RefreshToken]);
+    if !names_grants {
+        let usual = usual_grants(&client.redirect_uris, Wording::Flags, &mut faults);
+        client.grant_types = usual.into_iter().collect();
     }
     let mut api_key = None;
     if request.api_key {

@@ -432,3 +432,36 @@ async fn what_only_the_secret_allowed_goes_with_it() {
     let view = rotate_secret(admin(&core), again).await.unwrap();
     assert!(view.max_scope.is_none(), "it does not come back with a secret");
 }
+
+/// An API that asks about tokens has a secret or a key of its own, and need not be able to do anything with them.
+#[tokio::test]
+async fn a_client_without_grants_has_to_be_meant() {
+    let core = core();
+    let of = |grant_types| {
+        let mut api = request("api");
+        api.fields.redirect_uris = None;
+        api.fields.grant_types = grant_types;
+        api
+    };
+    assert_eq!(
+        refusal(add(admin(&core), of(None)).await).message,
+        "the client has no grant: name a --redirect-uri for sign-ins, or --no-grants for an API that only \
+         introspects tokens"
+    );
+    let public = AddClient {
+        public: true,
+        ..of(Some(Vec::new()))
+    };
+    assert_eq!(
+        refusal(add(admin(&core), public).await).message,
+        "a client without grants only introspects tokens, which is for clients that authenticate"
+    );
+    let view = add(admin(&core), of(Some(Vec::new()))).await.unwrap();
+    assert!(view.grant_types.is_empty() && view.client_secret.is_some());
+    let named = ClientFields {
+        name: Some("Our API".to_owned()),
+        ..ClientFields::default()
+    };
+    let view = update(admin(&core), change_of("api", named)).await.unwrap();
+    assert!(view.grant_types.is_empty());
+}

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::admin::client::fields::{ClientFields, check, check_client_id};
+use crate::flow::admin::client::fields::{ClientFields, check, check_client_id, usual_grants};
 use crate::flow::admin::client::{blank, secret_of, usable};
 use crate::flow::admin::{Admin, Disclosed, Wording};
 use crate::jose::alg::Algorithm;
@@ -132,6 +132,8 @@ pub(super) struct Prepared {
     declared_secrets: Option<Vec<StoredSecret>>,
     spare_secret: (StoredSecret, Option<Disclosed>),
     usable: Vec<Algorithm>,
+    /// What is wrong with the record as a whole, to be said with the rest of it.
+    faults: Vec<String>,
 }
 
 /// Builds every declared client as if it were new.
@@ -172,13 +174,10 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         (None, Some(keys)) if !keys.is_empty() => Some(json!({ "keys": keys }).to_string()),
         (jwks, _) => jwks,
     };
-    let grant_types = entry.grant_types.unwrap_or_else(|| {
-        if entry.redirect_uris.is_empty() {
-            Vec::new()
-        } else {
-            vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
-        }
-    });
+    let mut of_the_whole = Vec::new();
+    let grant_types = entry
+        .grant_types
+        .unwrap_or_else(|| usual_grants(&entry.redirect_uris, Wording::Keys, &mut of_the_whole));
     let fields = ClientFields {
         name: entry.name,
         redirect_uris: Some(entry.redirect_uris),
@@ -236,6 +235,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         declared_secrets,
         spare_secret: secret_of(admin, None, faults),
         usable: usable(admin),
+        faults: of_the_whole,
     }
 }
 
@@ -294,7 +294,7 @@ pub(super) fn plan(
     for entry in declared {
         let before = CLIENTS.get(snapshot, &entry.client_id)?;
         let (mut client, is_new_secret, made) = entry.settle(before.as_ref(), now);
-        let mut faults = Vec::new();
+        let mut faults = entry.faults.clone();
         if let (Some(uuid), Some(before)) = (entry.uuid, &before)
             && uuid != before.client_uuid
         {

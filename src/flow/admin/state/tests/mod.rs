@@ -155,6 +155,25 @@ async fn a_client_keeps_its_uuid() {
     assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
 }
 
+/// A list that is empty because it is written so is not one that was forgotten.
+#[tokio::test]
+async fn a_client_may_be_declared_to_have_no_grants() {
+    let core = core();
+    let api = DeclaredClient {
+        client_id: "api".to_owned(),
+        grant_types: Some(Vec::new()),
+        ..DeclaredClient::default()
+    };
+    let wanted = request(Some(vec![api]), None, false);
+    let applied = apply(admin(&core), wanted.clone()).await.unwrap();
+    assert!(applied.changes[0].client_secret.is_some());
+    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    let Exported::Client(entry) = &exported(&core, false)[0] else {
+        panic!("a client is there");
+    };
+    assert_eq!(entry["grant_types"], serde_json::json!([]));
+}
+
 #[tokio::test]
 async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
     let core = core();
@@ -565,7 +584,7 @@ async fn a_refusal_speaks_of_keys_and_not_of_flags() {
         "allow it in grant_types",
         "password_sign_in = true",
         "take the text out of scope_texts",
-        "client c5: the client has no grant: name redirect_uris for sign-ins",
+        "client c5: the client has no grant: name redirect_uris for sign-ins, or grant_types = [] for an API",
         "provider one: the issuer is missing: name it in issuer",
         "name one in algs",
         "name one in audiences, or a client_id",
