@@ -111,8 +111,11 @@ fn list(methods: &[Method]) -> HeaderValue {
     HeaderValue::from_str(&list).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Answers with a document that everybody may keep for `max_age`, or with 304 when the sender has it
-/// already (RFC 9110 section 13.1.2).
+/// How long whoever keeps a document may go on with it while the service cannot be reached (RFC 5861 section 4).
+const KEPT_IN_AN_OUTAGE: Duration = Duration::from_hours(24);
+
+/// Answers with a document that everybody may keep for `max_age`, and longer in an outage, or with 304 when the sender
+/// has it already (RFC 9110 section 13.1.2).
 pub fn cacheable(
     request: &HeaderMap,
     content_type: &'static str,
@@ -129,7 +132,8 @@ pub fn cacheable(
     if let Ok(tag) = HeaderValue::from_str(tag) {
         headers.insert(ETAG, tag);
     }
-    if let Ok(value) = HeaderValue::from_str(&format!("public, max-age={}", max_age.as_secs())) {
+    let (fresh, stale) = (max_age.as_secs(), KEPT_IN_AN_OUTAGE.as_secs());
+    if let Ok(value) = HeaderValue::from_str(&format!("public, max-age={fresh}, stale-if-error={stale}")) {
         headers.insert(CACHE_CONTROL, value);
     }
     answer
@@ -211,7 +215,10 @@ mod tests {
         };
         let first = ask(None);
         assert_eq!(first.status(), StatusCode::OK);
-        assert_eq!(first.headers()[CACHE_CONTROL], "public, max-age=300");
+        assert_eq!(
+            first.headers()[CACHE_CONTROL],
+            "public, max-age=300, stale-if-error=86400"
+        );
         let tag = first.headers()[ETAG].to_str().unwrap().to_owned();
         assert_eq!(
             tag,
