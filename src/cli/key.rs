@@ -7,9 +7,11 @@ use clap::{Args, Subcommand};
 use super::call::{Call, unexpected};
 use super::given::{algorithm, read_secret};
 use super::output::{Output, Stop, moment};
+use crate::clock::Clock;
 use crate::control::{Command, Reply};
 use crate::flow::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
 use crate::jose::alg::Algorithm;
+use crate::oauth::policy::KeyRotation;
 
 /// The verbs of signing keys.
 #[derive(Debug, Subcommand)]
@@ -66,6 +68,29 @@ pub struct Import {
     /// Sign with it at once, without announcing it first
     #[arg(long)]
     pub now: bool,
+}
+
+/// Says with which of these algorithms something is signed from now on by a key that verifiers may not have yet. There is
+/// nothing to say of a key that is made at the next start.
+pub(super) fn warn_of_new_keys(algs: &[Algorithm], call: &Call<'_>, output: &mut Output<'_>) {
+    if algs.is_empty() {
+        return;
+    }
+    let Ok(Reply::Keys(keys)) = call.ask(Command::KeyList, output) else {
+        return;
+    };
+    let now = Clock::System.now();
+    let is_new = |key: &&KeyView| {
+        matches!(key.standing, StandingView::Active { .. })
+            && algs.contains(&key.alg)
+            && now.since(key.created_at) < KeyRotation::KEPT_BY_VERIFIERS
+    };
+    for key in keys.iter().filter(is_new) {
+        output.say(&format!(
+            "warning: the key that signs {} is not yet five minutes old: verifiers that keep older key sets refuse what it signs",
+            key.alg
+        ));
+    }
 }
 
 /// What is asked before a key is retired; that depends on where it stands.

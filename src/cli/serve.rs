@@ -274,8 +274,17 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
     .map_err(Stop::refused)?
     .reaching(&settings.outbound)
     .map_err(Stop::refused)?;
+    let is_first_start = core.catalog().keyring().keys().is_empty();
     for alg in rotate_keys::ensure_keys(&core).await.map_err(Stop::refused)? {
-        tracing::info!(%alg, "made a signing key");
+        if is_first_start {
+            tracing::info!(%alg, "made a signing key");
+        } else {
+            tracing::warn!(
+                %alg,
+                "made a signing key, which signs at once: verifiers that keep older key sets refuse what it signs. \
+                 To change an algorithm, make its key five minutes before, with idsvc key rotate"
+            );
+        }
     }
     Ok((core, store))
 }

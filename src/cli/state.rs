@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::call::{Call, unexpected};
 use super::given::warn_of_claims;
+use super::key::warn_of_new_keys;
 use super::output::{Output, Stop};
 use super::state_file::{Declared, Sources, parse};
 use crate::control::{Command, ExportLine, Reply};
@@ -129,7 +130,14 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         Reply::Applied(applied) => show(&applied, output),
         _ => Err(unexpected()),
     });
-    run.map_err(placed)
+    run.map_err(placed)?;
+    if !request.dry_run {
+        let clients = || state.client.iter().flatten();
+        let access_tokens = clients().filter_map(|client| client.access_token_alg);
+        let id_tokens = clients().filter_map(|client| client.id_token_signed_response_alg);
+        warn_of_new_keys(&access_tokens.chain(id_tokens).collect::<Vec<_>>(), call, output);
+    }
+    Ok(())
 }
 
 fn heading(change: &Change) -> String {

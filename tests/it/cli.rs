@@ -510,6 +510,34 @@ fn a_leaked_key_is_withdrawn() {
     assert!(!published().contains(&leaked));
 }
 
+/// A key that verifiers may not have yet signs for nobody unnoticed.
+#[test]
+fn an_algorithm_whose_key_is_new_is_warned_of() {
+    const WARNING: &str = "warning: the key that signs EdDSA is not yet five minutes old";
+    let service = Service::with_client();
+    let mut running = service.serve();
+    assert!(!running.log().contains("signs at once"), "{}", running.log());
+    running.terminate();
+    drop(running);
+    let update = ["client", "update", "web", "--json", "--access-token-alg"];
+    assert_eq!(code(&service.run(&[&update[..], &["EdDSA"]].concat())), Some(1));
+    service.json(&["key", "rotate", "--alg", "EdDSA", "--json"]);
+    let updated = service.run(&[&update[..], &["EdDSA"]].concat());
+    assert!(said(&updated).contains(WARNING), "{}", said(&updated));
+    let renamed = service.run(&["client", "update", "web", "--name", "Web"]);
+    assert!(!said(&renamed).contains("warning"), "{}", said(&renamed));
+    let state = service.run(&["export"]);
+    fs::write(service.folder.path().join("state.toml"), &state.stdout).unwrap();
+    for (flag, is_warned) in [("--dry-run", false), ("--json", true)] {
+        let applied = service.run(&["apply", "-f", "state.toml", flag]);
+        assert_eq!(code(&applied), Some(0), "{}", said(&applied));
+        assert_eq!(said(&applied).contains(WARNING), is_warned, "{}", said(&applied));
+    }
+    let service = service.with("IDSVC_SIGNING_ACCESS_TOKEN_ALG", "PS256");
+    let running = service.serve();
+    assert!(running.log().contains("signs at once"), "{}", running.log());
+}
+
 #[test]
 fn a_mistyped_directory_does_not_become_a_new_service() {
     let service = Service::new();

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use self::print::{list, show};
 use super::call::Call;
 use super::given::{algorithm, read_file, read_secret, seconds};
+use super::key::warn_of_new_keys;
 use super::output::{Output, Stop};
 use crate::control::{Command, Reply};
 use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
@@ -342,6 +343,11 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Verb::Disable(which) => Command::ClientDisable(which.id),
     };
     let is_add = matches!(command, Command::ClientAdd(_));
+    let algs = match &command {
+        Command::ClientAdd(add) => signed_with(&add.fields),
+        Command::ClientUpdate(update) => signed_with(&update.fields),
+        _ => Vec::new(),
+    };
     warn_of_theme(&command, call, output)?;
     call.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
@@ -351,7 +357,18 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         }
         Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
         _ => Err(super::call::unexpected()),
-    })
+    })?;
+    warn_of_new_keys(&algs, call, output);
+    Ok(())
+}
+
+/// The algorithms that were named for the client's tokens.
+fn signed_with(fields: &ClientFields) -> Vec<Algorithm> {
+    fields
+        .access_token_alg
+        .into_iter()
+        .chain(fields.id_token_alg)
+        .collect()
 }
 
 /// Says when the theme that a client is given is not there: the service would draw its pages as usual.
