@@ -174,7 +174,7 @@ pub fn mint_for_client(
     scope: Scope,
     now: Timestamp,
 ) -> Result<TokenResponse, Failure> {
-    const KIND: &str = "client";
+    const KIND: &str = User::CLIENT_TYPE;
     let policy = &core.policy;
     let common = CommonClaims {
         iss: policy.issuer.clone(),

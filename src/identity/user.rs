@@ -129,6 +129,8 @@ impl User {
     pub const DEFAULT_TYPE: &'static str = "user";
     /// The type of users who stand for whoever holds a device.
     pub const ANONYMOUS_TYPE: &'static str = "anonymous";
+    /// The type of clients that act for themselves, who are no users.
+    pub const CLIENT_TYPE: &'static str = "client";
     /// The origin marker of users that were added by the operator.
     pub const LOCAL: &'static str = "LOCAL";
     /// The origin marker of users that were brought over from another system.

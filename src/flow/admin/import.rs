@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::user::put;
+use super::user::{borrowed_type, put};
 use super::{Admin, Done, check_account_id, check_text, claim};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
@@ -151,6 +151,11 @@ impl UserLine {
         })
     }
 
+    /// Why the user may not have the type that the line wants, if it is so.
+    pub(super) fn borrowed_type(&self, before: Option<&User>) -> Option<String> {
+        borrowed_type(before, self.user_type.as_deref()?)
+    }
+
     /// The user as the line wants it, made of the one who is there.
     pub(super) fn onto(
         &self,
@@ -292,6 +297,9 @@ impl Arrival {
             Ok(user) => user,
             Err(fault) => return Ok(Err(fault)),
         };
+        if let Some(fault) = self.said.borrowed_type(before.as_ref()) {
+            return Ok(Err(fault));
+        }
         let Some(before) = before else {
             user.password.clone_from(&self.password);
             return Ok(Ok(Step::Add(user)));
@@ -599,6 +607,15 @@ mod tests {
         let line = format!(r#"{{"account_id":"{}"}}"#, "x".repeat(513));
         let report = users(admin(&core), request(&[&line], true)).await.unwrap();
         assert_eq!(reasons(&report), [(1, "account_id is longer than 512 bytes")]);
+    }
+
+    #[tokio::test]
+    async fn a_type_that_is_no_persons_is_bad() {
+        let core = core();
+        let line = r#"{"email":"alice@example.com","user_type":"client"}"#;
+        let report = users(admin(&core), request(&[line], true)).await.unwrap();
+        let told = "user type client is that of clients that act for themselves: choose another";
+        assert_eq!(reasons(&report), [(1, told)]);
     }
 
     #[tokio::test]

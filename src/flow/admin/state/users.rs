@@ -206,7 +206,8 @@ fn settle(snapshot: &dyn Snapshot, entry: &Prepared, now: Timestamp) -> Result<S
     {
         return Ok(Err("it is there under another uuid".to_owned()));
     }
-    if let Some(fault) = before.as_ref().and_then(|before| entry.line.mistakes(before)) {
+    let mistaken = before.as_ref().and_then(|before| entry.line.mistakes(before));
+    if let Some(fault) = mistaken.or_else(|| entry.line.borrowed_type(before.as_ref())) {
         return Ok(Err(fault));
     }
     User::LOCAL.clone_into(&mut user.source);

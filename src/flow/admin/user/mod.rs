@@ -252,6 +252,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
     }
     if let Some(user_type) = &fields.user_type {
         check_text(faults, "user type", user_type);
+        faults.extend(borrowed_type(Some(user), user_type));
         user.user_type.clone_from(user_type);
     }
     if let Some(organization) = &fields.organization {
@@ -260,6 +261,18 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
     }
     user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
     faults.extend(claim::unfounded(user));
+}
+
+/// Why nobody is given this type, if it is one by which APIs tell clients and users of devices from people. Whoever has
+/// it, keeps it.
+pub(super) fn borrowed_type(before: Option<&User>, user_type: &str) -> Option<String> {
+    let is_kept = before.is_some_and(|user| user.user_type == user_type);
+    let others = match user_type {
+        User::CLIENT_TYPE => "clients that act for themselves",
+        User::ANONYMOUS_TYPE => "users of devices",
+        _ => return None,
+    };
+    (!is_kept).then(|| format!("user type {user_type} is that of {others}: choose another"))
 }
 
 /// Writes the user and the names to sign in with, unless one of them is another user's.

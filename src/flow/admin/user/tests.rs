@@ -123,6 +123,49 @@ async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
     }
 }
 
+/// APIs recognise clients, and the users of devices, by these words.
+#[tokio::test]
+async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
+    let core = core();
+    let typed = |user_type: &str| UserFields {
+        user_type: Some(user_type.to_owned()),
+        ..UserFields::default()
+    };
+    let change = |fields| UpdateUser {
+        who: "alice@example.com".to_owned(),
+        email: None,
+        account_id: None,
+        fields,
+    };
+    let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+    for (word, whose) in [
+        ("client", "clients that act for themselves"),
+        ("anonymous", "users of devices"),
+    ] {
+        let told = format!("user type {word} is that of {whose}: choose another");
+        let new = AddUser {
+            fields: typed(word),
+            ..request("bob@example.com")
+        };
+        assert_eq!(refusal(add(admin(&core), new).await).message, told);
+        let changed = update(admin(&core), change(typed(word))).await;
+        assert_eq!(refusal(changed).message, told);
+        let kept = core.store.write("test_type", move |tx| {
+            let mut user = USERS.get(&*tx, &alice.uuid)?.unwrap();
+            word.clone_into(&mut user.user_type);
+            USERS.put(tx, &user.uuid, &user)
+        });
+        kept.await.unwrap();
+        let same = UserFields {
+            name: Some("Alice".to_owned()),
+            ..typed(word)
+        };
+        assert_eq!(update(admin(&core), change(same)).await.unwrap().user_type, word);
+        let other = update(admin(&core), change(typed("staff"))).await.unwrap();
+        assert_eq!(other.user_type, "staff");
+    }
+}
+
 #[tokio::test]
 async fn a_name_that_is_typed_too_long_is_nobodys() {
     let core = core();

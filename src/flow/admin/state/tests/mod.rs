@@ -174,6 +174,30 @@ async fn a_client_may_be_declared_to_have_no_grants() {
     assert_eq!(entry["grant_types"], serde_json::json!([]));
 }
 
+/// What an export of records from before says can be applied.
+#[tokio::test]
+async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
+    let core = core();
+    let mut robot = person("robot@example.com");
+    robot.line.user_type = Some("client".to_owned());
+    let wanted = request(None, Some(vec![robot]), false);
+    let told = refusal(apply(admin(&core), wanted.clone()).await).message;
+    assert!(
+        told.contains("user robot@example.com: user type client is that of"),
+        "{told}"
+    );
+    let mut before = User::local(
+        core.random.uuid_v7(Duration::from_millis(1)),
+        "robot@example.com",
+        "default",
+        core.clock.now(),
+    );
+    "client".clone_into(&mut before.user_type);
+    let written = core.store.write("test_robot", move |tx| user::write(tx, &before));
+    written.await.unwrap();
+    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+}
+
 #[tokio::test]
 async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
     let core = core();
