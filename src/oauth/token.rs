@@ -150,7 +150,11 @@ pub fn client_scope(asked: Option<&Scope>, client: &Client, most: &Scope) -> Res
     let may_have = |value: &str| !is_of_users(value) && client.scope.contains(value) && most.contains(value);
     match asked {
         Some(asked) if asked.iter().any(is_of_users) => {
-            refuse("openid and offline_access are for users, and this token has none")
+            let named: Vec<_> = asked.iter().filter(|value| is_of_users(value)).collect();
+            Err(Refusal::naming(
+                ErrorCode::InvalidScope,
+                &format!("scope {} is for users, and this token has none", named.join(" ")),
+            ))
         }
         Some(asked) if !asked.iter().all(may_have) => refuse("scope exceeds what this client may have"),
         Some(asked) => Ok(asked.clone()),

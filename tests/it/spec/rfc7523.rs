@@ -192,16 +192,19 @@ async fn the_scope_is_the_clients_and_never_a_users() {
     assert_eq!(both.0["scope"], "notes.write notes.read");
     let default = robot.ask(&robot.assertion()).without("scope").await.tokens();
     assert_eq!(default.0["scope"], "notes.read");
-    for scope in [
-        "openid",
-        "notes.read openid",
-        "offline_access",
-        "anonymous",
-        "authenticated",
-        "other",
+    for (scope, named) in [
+        ("openid", "openid"),
+        ("notes.read openid", "openid"),
+        ("offline_access", "offline_access"),
+        ("anonymous", "anonymous"),
+        ("other authenticated", "authenticated"),
     ] {
-        assert_eq!(ask(scope).await.error(), "invalid_scope", "{scope}");
+        assert_eq!(
+            ask(scope).await.refusal(),
+            format!("400 invalid_scope: scope {named} is for users, and this token has none")
+        );
     }
+    assert_eq!(ask("other").await.error(), "invalid_scope");
     robot
         .server
         .change_client(&robot.party, |client| {
