@@ -28,7 +28,7 @@ pub fn edge(config: &Config) -> Limits {
 /// Where the service answers.
 pub async fn public(config: &Config, handed_over: Vec<TcpListener>, edge: Limits) -> Result<Listener, Stop> {
     if handed_over.is_empty() {
-        let bound = Listener::bind_beside(&config.listen, config.metrics_listen.as_slice(), edge).await;
+        let bound = Listener::bind(&config.listen, edge).await;
         return bound.map_err(Stop::refused);
     }
     let open = addresses(&handed_over);
@@ -59,7 +59,7 @@ pub async fn metrics(
         return Ok(None);
     };
     if handed_over.is_empty() {
-        let bound = Listener::bind_beside(&[address], &config.listen, edge).await;
+        let bound = Listener::bind(&[address], edge).await;
         return bound.map(Some).map_err(Stop::refused);
     }
     mention_lacking(&addresses(&handed_over), &[address], "metrics.listen");

@@ -13,7 +13,7 @@ use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls
 use crate::identity::SessionLifetimes;
 use crate::identity::password::{PasswordParams, PasswordPolicy};
 use crate::limit::LimitPolicy;
-use crate::net::listener::exclude;
+use crate::net::listener::{exclude, exclude_apart};
 use crate::net::outbound::{Client, Terms};
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
@@ -436,7 +436,7 @@ fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<Sock
         );
         return None;
     };
-    if let Some(taken) = listen.iter().find(|taken| exclude(**taken, address)) {
+    if let Some(taken) = listen.iter().find(|taken| exclude_apart(**taken, address)) {
         reader.fault(
             &origin,
             format!("metrics.listen = {text:?} is taken by listen = \"{taken}\": give it another port"),

@@ -671,11 +671,17 @@ fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
 #[test]
 fn the_metrics_have_an_address_of_their_own() {
     let base = format!("listen = [\"0.0.0.0:443\", \"[::1]:8443\"]\n{WHOLE}");
-    for taken in ["0.0.0.0:443", "[::ffff:127.0.0.1]:443", "[::1]:8443", "[::]:8443"] {
+    for taken in [
+        "0.0.0.0:443",
+        "[::ffff:127.0.0.1]:443",
+        "[::1]:8443",
+        "[::]:8443",
+        "[::]:443",
+    ] {
         let said = faults(&given(&[("metrics.listen", taken)], &[], &base));
         assert!(said.contains("is taken by listen"), "{taken}: {said}");
     }
-    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::]:443", "0.0.0.0:0"] {
+    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::1]:443", "0.0.0.0:0"] {
         assert!(
             resolve(&given(&[("metrics.listen", free)], &[], &base)).is_ok(),
             "{free}"

@@ -624,33 +624,6 @@ fn the_metrics_have_a_listener_of_their_own() {
     child.0.kill().unwrap();
 }
 
-#[test]
-fn the_metrics_and_the_service_can_have_one_port_when_one_is_ipv4_and_the_other_all_of_ipv6() {
-    if TcpListener::bind("[::1]:0").is_err() {
-        return;
-    }
-    for (public, metrics, status) in [("[::]", "127.0.0.1", 200), ("0.0.0.0", "[::]", 404)] {
-        let service = Service::with_client().with("IDSVC_TRUSTED_PROXIES", "127.0.0.1");
-        let at = |host: &str| format!("{host}:{}", service.port);
-        let child = service
-            .command(&["serve", "--listen", &at(public), "--metrics-listen", &at(metrics)])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut child = Ended(child);
-        let begun = std::time::Instant::now();
-        while request(service.port, "GET", "/readyz", &[], "").is_none_or(|reply| reply.status != 200) {
-            assert!(child.0.try_wait().unwrap().is_none(), "{public} {metrics}");
-            assert!(begun.elapsed() < std::time::Duration::from_mins(1));
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        let scraped = request(service.port, "GET", "/metrics", &[], "").unwrap();
-        assert_eq!(scraped.status, status);
-        assert!(std::net::TcpStream::connect(at("[::1]")).is_ok());
-    }
-}
-
 /// A process that does not outlive the test.
 struct Ended(std::process::Child);
 
