@@ -1,3 +1,6 @@
+mod acme;
+mod network;
+
 use super::reader::{parse_duration, written};
 use super::resolve::{check_base_url, resolve, resolve_settings};
 use super::*;
@@ -193,39 +196,6 @@ fn a_base_url_is_an_issuer() {
 }
 
 #[test]
-fn plain_http_is_for_loopback_or_behind_a_proxy() {
-    let base = [
-        ("IDSVC_BASE_URL", "https://id.example.com"),
-        ("IDSVC_TLS_MODE", "off"),
-    ];
-    assert!(faults(&given(&[], &base, "")).contains("trusted_proxies"));
-    assert!(resolve(&given(&[("trusted_proxies", "10.0.0.0/8")], &base, "")).is_ok());
-    assert!(resolve(&given(&[("listen", "127.0.0.1:80")], &base, "")).is_ok());
-    assert!(faults(&given(&[("listen", "127.0.0.1:80,0.0.0.0:80")], &base, "")).contains("trusted_proxies"));
-    let unknown = faults(&given(&[("tls.mode", "none")], &[], WHOLE));
-    assert!(
-        unknown.contains("the known ones are files, acme, self-signed, off"),
-        "{unknown}"
-    );
-}
-
-#[test]
-fn the_development_server_stays_on_loopback_and_follows_its_port() {
-    let config = resolve(&given(&[], &[], "").for_development()).unwrap();
-    assert_eq!(config.issuer, "https://localhost:8443");
-    assert_eq!((config.tls, config.is_dev), (Tls::SelfSigned, true));
-    assert_eq!(config.settings.data_dir, Path::new("./idsvc-data/dev"));
-    let moved = resolve(&given(&[("listen", "127.0.0.1:9443")], &[], "").for_development()).unwrap();
-    assert_eq!(moved.issuer, "https://localhost:9443");
-    for open in ["0.0.0.0:8443", "192.0.2.1:8443", "[::]:8443"] {
-        assert!(
-            resolve(&given(&[("listen", open)], &[], "").for_development()).is_err(),
-            "{open}"
-        );
-    }
-}
-
-#[test]
 fn commands_need_no_base_url_and_no_certificate() {
     let settings =
         resolve_settings(&given(&[], &[("STATE_DIRECTORY", "/var/lib/idsvc:/other")], "")).unwrap();
@@ -234,39 +204,6 @@ fn commands_need_no_base_url_and_no_certificate() {
     assert_eq!(
         settings.policy("https://id.example.com"),
         Policy::of("https://id.example.com")
-    );
-}
-
-#[test]
-fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
-    let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
-    let usual = resolve(&given(&[], &[], base)).unwrap();
-    assert_eq!(usual.limits, LimitPolicy::default());
-    let edge = usual.edge();
-    assert_eq!(
-        (edge.max_connections, edge.max_connections_per_address),
-        (10_000, 256)
-    );
-    let lines = "trusted_proxies = [\"::ffff:10.0.0.1\"]\n[limits]\nexempt = [\"192.0.2.0/24\", \"2001:db8::1\", \"::ffff:10.1.0.0/112\"]\n\
-                 anonymous_per_address = 1000\nconnections = 7\nconnections_per_address = 3\n";
-    let lifted = resolve(&given(&[], &[], &format!("{base}{lines}"))).unwrap();
-    assert!(lifted.limits.enabled);
-    assert_eq!(lifted.limits.anonymous_per_address, 1000);
-    let edge = lifted.edge();
-    assert_eq!((edge.max_connections, edge.max_connections_per_address), (7, 3));
-    let uncounted: Vec<_> = edge.uncounted.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        uncounted,
-        ["10.0.0.1/32", "192.0.2.0/24", "2001:db8::1/128", "10.1.0.0/16"]
-    );
-    let off = resolve(&given(&[], &[("IDSVC_LIMITS_ENABLED", "false")], base)).unwrap();
-    assert_eq!(off.edge().max_connections_per_address, usize::MAX);
-    let wrong = "limits.exempt = [\"everybody\"]\nlimits.connections = 0\n";
-    let faults = resolve(&given(&[], &[], &format!("{base}{wrong}"))).unwrap_err();
-    assert_eq!(
-        faults.to_string(),
-        "idsvc.toml line 3: limits.exempt = \"everybody\" is no network, as in 10.0.0.0/8 or 192.0.2.1\n\
-         idsvc.toml line 4: limits.connections must be 1 to 1000000"
     );
 }
 
@@ -427,7 +364,7 @@ fn examples_are_of_the_form_they_show() {
 
 #[test]
 fn the_guide_says_where_each_setting_is() {
-    let guide = include_str!("../../README.md");
+    let guide = include_str!("../../../README.md");
     for setting in reference::SETTINGS {
         let section = setting.key.split_once('.').map_or("", |(section, _)| section);
         let is_told =
@@ -507,134 +444,6 @@ fn the_development_server_is_called_by_a_name_of_this_machine() {
     assert!(faults.contains("loopback hosts only"), "{faults}");
 }
 
-fn acme(sources: &Sources) -> (Config, Plan) {
-    let config = resolve(sources).unwrap();
-    match config.tls.clone() {
-        Tls::Acme(plan) => (config, plan),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_domain_is_all_that_a_public_service_needs() {
-    let (config, plan) = acme(&given(&[("acme.domains", "ID.example.com")], &[], ""));
-    assert_eq!(config.issuer, "https://id.example.com");
-    assert!(config.issuer_is_derived);
-    assert_eq!(config.listen, ["0.0.0.0:443".parse().unwrap()]);
-    assert_eq!(plan.domains, ["id.example.com"]);
-    assert_eq!(
-        (plan.directory.as_str(), plan.contact),
-        (crate::net::acme::LETS_ENCRYPT, None)
-    );
-
-    let file = "base_url = \"https://id.example.com/auth\"\n[tls]\nmode = \"acme\"\n[acme]\ncontact = \"a@example.com\"\n";
-    let (config, plan) = acme(&given(&[], &[], file));
-    assert_eq!(
-        (config.issuer.as_str(), config.issuer_is_derived),
-        ("https://id.example.com/auth", false)
-    );
-    assert_eq!(plan.domains, ["id.example.com"]);
-    assert_eq!(plan.contact.as_deref(), Some("mailto:a@example.com"));
-}
-
-#[test]
-fn whoever_names_domains_last_has_the_word_about_the_mode() {
-    let domains = "[acme]\ndomains = [\"id.example.com\"]\n";
-    let files = format!("{WHOLE}mode = \"files\"\n{domains}");
-    assert!(matches!(
-        resolve(&given(&[], &[], &files)).unwrap().tls,
-        Tls::Files { .. }
-    ));
-    let warnings = resolve(&given(&[], &[], &files)).unwrap().warnings;
-    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        warnings,
-        [
-            "idsvc.toml line 7: acme.domains has no effect, because tls.mode is \"files\" (idsvc.toml line 5): \
-          take tls.mode out to have the certificate by ACME, or else acme.domains"
-        ]
-    );
-    acme(&given(&[("acme.domains", "id.example.com")], &[], &files));
-    acme(&given(&[], &[("IDSVC_ACME_DOMAINS", "id.example.com")], &files));
-    let (config, _) = acme(&given(&[], &[], &format!("{WHOLE}{domains}")));
-    assert_eq!(config.warnings, []);
-    let flags = [("acme.domains", "id.example.com"), ("tls.mode", "files")];
-    assert!(matches!(
-        resolve(&given(&flags, &[], WHOLE)).unwrap().tls,
-        Tls::Files { .. }
-    ));
-}
-
-#[test]
-fn what_no_authority_would_take_is_refused_at_once() {
-    let fault = |key: &'static str, value: &str| {
-        let flags = [("acme.domains", "id.example.com"), (key, value)];
-        faults(&given(
-            if key == "acme.domains" {
-                &flags[1..]
-            } else {
-                &flags
-            },
-            &[],
-            "",
-        ))
-    };
-    for (domain, part) in [
-        ("*.example.com", "wildcard"),
-        ("192.0.2.1", "an address is no domain"),
-        ("[::1]", "an address is no domain"),
-        ("a b", "no domain"),
-        ("id_1.example.com", "no domain"),
-        ("-id.example.com", "no domain"),
-        ("https://id.example.com", "no domain"),
-        ("localhost", "own name for itself"),
-        ("id.localhost", "own name for itself"),
-        (",", "nothing beside a comma"),
-        ("id.example.com,,login.example.com", "nothing beside a comma"),
-        ("id.example.com,", "nothing beside a comma"),
-    ] {
-        let faults = fault("acme.domains", domain);
-        assert!(faults.contains(part), "{domain}: {faults}");
-        assert_eq!(faults.lines().count(), 1, "{domain}: {faults}");
-    }
-    for contact in [
-        "admin",
-        "a@b c",
-        "a@",
-        "@example.com",
-        "a,b@example.com",
-        "tel:+1",
-        "mailto:",
-        "mailto:mailto:a@example.com",
-    ] {
-        assert!(
-            fault("acme.contact", contact).contains("no mail address"),
-            "{contact}"
-        );
-    }
-    for directory in [
-        "http://ca.example/directory",
-        "ca.example",
-        "https://me@ca.example/",
-    ] {
-        assert!(
-            fault("acme.directory", directory).contains("no https address"),
-            "{directory}"
-        );
-    }
-    assert!(fault("base_url", "https://other.example").contains("acme.domains lacks other.example"));
-    let nameless = faults(&given(&[("tls.mode", "acme")], &[], ""));
-    assert!(nameless.contains("IDSVC_ACME_DOMAINS or --acme"), "{nameless}");
-    let address = faults(&given(
-        &[("tls.mode", "acme"), ("base_url", "https://192.0.2.1")],
-        &[],
-        "",
-    ));
-    assert!(address.contains("an address is no domain"), "{address}");
-    let dev = given(&[("acme.domains", "localhost")], &[], "").for_development();
-    assert!(faults(&dev).contains("leave --dev out"));
-}
-
 #[test]
 fn paths_are_written_out_and_a_data_directory_is_one() {
     for key in ["data_dir", "theme_dir", "tls.cert", "tls.key", "outbound.ca_file"] {
@@ -666,35 +475,4 @@ fn authorities_that_cannot_be_read_are_a_fault_of_the_service_only() {
         );
         assert!(resolve_settings(&sources).is_ok());
     }
-}
-
-#[test]
-fn the_metrics_have_an_address_of_their_own() {
-    let base = format!("listen = [\"0.0.0.0:443\", \"[::1]:8443\"]\n{WHOLE}");
-    for taken in [
-        "0.0.0.0:443",
-        "[::ffff:127.0.0.1]:443",
-        "[::1]:8443",
-        "[::]:8443",
-        "[::]:443",
-    ] {
-        let said = faults(&given(&[("metrics.listen", taken)], &[], &base));
-        assert!(said.contains("is taken by listen"), "{taken}: {said}");
-    }
-    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::1]:443", "0.0.0.0:0"] {
-        assert!(
-            resolve(&given(&[("metrics.listen", free)], &[], &base)).is_ok(),
-            "{free}"
-        );
-    }
-}
-
-#[test]
-fn no_address_is_listened_on_twice_and_one_of_ipv4_may_be_written_in_ipv6() {
-    let listen = |addresses: &str| given(&[("listen", addresses)], &[], WHOLE);
-    for both in ["0.0.0.0:443,127.0.0.1:443", "[::]:443,[::]:443"] {
-        assert!(faults(&listen(both)).contains("leave one of them out"), "{both}");
-    }
-    let free = resolve(&listen("127.0.0.2:443,[::ffff:127.0.0.1]:443,[::]:443")).unwrap();
-    assert_eq!(free.listen[1].to_string(), "127.0.0.1:443");
 }

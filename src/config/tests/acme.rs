@@ -1,0 +1,129 @@
+use super::*;
+
+fn acme(sources: &Sources) -> (Config, Plan) {
+    let config = resolve(sources).unwrap();
+    match config.tls.clone() {
+        Tls::Acme(plan) => (config, plan),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_domain_is_all_that_a_public_service_needs() {
+    let (config, plan) = acme(&given(&[("acme.domains", "ID.example.com")], &[], ""));
+    assert_eq!(config.issuer, "https://id.example.com");
+    assert!(config.issuer_is_derived);
+    assert_eq!(config.listen, ["0.0.0.0:443".parse().unwrap()]);
+    assert_eq!(plan.domains, ["id.example.com"]);
+    assert_eq!(
+        (plan.directory.as_str(), plan.contact),
+        (crate::net::acme::LETS_ENCRYPT, None)
+    );
+
+    let file = "base_url = \"https://id.example.com/auth\"\n[tls]\nmode = \"acme\"\n[acme]\ncontact = \"a@example.com\"\n";
+    let (config, plan) = acme(&given(&[], &[], file));
+    assert_eq!(
+        (config.issuer.as_str(), config.issuer_is_derived),
+        ("https://id.example.com/auth", false)
+    );
+    assert_eq!(plan.domains, ["id.example.com"]);
+    assert_eq!(plan.contact.as_deref(), Some("mailto:a@example.com"));
+}
+
+#[test]
+fn whoever_names_domains_last_has_the_word_about_the_mode() {
+    let domains = "[acme]\ndomains = [\"id.example.com\"]\n";
+    let files = format!("{WHOLE}mode = \"files\"\n{domains}");
+    assert!(matches!(
+        resolve(&given(&[], &[], &files)).unwrap().tls,
+        Tls::Files { .. }
+    ));
+    let warnings = resolve(&given(&[], &[], &files)).unwrap().warnings;
+    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "idsvc.toml line 7: acme.domains has no effect, because tls.mode is \"files\" (idsvc.toml line 5): \
+          take tls.mode out to have the certificate by ACME, or else acme.domains"
+        ]
+    );
+    acme(&given(&[("acme.domains", "id.example.com")], &[], &files));
+    acme(&given(&[], &[("IDSVC_ACME_DOMAINS", "id.example.com")], &files));
+    let (config, _) = acme(&given(&[], &[], &format!("{WHOLE}{domains}")));
+    assert_eq!(config.warnings, []);
+    let flags = [("acme.domains", "id.example.com"), ("tls.mode", "files")];
+    assert!(matches!(
+        resolve(&given(&flags, &[], WHOLE)).unwrap().tls,
+        Tls::Files { .. }
+    ));
+}
+
+#[test]
+fn what_no_authority_would_take_is_refused_at_once() {
+    let fault = |key: &'static str, value: &str| {
+        let flags = [("acme.domains", "id.example.com"), (key, value)];
+        faults(&given(
+            if key == "acme.domains" {
+                &flags[1..]
+            } else {
+                &flags
+            },
+            &[],
+            "",
+        ))
+    };
+    for (domain, part) in [
+        ("*.example.com", "wildcard"),
+        ("192.0.2.1", "an address is no domain"),
+        ("[::1]", "an address is no domain"),
+        ("a b", "no domain"),
+        ("id_1.example.com", "no domain"),
+        ("-id.example.com", "no domain"),
+        ("https://id.example.com", "no domain"),
+        ("localhost", "own name for itself"),
+        ("id.localhost", "own name for itself"),
+        (",", "nothing beside a comma"),
+        ("id.example.com,,login.example.com", "nothing beside a comma"),
+        ("id.example.com,", "nothing beside a comma"),
+    ] {
+        let faults = fault("acme.domains", domain);
+        assert!(faults.contains(part), "{domain}: {faults}");
+        assert_eq!(faults.lines().count(), 1, "{domain}: {faults}");
+    }
+    for contact in [
+        "admin",
+        "a@b c",
+        "a@",
+        "@example.com",
+        "a,b@example.com",
+        "tel:+1",
+        "mailto:",
+        "mailto:mailto:a@example.com",
+    ] {
+        assert!(
+            fault("acme.contact", contact).contains("no mail address"),
+            "{contact}"
+        );
+    }
+    for directory in [
+        "http://ca.example/directory",
+        "ca.example",
+        "https://me@ca.example/",
+    ] {
+        assert!(
+            fault("acme.directory", directory).contains("no https address"),
+            "{directory}"
+        );
+    }
+    assert!(fault("base_url", "https://other.example").contains("acme.domains lacks other.example"));
+    let nameless = faults(&given(&[("tls.mode", "acme")], &[], ""));
+    assert!(nameless.contains("IDSVC_ACME_DOMAINS or --acme"), "{nameless}");
+    let address = faults(&given(
+        &[("tls.mode", "acme"), ("base_url", "https://192.0.2.1")],
+        &[],
+        "",
+    ));
+    assert!(address.contains("an address is no domain"), "{address}");
+    let dev = given(&[("acme.domains", "localhost")], &[], "").for_development();
+    assert!(faults(&dev).contains("leave --dev out"));
+}

@@ -1,0 +1,98 @@
+use super::*;
+
+#[test]
+fn plain_http_is_for_loopback_or_behind_a_proxy() {
+    let base = [
+        ("IDSVC_BASE_URL", "https://id.example.com"),
+        ("IDSVC_TLS_MODE", "off"),
+    ];
+    assert!(faults(&given(&[], &base, "")).contains("trusted_proxies"));
+    assert!(resolve(&given(&[("trusted_proxies", "10.0.0.0/8")], &base, "")).is_ok());
+    assert!(resolve(&given(&[("listen", "127.0.0.1:80")], &base, "")).is_ok());
+    assert!(faults(&given(&[("listen", "127.0.0.1:80,0.0.0.0:80")], &base, "")).contains("trusted_proxies"));
+    let unknown = faults(&given(&[("tls.mode", "none")], &[], WHOLE));
+    assert!(
+        unknown.contains("the known ones are files, acme, self-signed, off"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn the_development_server_stays_on_loopback_and_follows_its_port() {
+    let config = resolve(&given(&[], &[], "").for_development()).unwrap();
+    assert_eq!(config.issuer, "https://localhost:8443");
+    assert_eq!((config.tls, config.is_dev), (Tls::SelfSigned, true));
+    assert_eq!(config.settings.data_dir, Path::new("./idsvc-data/dev"));
+    let moved = resolve(&given(&[("listen", "127.0.0.1:9443")], &[], "").for_development()).unwrap();
+    assert_eq!(moved.issuer, "https://localhost:9443");
+    for open in ["0.0.0.0:8443", "192.0.2.1:8443", "[::]:8443"] {
+        assert!(
+            resolve(&given(&[("listen", open)], &[], "").for_development()).is_err(),
+            "{open}"
+        );
+    }
+}
+
+#[test]
+fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
+    let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
+    let usual = resolve(&given(&[], &[], base)).unwrap();
+    assert_eq!(usual.limits, LimitPolicy::default());
+    let edge = usual.edge();
+    assert_eq!(
+        (edge.max_connections, edge.max_connections_per_address),
+        (10_000, 256)
+    );
+    let lines = "trusted_proxies = [\"::ffff:10.0.0.1\"]\n[limits]\nexempt = [\"192.0.2.0/24\", \"2001:db8::1\", \"::ffff:10.1.0.0/112\"]\n\
+                 anonymous_per_address = 1000\nconnections = 7\nconnections_per_address = 3\n";
+    let lifted = resolve(&given(&[], &[], &format!("{base}{lines}"))).unwrap();
+    assert!(lifted.limits.enabled);
+    assert_eq!(lifted.limits.anonymous_per_address, 1000);
+    let edge = lifted.edge();
+    assert_eq!((edge.max_connections, edge.max_connections_per_address), (7, 3));
+    let uncounted: Vec<_> = edge.uncounted.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        uncounted,
+        ["10.0.0.1/32", "192.0.2.0/24", "2001:db8::1/128", "10.1.0.0/16"]
+    );
+    let off = resolve(&given(&[], &[("IDSVC_LIMITS_ENABLED", "false")], base)).unwrap();
+    assert_eq!(off.edge().max_connections_per_address, usize::MAX);
+    let wrong = "limits.exempt = [\"everybody\"]\nlimits.connections = 0\n";
+    let faults = resolve(&given(&[], &[], &format!("{base}{wrong}"))).unwrap_err();
+    assert_eq!(
+        faults.to_string(),
+        "idsvc.toml line 3: limits.exempt = \"everybody\" is no network, as in 10.0.0.0/8 or 192.0.2.1\n\
+         idsvc.toml line 4: limits.connections must be 1 to 1000000"
+    );
+}
+
+#[test]
+fn the_metrics_have_an_address_of_their_own() {
+    let base = format!("listen = [\"0.0.0.0:443\", \"[::1]:8443\"]\n{WHOLE}");
+    for taken in [
+        "0.0.0.0:443",
+        "[::ffff:127.0.0.1]:443",
+        "[::1]:8443",
+        "[::]:8443",
+        "[::]:443",
+    ] {
+        let said = faults(&given(&[("metrics.listen", taken)], &[], &base));
+        assert!(said.contains("is taken by listen"), "{taken}: {said}");
+    }
+    for free in ["127.0.0.1:9464", "127.0.0.1:8443", "[::1]:443", "0.0.0.0:0"] {
+        assert!(
+            resolve(&given(&[("metrics.listen", free)], &[], &base)).is_ok(),
+            "{free}"
+        );
+    }
+}
+
+#[test]
+fn no_address_is_listened_on_twice_and_one_of_ipv4_may_be_written_in_ipv6() {
+    let listen = |addresses: &str| given(&[("listen", addresses)], &[], WHOLE);
+    for both in ["0.0.0.0:443,127.0.0.1:443", "[::]:443,[::]:443"] {
+        assert!(faults(&listen(both)).contains("leave one of them out"), "{both}");
+    }
+    let free = resolve(&listen("127.0.0.2:443,[::ffff:127.0.0.1]:443,[::]:443")).unwrap();
+    assert_eq!(free.listen[1].to_string(), "127.0.0.1:443");
+}
