@@ -2,8 +2,8 @@
 //!
 //! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
 //! page ends by taking the next step; the step that answers the client also ends the transaction, but for a moment in which
-//! it answers once more. The answer to a sign-in brings the session's cookie: where a browser has none, it never arrived,
-//! and whoever proves anew who they are gets another.
+//! it answers once more. The answer to a sign-in brings the session's cookie: where a browser has none, and the session is
+//! there, it never arrived, and whoever proves anew who they are gets another.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::oauth::policy::Policy;
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::backend::{Snapshot, Tx};
-use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_TRANSACTIONS};
+use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_TRANSACTIONS, SESSIONS};
 
 /// What a browser carries, the cookies of this service, and what it is.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +114,21 @@ pub struct Underway {
     pub step: Step,
 }
 
+/// Whether a sign-in may be gone through: until it is answered and for a moment longer, and then only where the answer was
+/// lost. Whoever has signed out had it: a password that is sent again out of the history signs nobody in.
+pub(super) fn may_go_on(
+    snapshot: &dyn Snapshot,
+    transaction: &LoginTransaction,
+    is_signed_in: bool,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    match transaction.settled_session {
+        _ if transaction.goes_on(now) => Ok(true),
+        Some(session) if !is_signed_in => SESSIONS.contains(snapshot, &session),
+        _ => Ok(false),
+    }
+}
+
 /// Finds a transaction for a page of this browser.
 pub fn underway(
     core: &Core,
@@ -132,15 +147,16 @@ pub fn underway(
             core.policy.lifetimes.session,
             now,
         )?;
-        Ok(Some((transaction, session)))
+        let goes_on = may_go_on(snapshot, &transaction, session.is_some(), now)?;
+        Ok(Some((transaction, session, goes_on)))
     })?;
-    let Some((transaction, session)) = found else {
+    let Some((transaction, session, goes_on)) = found else {
         return Ok(Err(Stale::Expired));
     };
     if let Err(stale) = check((id, &transaction), browser, now) {
         return Ok(Err(stale));
     }
-    if session.is_some() && !transaction.goes_on(now) {
+    if !goes_on {
         return Ok(Err(Stale::Expired));
     }
     let client = if transaction.request.is_for_own_page() {

@@ -70,6 +70,11 @@ where
             if let Err(stale) = authorization::check((id, &transaction), &browser, now) {
                 return Ok(Err(stale));
             }
+            let lifetimes = policy.lifetimes.session;
+            let signed_in = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
+            if !authorization::may_go_on(&*tx, &transaction, signed_in.is_some(), now)? {
+                return Ok(Err(Stale::Expired));
+            }
             let client = authorization::client_of(&*tx, &transaction.request, &own_page)?;
             let Some(client) = client.filter(|client| client.accepts(&entrance.factor)) else {
                 return Ok(Err(Stale::Expired));
@@ -78,7 +83,6 @@ where
                 return Ok(Ok(None));
             };
             let uuid = user.uuid;
-            let lifetimes = policy.lifetimes.session;
             let previous = sessions::presented(&*tx, browser.session.as_ref())?;
             let entered = (entrance.clone(), browser.device.clone());
             let (session_id, session, ended) =

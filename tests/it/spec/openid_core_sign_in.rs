@@ -497,6 +497,21 @@ async fn a_sign_in_whose_answer_was_lost_is_gone_through_again() {
     assert_eq!(page.sign_in().await.error_page(), expired);
 }
 
+/// The history of a shared browser may hold a form with a password, such as one that had to wait.
+#[tokio::test]
+async fn a_sign_in_whose_session_was_ended_is_over() {
+    let (server, acme, alice) = scene().await;
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await;
+    page.clone().sign_in().await.callback().code();
+    browser.visit("/oauth2/logout").await.decide("logout").await;
+    server.advance(11);
+    let expired = "400 this sign-in has expired; go back to the application and start again";
+    assert_eq!(page.clone().sign_in().await.error_page(), expired);
+    browser.set_cookie(SESSION, "lost");
+    assert_eq!(page.sign_in().await.error_page(), expired);
+}
+
 /// What the operator changes while somebody signs in counts: nobody is sent to an address that was taken away.
 #[tokio::test]
 async fn a_redirect_uri_taken_away_meanwhile_gets_no_code() {
