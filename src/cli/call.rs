@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use super::Global;
-use super::data_dir::{DataDir, DataDirError, control_socket, exposure, in_turn};
+use super::data_dir::{DataDir, DataDirError, control_socket, exposure, in_turn, is_served};
 use super::deed::Deed;
 use super::output::{Output, Stop};
 use super::{event_log, log};
@@ -95,7 +95,7 @@ impl Session {
             .enable_all()
             .build()
             .map_err(Stop::refused)?;
-        let opened = in_turn(&settings.data_dir, || open(&settings, first));
+        let opened = in_turn(|| is_served(&settings.data_dir), || open(&settings, first));
         let core = opened.map_err(|error| match error {
             DataDirError::Open(OpenError::AlreadyOpen { path }) => Stop::Refused {
                 message: format!("{} is in use by a process that takes no commands", path.display()),

@@ -158,17 +158,19 @@ pub fn exposure(path: &Path) -> Option<String> {
     })
 }
 
-/// Opens a data directory by `open` when it is this process's turn. Nothing comes of it where a service has it that takes
-/// commands.
+/// Whether a service has the data directory that takes commands.
+pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {
+    Ok(control::client::is_there(&control_socket(data_dir))?)
+}
+
+/// Opens a data directory by `open` when it is this process's turn. Nothing comes of it where a service has it, as
+/// `is_served` says.
 pub fn in_turn<T>(
-    data_dir: &Path,
+    is_served: impl Fn() -> Result<bool, DataDirError>,
     open: impl Fn() -> Result<T, DataDirError>,
 ) -> Result<Option<T>, DataDirError> {
-    let (socket, begun) = (control_socket(data_dir), Instant::now());
-    loop {
-        if control::client::is_there(&socket)? {
-            return Ok(None);
-        }
+    let begun = Instant::now();
+    while !is_served()? {
         match open() {
             Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
                 thread::sleep(PAUSE);
@@ -176,6 +178,7 @@ pub fn in_turn<T>(
             opened => return opened.map(Some),
         }
     }
+    Ok(None)
 }
 
 impl DataDir {
@@ -401,6 +404,30 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn whoever_has_the_data_for_a_moment_is_waited_for_and_a_service_is_not() {
+        let tries = std::cell::Cell::new(0);
+        let open = || {
+            tries.set(tries.get() + 1);
+            if tries.get() < 3 {
+                let path = PathBuf::from(DATABASE);
+                return Err(DataDirError::Open(store::OpenError::AlreadyOpen { path }));
+            }
+            Ok(tries.get())
+        };
+        assert_eq!(
+            in_turn(|| Ok(tries.get() == 1), open).unwrap(),
+            None,
+            "a service began to answer"
+        );
+        assert_eq!(in_turn(|| Ok(false), open).unwrap(), Some(3));
+        let absent = || Err::<(), _>(DataDirError::Absent(PathBuf::from(DATABASE)));
+        assert!(matches!(
+            in_turn(|| Ok(false), absent),
+            Err(DataDirError::Absent(_))
+        ));
     }
 
     #[test]

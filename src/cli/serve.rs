@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Global;
-use super::data_dir::{DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn};
+use super::data_dir::{DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn, is_served};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
 use super::setting_flags::SettingFlags;
@@ -246,9 +246,12 @@ fn take_commands(
 /// Opens the data directory, or makes it, and sees to it that there are keys.
 async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop> {
     let (settings, random) = (&config.settings, Random::system());
-    let opened = in_turn(&settings.data_dir, || {
-        DataDir::open(&settings.data_dir, true, &random)
-    });
+    let data_dir = &settings.data_dir;
+    // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
+    let opened = in_turn(
+        || Ok(is_served(data_dir).unwrap_or(false)),
+        || DataDir::open(data_dir, true, &random),
+    );
     let data = opened.map_err(Stop::refused)?.ok_or_else(|| {
         let path = settings.data_dir.join(DATABASE);
         Stop::refused(OpenError::AlreadyOpen { path })
