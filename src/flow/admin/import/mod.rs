@@ -154,9 +154,11 @@ impl UserLine {
         })
     }
 
-    /// Why the user may not have the type that the line wants, if it is so.
+    /// Why the user may not have the type that the line wants, if it is so. One whose uuid is named comes from another
+    /// installation, as an export says, and is what they were there.
     pub(super) fn borrowed_type(&self, before: Option<&User>) -> Option<String> {
-        borrowed_type(before, self.user_type.as_deref()?)
+        let user_type = self.user_type.as_deref().filter(|_| self.uuid.is_none())?;
+        borrowed_type(before, user_type)
     }
 
     /// The user as the line wants it, made of the one who is there.

@@ -177,7 +177,7 @@ async fn a_client_may_be_declared_to_have_no_grants() {
 /// What an export of records from before says can be applied.
 #[tokio::test]
 async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
-    let core = core();
+    let (core, elsewhere) = (core(), core());
     let mut robot = person("robot@example.com");
     robot.line.user_type = Some("client".to_owned());
     let wanted = request(None, Some(vec![robot]), false);
@@ -196,6 +196,13 @@ async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
     let written = core.store.write("test_robot", move |tx| user::write(tx, &before));
     written.await.unwrap();
     assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    let mut moved = person("robot@example.com");
+    moved.line.user_type = Some("client".to_owned());
+    moved.line.uuid = Some(uuid::Uuid::from_u128(7));
+    let made = apply(admin(&elsewhere), request(None, Some(vec![moved]), false))
+        .await
+        .unwrap();
+    assert_eq!(actions(&made).len(), 1, "it was one where it comes from");
 }
 
 #[tokio::test]
