@@ -41,9 +41,8 @@ async fn an_order_that_takes_its_time_is_gone_on_with_when_the_authority_wants_i
     assert!(!kept.exists());
 }
 
-#[tokio::test]
-async fn an_order_that_a_killed_process_left_is_gone_on_with_until_its_certificate_is_in_place() {
-    let (authority, site, folder, due, kept) = due().await;
+/// An attempt at a renewal, at the moment at which the authority works on the certificate.
+async fn processing(authority: &Authority, site: &Site, due: u64) -> JoinHandle<(Round, u64)> {
     authority.set_mood(Mood::Processing(""));
     let working = site.renewal.clone();
     let round = tokio::spawn(async move { working.round(due, 0, false).await });
@@ -51,6 +50,13 @@ async fn an_order_that_a_killed_process_left_is_gone_on_with_until_its_certifica
         assert!(!round.is_finished());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    round
+}
+
+#[tokio::test]
+async fn an_order_that_a_killed_process_left_is_gone_on_with_until_its_certificate_is_in_place() {
+    let (authority, site, folder, due, kept) = due().await;
+    let round = processing(&authority, &site, due).await;
     round.abort();
     let left = std::fs::read(&kept).unwrap();
     authority.set_mood(Mood::Fair);
@@ -117,13 +123,7 @@ async fn an_authority_that_is_away_for_a_while_does_not_make_its_order_forgotten
 #[tokio::test]
 async fn an_authority_that_is_away_while_it_is_asked_how_an_order_stands_is_asked_again_later() {
     let (authority, site, _folder, due, kept) = due().await;
-    authority.set_mood(Mood::Processing(""));
-    let working = site.renewal.clone();
-    let round = tokio::spawn(async move { working.round(due, 0, false).await });
-    while authority.asked("/finalize").len() < 2 {
-        assert!(!round.is_finished());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let round = processing(&authority, &site, due).await;
     let asked = authority.asked("/order/").len();
     while authority.asked("/order/").len() == asked {
         tokio::time::sleep(Duration::from_millis(5)).await;
