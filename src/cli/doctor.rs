@@ -21,7 +21,7 @@ use super::Global;
 use super::call::{Call, Session, unexpected};
 use super::data_dir::{DATABASE, MASTER_KEY};
 use super::output::{Output, Stop, moment, printable};
-use super::serve::gives_way;
+use super::serve::{AS_IT_WAS, gives_way};
 use super::setting_flags::SettingFlags;
 use super::steady::is_far_ahead;
 use crate::clock::{Clock, EARLIEST, Timestamp};
@@ -186,9 +186,10 @@ fn of_issuer(stored: &str, config: &Config) -> Finding {
     let message = format!("it is {configured}, but the service was set up as {stored}: it will not start");
     let finding = Finding::good("settings", "base_url", message);
     if config.is_dev {
-        // Its address follows from flags, which come with each start.
-        let remedy = "start it with the --listen or --base-url that it had, or remove its data to begin anew";
-        finding.but(Level::Advice, remedy)
+        finding.but(
+            Level::Advice,
+            format!("{AS_IT_WAS}, or remove its data to begin anew"),
+        )
     } else {
         finding.but(
             Level::Mend,
@@ -233,7 +234,7 @@ fn of_room(data_dir: &Path, size: u64, space: Space) -> Finding {
         finding.but(
             Level::Mend,
             format!(
-                "free {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {wanted}"
+                "make room for {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {wanted}"
             ),
         )
     } else if space.lacking() > 0 {
@@ -241,11 +242,11 @@ fn of_room(data_dir: &Path, size: u64, space: Space) -> Finding {
         finding.but(
             Level::Mend,
             format!(
-                "free {lacking} MiB soon: with fewer than {kept} nobody begins to sign in for whom the database has no room in itself, and no backup is made; {wanted}"
+                "make room for {lacking} MiB soon: with fewer than {kept} free, sign-ins that begin are answered with 503 unless the database file has unused room, and no backup is made; {wanted}"
             ),
         )
     } else {
-        finding.but(Level::Mend, format!("free {lacking} MiB: {wanted}"))
+        finding.but(Level::Mend, format!("make room for {lacking} MiB: {wanted}"))
     }
 }
 
@@ -483,16 +484,16 @@ mod tests {
         assert_eq!(scarce.level, Level::Mend);
         assert_eq!(
             scarce.remedy.as_deref(),
-            Some("free 1 MiB: the database and its backups need 3072 MiB")
+            Some("make room for 1 MiB: the database and its backups need 3072 MiB")
         );
         let short = found(mib, LEAST_TO_WRITE).remedy.unwrap();
         assert!(
-            short.starts_with("free 254 MiB soon: with fewer than 64 nobody begins to sign in"),
+            short.starts_with("make room for 254 MiB soon: with fewer than 64 free, sign-ins that begin are answered with 503"),
             "{short}"
         );
         let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
         assert!(
-            full.starts_with("free 255 MiB now: with fewer than 2 the service can no longer write")
+            full.starts_with("make room for 255 MiB now: with fewer than 2 the service can no longer write")
                 && full.ends_with("need 256 MiB"),
             "{full}"
         );

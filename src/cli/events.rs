@@ -178,7 +178,7 @@ pub fn run(mut request: Events, call: &Call<'_>, output: &mut Output<'_>) -> Res
         show(event, output)?;
     }
     if last.is_empty() {
-        let hint = "no such event: idsvc events --follow waits for what happens";
+        let hint = "nothing of the kind has happened yet: idsvc events --follow waits for what happens";
         match &request.about {
             Some(_) if request.about_user.is_none() => output.hint(&format!(
                 "{hint}; no user has that name now, and one that was removed goes by its uuid"

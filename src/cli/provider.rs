@@ -422,7 +422,7 @@ fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<()
             ));
         }
         output.hint(&format!(
-            "Let a client use it: idsvc client update CLIENT --provider {}",
+            "Let a client use it: idsvc client update CLIENT --provider {}, with a --provider for each that it has already",
             view.id
         ));
     }

@@ -45,10 +45,14 @@ const THEME_INTERVAL: Duration = Duration::from_secs(1);
 const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
+/// What to do where the development server has another address than at its first start: it follows from flags, which
+/// come with each start.
+pub(super) const AS_IT_WAS: &str = "start it with the --listen or --base-url that it had";
+
 /// How to run the service.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Start for development: on loopback, with an own certificate, data directory, client and user
+    /// Start for development: on loopback, with a certificate, data directory, client and user of its own
     #[arg(long)]
     pub dev: bool,
     /// The settings.
@@ -262,7 +266,13 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
     if config.is_dev {
         data.settle_development().map_err(Stop::refused)?;
     }
-    let issuer = settle_issuer(&data, config).map_err(Stop::refused)?;
+    let issuer = settle_issuer(&data, config).map_err(|error| match error {
+        DataDirError::IssuerChanged { stored, .. } if config.is_dev => Stop::Refused {
+            message: format!("this development server was set up as {stored}"),
+            hint: Some(format!("{AS_IT_WAS}, or name another --data-dir")),
+        },
+        other => Stop::refused(other),
+    })?;
     let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
         .map_err(|error| Stop::refused(format!("the password threads cannot be started: {error}")))?;
     let store = data.store.clone();
@@ -426,7 +436,7 @@ async fn watch_room(app: Arc<App>) {
                 tracing::warn!(
                     free = space.free,
                     kept = space.reserve(),
-                    "the disk is nearly full: nobody begins to sign in for whom the database has no room in itself"
+                    "the disk is nearly full: sign-ins that begin are answered with 503 unless the database file has unused room"
                 );
             }
             None if was_short => tracing::info!("the disk has room again"),

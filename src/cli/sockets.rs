@@ -15,7 +15,7 @@ pub fn edge(config: &Config) -> Limits {
     let possible = descriptors::connections(configured.max_connections);
     if possible < configured.max_connections {
         tracing::warn!(
-            "the limit on open files (ulimit -n) allows {possible} connections at once, limits.connections is {}: raise the one or lower the other",
+            "the hard limit of open files (ulimit -Hn, LimitNOFILE) allows {possible} connections at once, limits.connections is {}: raise the one or lower the other",
             configured.max_connections
         );
     }

@@ -371,7 +371,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number,
         Some("10000"),
         "50000",
-        "Open connections in all; more wait. The limit of open files (ulimit -n) must be above it.",
+        "Open connections in all; more wait. The hard limit of open files (ulimit -Hn, LimitNOFILE) must be above it.",
     ),
     setting(
         "limits.connections_per_address",

@@ -165,6 +165,13 @@ fn the_doctor_says_once_that_data_is_for_development_and_asks_no_more_of_it() {
         "{}",
         shown(&elsewhere)
     );
+    let moved = service.run(&["serve", "--dev", "--listen", "127.0.0.1:9"]);
+    assert_eq!(moved.status.code(), Some(1));
+    assert!(
+        said(&moved).contains("name another --data-dir") && !said(&moved).contains("set-issuer"),
+        "{}",
+        said(&moved)
+    );
     let foreign = service.run(&["doctor", "--base-url", "https://id.example.com"]);
     assert_eq!(foreign.status.code(), Some(1));
     assert!(

@@ -55,7 +55,7 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
             advice(
                 "it is public: whoever has its identifier can be it",
                 format!(
-                    "where it runs on a server, idsvc client add a confidential one in the place of {id}"
+                    "where {id} runs on a server, register a confidential client in its place with idsvc client add"
                 ),
             )
             .by(FAPI_AUTHENTICATION),

@@ -29,17 +29,16 @@ pub(super) fn examine(data_dir: &Path, held: &SetUp, findings: &mut Vec<Finding>
     findings.push(match fs::metadata(&database) {
         Ok(found) if FileId::of(&found) == open => finding("the database that is open".to_owned()),
         Ok(_) => finding(
-            "it is not the file that the service has open, which has no name any more or another".to_owned(),
+            "it is not the file that the service has open: that one was removed or renamed".to_owned(),
         )
         .but(
             Level::Mend,
             format!("{save}, move this file away and idsvc restore FILE"),
         ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => finding(
-            "it is not there: the service goes on with a file that has no name any more or another"
-                .to_owned(),
-        )
-        .but(Level::Mend, format!("{save} and idsvc restore FILE")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            finding("it is not there: the service goes on with a file that was removed or renamed".to_owned())
+                .but(Level::Mend, format!("{save} and idsvc restore FILE"))
+        }
         Err(error) => finding(format!("it cannot be looked at: {error}"))
             .but(Level::Mend, "run this as the user of the service"),
     });

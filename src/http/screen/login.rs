@@ -166,7 +166,7 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
         client_name: if request.is_for_own_page() {
-            call.with_look(None, |_, locale| locale.text().account_title.to_owned())
+            call.with_look(None, |_, locale| locale.text().account_name.to_owned())
         } else {
             underway.client.display_name().to_owned()
         },

@@ -167,7 +167,7 @@ fn remedy(kind: &str, plan: &Plan) -> String {
         "connection" => {
             format!("let the internet reach port 443 of {names}, and let it end at this service")
         }
-        "dns" => format!("publish A or AAAA records of {names} that lead to this service"),
+        "dns" => format!("publish A or AAAA records of {names} that lead to this service (for AAAA, listen must have [::]:443)"),
         "unauthorized" => format!(
             "ask the authority why it gives this account no certificate for {names}, or name another in acme.directory"
         ),

@@ -406,7 +406,10 @@ fn describe(reason: Reason) -> &'static str {
 
 fn slow(plan: &Plan) -> Failure {
     Failure::new(
-        format!("{} did not finish the order within five minutes", plan.directory),
+        format!(
+            "{} did not finish the order within four and a half minutes",
+            plan.directory
+        ),
         "nothing need be done unless it stays so: the service tries again",
     )
 }

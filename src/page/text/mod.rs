@@ -177,6 +177,8 @@ texts! {
     pub show_password: &'static str,
     /// Heading of the account page.
     pub account_title: &'static str,
+    /// The account page within a sentence, where an application has its name.
+    pub account_name: &'static str,
     /// Heading.
     pub account_sessions: &'static str,
     /// Beside the browser that shows the page.

@@ -149,6 +149,7 @@ impl Theme {
             }
         }
         findings.extend(weak_contrast(&manifest));
+        findings.extend(foreign_scripts(&manifest.policy));
         for (file, bytes) in source
             .files
             .iter()
@@ -473,6 +474,16 @@ fn weak_contrast(manifest: &Manifest) -> Vec<Finding> {
             })
         })
         .collect()
+}
+
+/// Says which strangers a theme trusts with what is typed.
+fn foreign_scripts(policy: &ContentSecurityPolicy) -> impl Iterator<Item = Finding> {
+    policy.sources(Load::Script).map(|source| {
+        let message = format!(
+            "csp.script: what {source} serves runs in these pages and can read passwords as they are typed"
+        );
+        Finding::new(Severity::Note, "theme.toml", message)
+    })
 }
 
 /// Twelve digits that change with every file.

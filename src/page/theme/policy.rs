@@ -68,6 +68,12 @@ impl ContentSecurityPolicy {
             })
     }
 
+    /// The origins that one kind of thing may come from, besides this service.
+    pub fn sources(&self, load: Load) -> impl Iterator<Item = &str> {
+        let of_kind = self.allowed.iter().filter(move |(allowed, _)| *allowed == load);
+        of_kind.map(|(_, source)| source.as_str())
+    }
+
     /// The policy as it stands in the header.
     ///
     /// It has no `form-action`: Chrome applies that to every redirect that follows the form, so signing in
@@ -77,7 +83,7 @@ impl ContentSecurityPolicy {
         for load in Load::ALL {
             text.push_str("; ");
             text.push_str(load.directive());
-            for (_, source) in self.allowed.iter().filter(|(allowed, _)| *allowed == load) {
+            for source in self.sources(load) {
                 text.push(' ');
                 text.push_str(source);
             }

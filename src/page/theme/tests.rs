@@ -251,6 +251,19 @@ fn a_theme_brings_words_and_languages() {
 }
 
 #[test]
+fn whoever_checks_a_theme_hears_whose_scripts_it_lets_in() {
+    let manifest = "contract = 1\nproduct_name = \"Acme\"\n[csp]\nscript = [\"https://cdn.example.com\"]";
+    let theme = load(&[("theme.toml", manifest)]).unwrap();
+    let notes: Vec<String> = theme.findings().iter().map(ToString::to_string).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].contains("https://cdn.example.com") && notes[0].contains("passwords"),
+        "{notes:?}"
+    );
+    assert_eq!(theme.findings()[0].severity, Severity::Note);
+}
+
+#[test]
 fn hostile_input_stays_text_in_a_template_too() {
     let theme = load(&[("login.html", FORM)]).unwrap();
     let page = Login {

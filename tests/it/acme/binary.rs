@@ -69,7 +69,7 @@ async fn a_domain_is_the_whole_set_up() {
     );
     assert!(
         shown(&sick).contains(
-            "publish A or AAAA records of id.example that lead to this service; then systemctl reload idsvc"
+            "publish A or AAAA records of id.example that lead to this service (for AAAA, listen must have [::]:443); then systemctl reload idsvc"
         ),
         "{}",
         shown(&sick)

@@ -327,7 +327,7 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
     assert!(is_ready(&running), "there is room to go on");
     let doctor = service.run(&["doctor"]);
     assert!(
-        shown(&doctor).contains("nobody begins to sign in"),
+        shown(&doctor).contains("sign-ins that begin are answered with 503"),
         "{}",
         shown(&doctor)
     );

@@ -270,7 +270,9 @@ async fn who_may_not_come_in_is_told_so() {
     scene.vouch(&question, "u-1", &json!({}));
     let screen = browser.visit(&question.answer("code=c")).await;
     assert!(
-        screen.text().contains("There is no account here for you"),
+        screen
+            .text()
+            .contains("You cannot sign in here with your account"),
         "{}",
         screen.text()
     );
@@ -297,7 +299,9 @@ async fn a_disabled_user_is_not_let_in_by_a_provider() {
         scene.vouch(&question, subject, &json!({"email": "ann@up.example"}));
         let screen = browser.visit(&question.answer("code=c")).await;
         assert!(
-            screen.text().contains("There is no account here for you"),
+            screen
+                .text()
+                .contains("You cannot sign in here with your account"),
             "{}",
             screen.text()
         );

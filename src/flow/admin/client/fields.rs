@@ -19,6 +19,8 @@ use crate::oauth::scope::Scope;
 const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
 const LONGEST_URI: usize = 2048;
+/// What to do about a scope value that a client lacks: the flag says the whole list.
+const SCOPES_TOO: &str = "name them with --scope, beside every other scope that the client keeps";
 
 /// What an operator says about a client; what is left out keeps its default or its value.
 ///
@@ -262,7 +264,9 @@ pub(in crate::flow::admin) fn check(
         if !client.scope.contains(scope) {
             let remedy = match wording {
                 Wording::Flags => {
-                    format!("add it with --scope, or take the text away with --scope-text {scope}=")
+                    format!(
+                        "name it with --scope, beside every other scope that the client keeps, or take the text away with --scope-text {scope}="
+                    )
                 }
                 Wording::Keys => "add it to scope, or take the text out of scope_texts".to_owned(),
             };
@@ -273,8 +277,8 @@ pub(in crate::flow::admin) fn check(
     }
     if !client.default_scope.is_within(&client.scope) {
         faults.push(format!(
-            "the default scope names values that are not allowed: add them {}",
-            wording.say("with --scope", "to scope")
+            "the default scope names values that are not allowed: {}",
+            wording.say(SCOPES_TOO, "add them to scope")
         ));
     }
     let uses_code = client.grant_types.contains(&GrantType::AuthorizationCode);
@@ -286,8 +290,8 @@ pub(in crate::flow::admin) fn check(
     }
     if !uses_code && !client.redirect_uris.is_empty() {
         faults.push(format!(
-            "redirect URIs are for the grant authorization_code: allow it {}",
-            wording.say("with --grant", "in grant_types")
+            "redirect URIs are for the grant authorization_code: {}",
+            wording.say("name it with --grant, beside the others", "add it to grant_types")
         ));
     }
     let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
@@ -428,8 +432,8 @@ fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>
         }
         if !most.is_within(&client.scope) {
             faults.push(format!(
-                "max scope names values that are not allowed: add them {}",
-                wording.say("with --scope", "to scope")
+                "max scope names values that are not allowed: {}",
+                wording.say(SCOPES_TOO, "add them to scope")
             ));
         }
     }

@@ -126,7 +126,10 @@ fn used_by(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> Do
         .map(|(name, _)| name)
         .collect();
     if names.is_empty() {
-        let remedy = format!("idsvc client update CLIENT --provider {}", provider.id);
+        let remedy = format!(
+            "idsvc client update CLIENT --provider {}, with a --provider for each that it has already",
+            provider.id
+        );
         findings.warn("clients", "no client names this provider", remedy);
     } else {
         findings.ok("clients", names.join(", "));

@@ -180,7 +180,7 @@ pub(in crate::flow::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
     let is_name = !id.is_empty() && id.len() <= 64 && id.bytes().all(is_fit) && !id.starts_with('-');
     if !is_name {
         faults.push(format!(
-            "provider id {id:?}: use 1 to 64 small letters, digits and -, as in google"
+            "provider id {id:?}: use 1 to 64 lower-case letters, digits and -, as in google"
         ));
     }
     let words = ["credential", "anonymous", "client"];
