@@ -43,6 +43,9 @@ struct Ordered {
     outcome: &'static str,
 }
 
+/// How an order of a certificate may end.
+const ORDERED: [&str; 2] = ["issued", "failed"];
+
 /// What other parts of the service count themselves, as it is now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings {
@@ -108,11 +111,15 @@ impl Default for Metrics {
 
 impl Metrics {
     fn registered(mut self) -> Self {
+        // What has not happened yet is zero, so that the first time is a rise.
+        for outcome in ORDERED {
+            drop(self.certificate_orders.get_or_create(&Ordered { outcome }));
+        }
         let all = &mut self.registry;
         all.register("requests", "Requests by route and status", self.answered.clone());
         all.register_with_unit(
             "request_duration",
-            "Time from the end of a request's header to its answer, by route",
+            "Time from the end of a request to its answer, by route",
             Unit::Seconds,
             self.latency.clone(),
         );
@@ -171,13 +178,15 @@ impl Metrics {
         self
     }
 
-    /// A request was answered. `route` is one of a fixed set of names.
-    pub fn answered(&self, route: &'static str, status: u16, elapsed: Duration) {
+    /// A request was answered, and how long that took, if that is known. `route` is one of a fixed set
+    /// of names.
+    pub fn answered(&self, route: &'static str, status: u16, took: Option<Duration>) {
         let status = u32::from(status);
         self.answered.get_or_create(&Answered { route, status }).inc();
-        self.latency
-            .get_or_create(&OfRoute { route })
-            .observe(elapsed.as_secs_f64());
+        if let Some(took) = took {
+            let took = took.as_secs_f64();
+            self.latency.get_or_create(&OfRoute { route }).observe(took);
+        }
     }
 
     /// A token request came to an end. Both names are of fixed sets.
@@ -187,7 +196,8 @@ impl Metrics {
 
     /// An order of a certificate came to an end.
     pub fn ordered(&self, was_issued: bool) {
-        let outcome = if was_issued { "issued" } else { "failed" };
+        let [issued, failed] = ORDERED;
+        let outcome = if was_issued { issued } else { failed };
         self.certificate_orders.get_or_create(&Ordered { outcome }).inc();
     }
 
@@ -223,8 +233,8 @@ mod tests {
     #[test]
     fn what_was_counted_is_told() {
         let metrics = Metrics::default();
-        metrics.answered("token", 200, Duration::from_millis(3));
-        metrics.answered("token", 200, Duration::from_millis(30));
+        metrics.answered("token", 200, Some(Duration::from_millis(3)));
+        metrics.answered("token", 200, Some(Duration::from_millis(30)));
         metrics.granted("refresh_token", "issued");
         metrics.ordered(false);
         let readings = Readings {
@@ -243,6 +253,7 @@ mod tests {
             "idsvc_store_writable 1",
             "idsvc_certificate_not_after_seconds 1800000000",
             "idsvc_certificate_orders_total{outcome=\"failed\"} 1",
+            "idsvc_certificate_orders_total{outcome=\"issued\"} 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

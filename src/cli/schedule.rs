@@ -88,12 +88,47 @@ fn round(
     }
     remove_unfinished(&folder)?;
     let file = folder.join(name(STEM, now));
-    write(core, data_dir, &file, &|| find_room(space, &folder))?;
+    let written = write(core, data_dir, &file, &|| find_room(space, &folder));
+    if matches!(written, Err(Missed::NoRoom { .. })) && make_room(space, &folder, now)? {
+        write(core, data_dir, &file, &|| find_room(space, &folder))?;
+    } else {
+        written?;
+    }
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
     prune(&folder, &file, keep, now)?;
     Ok(Some(file))
+}
+
+/// Removes the oldest backups, if that makes room for one as large as the newest, which stays.
+fn make_room(space: Measure<'_>, folder: &Path, now: Timestamp) -> Result<bool, Missed> {
+    let mut existing = scheduled(folder)?;
+    existing.sort_by_key(|made| oldest_last(made, now));
+    let size = |(_, file): &Made| fs::metadata(file).map_or(0, |found| found.len());
+    let Some((newest, older @ [_, ..])) = existing.split_first() else {
+        return Ok(false);
+    };
+    let Ok(found) = space(folder) else {
+        return Ok(false);
+    };
+    let mut lacking = (found.reserve() + size(newest)).saturating_sub(found.free);
+    if older.iter().map(size).sum::<u64>() < lacking {
+        return Ok(false);
+    }
+    for made in older.iter().rev() {
+        if lacking == 0 {
+            break;
+        }
+        lacking = lacking.saturating_sub(size(made));
+        let (_, file) = made;
+        tracing::warn!(file = %file.display(), "an old backup makes room for a new one");
+        fs::remove_file(file).map_err(|source| Missed::Io {
+            path: file.clone(),
+            source,
+        })?;
+    }
+    Ok(true)
 }
 
 /// Whether the disk has more room than is kept of it. One that nobody knows is taken to have.
@@ -182,12 +217,16 @@ fn remove_unfinished(folder: &Path) -> Result<(), Missed> {
     Ok(())
 }
 
+/// In what order backups are worth keeping: the newest first, those whose names are ahead of the clock last.
+fn oldest_last(made: &Made, now: Timestamp) -> Reverse<(bool, Made)> {
+    Reverse((made.0 <= now, made.clone()))
+}
+
 /// Removes the oldest, and before them those whose names are ahead of the clock: when they were made, nobody knows.
 /// The newest one stays in any case.
 fn prune(folder: &Path, newest: &Path, keep: usize, now: Timestamp) -> Result<(), Missed> {
     let mut existing = scheduled(folder)?;
-    let age = |made: &Made| (made.0 <= now, made.clone());
-    existing.sort_by_key(|made| Reverse(age(made)));
+    existing.sort_by_key(|made| oldest_last(made, now));
     existing.retain(|(_, file)| file != newest);
     for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
         fs::remove_file(&file).map_err(|source| Missed::Io { path: file, source })?;
@@ -365,6 +404,43 @@ mod tests {
         let sparse = File::create(data.path().join("idsvc.redb")).unwrap();
         sparse.set_len(1 << 42).unwrap();
         round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
+    }
+
+    #[test]
+    fn older_backups_make_room_for_a_new_one_if_that_is_enough_and_the_newest_stays() {
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let folder = data.path().join(BACKUPS);
+        let mut made = Vec::new();
+        for _ in 0..4 {
+            made.push(round(&core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap());
+            core.clock.advance(HOUR);
+        }
+        let size = fs::metadata(&made[3]).unwrap().len();
+        let full = Space {
+            free: 0,
+            total: 1 << 26,
+        };
+        let disk = |room: u64| {
+            move |folder: &Path| {
+                let entries = fs::read_dir(folder).unwrap();
+                let taken: u64 = entries
+                    .map(|entry| entry.unwrap().metadata().unwrap().len())
+                    .sum();
+                let free = (full.reserve() + room).saturating_sub(taken);
+                Ok(Space { free, ..full })
+            }
+        };
+        let there = |made: &[PathBuf]| made.iter().map(|file| file.exists()).collect::<Vec<_>>();
+        let missed = round(&core, data.path(), HOUR, 7, &disk(size / 2)).unwrap_err();
+        assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
+        assert_eq!(there(&made), [true; 4], "what would not be enough stays");
+        made.push(
+            round(&core, data.path(), HOUR, 7, &disk(size * 7 / 2))
+                .unwrap()
+                .unwrap(),
+        );
+        assert_eq!(there(&made), [false, false, true, true, true]);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
     }
 
     #[test]

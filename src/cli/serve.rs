@@ -27,7 +27,6 @@ use crate::flow::{Core, last_known, rotate_keys, sweep};
 use crate::http::error::fallback;
 use crate::http::{self, respond};
 use crate::identity::password::PasswordPool;
-use crate::net::Peer;
 use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
 use crate::net::inherited::Inherited;
@@ -43,6 +42,8 @@ use crate::theme::Themes;
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const THEME_INTERVAL: Duration = Duration::from_secs(1);
 const ROOM_INTERVAL: Duration = Duration::from_secs(1);
+/// How often is looked whether the disk hangs.
+const DISK_INTERVAL: Duration = Duration::from_secs(5);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What to do where the development server has another address than at its first start: it follows from flags, which
@@ -136,7 +137,7 @@ async fn serve_until_stopped(
     tracing::info!(issuer = %app.core.policy.issuer, ?listening, data_dir = %data_dir.display(), "ready");
     notify::ready();
     let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
-    let listener = listener.with_fallback(move |status, peer: Peer| fallback(&unanswered, status, peer.tls));
+    let listener = listener.with_fallback(move |request| fallback(&unanswered, &request));
     let service = move |request, peer| respond(Arc::clone(&answered), request, peer);
     let until_told = {
         let stops = stops.clone();
@@ -217,6 +218,7 @@ fn start_tasks(
     tasks.spawn(keep_house(Arc::clone(app)));
     tasks.spawn(watch_themes(Arc::clone(app)));
     tasks.spawn(keep_fresh(Arc::clone(app)));
+    tasks.spawn(watch_disk(Arc::clone(app)));
     tasks.spawn(watch_room(Arc::clone(app)));
     tasks.spawn(reload(tls.cloned(), hangup, clock.clone(), haste));
     if let Some(tls) = tls.cloned() {
@@ -421,6 +423,26 @@ async fn keep_fresh(app: Arc<App>) {
             .collect();
         app.core.upstreams.refresh(&issuers, app.core.clock.now()).await;
         tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
+    }
+}
+
+/// Says when the disk hangs, which no error tells, and when it no longer does.
+async fn watch_disk(app: Arc<App>) {
+    let mut was_stalled = false;
+    loop {
+        let stalled = app.core.store.stalled();
+        match stalled {
+            Some(lasts) if !was_stalled => {
+                tracing::error!(
+                    seconds = lasts.as_secs(),
+                    "the disk does not answer: a write waits for it"
+                );
+            }
+            None if was_stalled => tracing::warn!("the disk answers again"),
+            _ => {}
+        }
+        was_stalled = stalled.is_some();
+        tokio::time::sleep(DISK_INTERVAL).await;
     }
 }
 

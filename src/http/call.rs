@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use ::http::request::Parts;
@@ -36,6 +37,8 @@ pub struct Call {
     pub request_id: String,
     /// When it came; read once, so that all of it happens at one moment.
     pub now: Timestamp,
+    /// When all of it was here.
+    pub whole_at: Instant,
     /// The body.
     pub body: Bytes,
     from: IpAddr,
@@ -60,6 +63,7 @@ impl Call {
             app,
             request_id,
             now,
+            whole_at: Instant::now(),
             body: Bytes::new(),
             from,
             parts,

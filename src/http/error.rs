@@ -10,8 +10,10 @@ use super::response::{self, Answer};
 use crate::app::App;
 use crate::flow::Failure;
 use crate::limit::buckets::Wait;
+use crate::net::{REQUEST_TIMEOUT, Unanswered};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::page::Heading;
+use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
 
 /// The JSON of RFC 6749 section 5.2.
@@ -170,7 +172,8 @@ pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
     )
 }
 
-fn is_passing(failure: &Failure) -> bool {
+/// Whether trying again helps.
+pub fn is_passing(failure: &Failure) -> bool {
     match failure {
         Failure::Busy | Failure::Store(StoreError::Busy | StoreError::Closed) => true,
         Failure::Store(error) => error.is_outage(),
@@ -206,10 +209,16 @@ pub fn throttled(wait: Wait) -> Failure {
     }
 }
 
-/// The answer to a request that came to none of its own: it panicked, or took too long.
-pub fn fallback(app: &App, status: StatusCode, tls: bool) -> Answer {
+/// The answer to a request that came to none of its own: it panicked, or took too long. It is counted here, as it was
+/// answered: what comes of it later counts for nothing.
+pub fn fallback(app: &App, request: &Unanswered) -> Answer {
+    let (status, tls) = (request.status, request.peer.tls);
     let request_id = app.next_request_id();
-    tracing::error!(%request_id, status = status.as_u16(), "answered for a request that came to no answer");
+    let route = strip_issuer_path(&app.issuer_path, request.uri.path()).and_then(Route::recognise);
+    let route = route.as_ref().map_or("none", Route::label);
+    tracing::error!(%request_id, route, status = status.as_u16(), "answered for a request that came to no answer");
+    let took = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(REQUEST_TIMEOUT);
+    app.metrics.answered(route, status.as_u16(), took);
     let mut answer = response::no_store(response::empty(status));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         ask_to_retry(&mut answer);

@@ -30,7 +30,7 @@ use self::headers::AllowedOrigin;
 use self::request::{BodyError, MOST_UNREAD, discard_unread, keep_unread, names_its_host, read_body};
 use self::response::{Answer, empty};
 use crate::app::{App, Room};
-use crate::net::Peer;
+use crate::net::{Peer, REQUEST_TIMEOUT};
 use crate::route::{Cors, Route, strip_issuer_path};
 
 /// The greatest body that is read.
@@ -102,6 +102,7 @@ where
                 Ok(whole) => {
                     is_read = true;
                     call.body = whole;
+                    call.whole_at = Instant::now();
                     dispatch(&call, route).await
                 }
                 Err(BodyError::TooLarge) => error::too_large(),
@@ -123,9 +124,12 @@ fn finish(call: &Call, route: Option<&Route>, peer: Peer, begun: Instant, mut an
     }
     headers::secure(answer.headers_mut(), &call.request_id, peer.tls);
     let label = route.map_or("none", Route::label);
-    call.app
-        .metrics
-        .answered(label, answer.status().as_u16(), begun.elapsed());
+    if begun.elapsed() < REQUEST_TIMEOUT {
+        let took = call.whole_at.elapsed();
+        call.app
+            .metrics
+            .answered(label, answer.status().as_u16(), Some(took));
+    }
     tracing::debug!(
         request_id = %call.request_id,
         route = label,

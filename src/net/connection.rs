@@ -251,7 +251,7 @@ impl Guarded {
         service_fn(move |request: Request<Incoming>| {
             let serving = activity.serving();
             let (fallback, draining) = (fallback.clone(), draining.clone());
-            let version = request.version();
+            let (version, uri) = (request.version(), request.uri().clone());
             let has_body = !request.body().is_end_stream();
             // Now, and not when its turn comes: until the service has seen it, the request lies in memory.
             let answer = Pending::of(|| service(request, peer));
@@ -261,11 +261,17 @@ impl Guarded {
                     Ok(Ok(response)) => (response, false),
                     Ok(Err(Panicked)) => {
                         tracing::error!(peer = %peer.addr, "a request ended in a panic");
-                        (fallback.answer(StatusCode::INTERNAL_SERVER_ERROR, peer), has_body)
+                        (
+                            fallback.answer(StatusCode::INTERNAL_SERVER_ERROR, peer, uri),
+                            has_body,
+                        )
                     }
                     Err(_) => {
                         tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
-                        (fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer), has_body)
+                        (
+                            fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer, uri),
+                            has_body,
+                        )
                     }
                 };
                 if (is_body_left || draining.has_begun()) && version < Version::HTTP_2 {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::connection::{Answering, Guarded};
 use super::tls::Acceptor;
-use super::{Fallback, Limits, Peer, connection, drain};
+use super::{Fallback, Limits, Peer, Unanswered, connection, drain};
 use crate::limit::shares::Shares;
 
 /// How long to wait when no connection can be accepted, as when the process is out of file descriptors.
@@ -105,7 +105,7 @@ impl Listener {
     #[must_use]
     pub fn with_fallback(
         self,
-        fallback: impl Fn(StatusCode, Peer) -> Response<Full<Bytes>> + Send + Sync + 'static,
+        fallback: impl Fn(Unanswered) -> Response<Full<Bytes>> + Send + Sync + 'static,
     ) -> Self {
         Self {
             fallback: Fallback::new(fallback),

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Uri};
 use http_body_util::Full;
 use ipnet::IpNet;
 
@@ -40,26 +40,40 @@ pub struct Peer {
     pub tls: bool,
 }
 
+/// From the end of a request's header to its answer; then 503.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A request that came to no answer of its own.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// What it is answered with: 500 after a panic, 503 after [`Limits::request_timeout`].
+    pub status: StatusCode,
+    /// Who sent it.
+    pub peer: Peer,
+    /// What it asked for.
+    pub uri: Uri,
+}
+
 /// Makes the answer to a request that came to none of its own.
 #[derive(Clone)]
-pub struct Fallback(Arc<dyn Fn(StatusCode, Peer) -> Response<Full<Bytes>> + Send + Sync>);
+pub struct Fallback(Arc<dyn Fn(Unanswered) -> Response<Full<Bytes>> + Send + Sync>);
 
 impl Fallback {
-    fn new(make: impl Fn(StatusCode, Peer) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
+    fn new(make: impl Fn(Unanswered) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
 
-    fn answer(&self, status: StatusCode, peer: Peer) -> Response<Full<Bytes>> {
-        (self.0)(status, peer)
+    fn answer(&self, status: StatusCode, peer: Peer, uri: Uri) -> Response<Full<Bytes>> {
+        (self.0)(Unanswered { status, peer, uri })
     }
 }
 
 impl Default for Fallback {
     /// The status and nothing else.
     fn default() -> Self {
-        Self::new(|status, _| {
+        Self::new(|unanswered| {
             let mut response = Response::new(Full::default());
-            *response.status_mut() = status;
+            *response.status_mut() = unanswered.status;
             response
         })
     }
@@ -88,7 +102,7 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Without a request under way.
     pub idle_timeout: Duration,
-    /// From the end of a request's header to its answer; then 503.
+    /// [`REQUEST_TIMEOUT`].
     pub request_timeout: Duration,
     /// Request line and header together, in bytes.
     pub max_header_bytes: u16,
@@ -107,7 +121,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(1),
-            request_timeout: Duration::from_secs(30),
+            request_timeout: REQUEST_TIMEOUT,
             max_header_bytes: 16 * 1024,
             max_concurrent_streams: 32,
             drain_timeout: Duration::from_secs(30),

@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::listener::Listener;
 use super::tls::{Acceptor, HTTP_1_1, HTTP_2};
-use super::{Limits, Peer};
+use super::{Limits, Peer, Unanswered};
 
 const SHORT: Duration = Duration::from_millis(100);
 /// Longer than anything here takes; a test that reaches it has failed.
@@ -51,7 +51,7 @@ impl Server {
 
     async fn start_on(address: IpAddr, limits: Limits, tls: Option<Acceptor>) -> Self {
         let listener = Listener::bind(&[(address, 0).into()], limits).await.unwrap();
-        let listener = listener.with_fallback(|status, peer| {
+        let listener = listener.with_fallback(|Unanswered { status, peer, .. }| {
             let answer = Response::builder().status(status);
             let answer = answer.header("x-fallback", peer.tls.to_string());
             answer.body(Full::default()).unwrap()

@@ -22,14 +22,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use self::backend::redb::Redb;
-use self::backend::writer::{Errand, Order, Pace, Write, Writer};
+use self::backend::writer::{self, Errand, Order, Pace, Write, Writer};
 use self::backend::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
 /// Why the store did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The queue of writes is full, or compaction found reads that do not end.
+    /// The queue of writes is full, the disk does not come back from one, or compaction found reads that do not end.
     #[error("the store is busy: too much is waiting, try again later")]
     Busy,
     /// The store has been closed.
@@ -159,16 +159,20 @@ pub struct Options {
     pub batch_max: usize,
     /// How long a failed disk is left alone before it is tried again.
     pub retry_pause: Duration,
+    /// How long a transaction may take before the disk counts as one that hangs.
+    pub patience: Duration,
 }
 
 impl Default for Options {
-    /// 40 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries.
+    /// 40 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries,
+    /// ten for a transaction.
     fn default() -> Self {
         Self {
             cache_bytes: 40 << 20,
             queue_len: 4096,
             batch_max: 512,
             retry_pause: Duration::from_secs(1),
+            patience: writer::PATIENCE,
         }
     }
 }
@@ -231,12 +235,14 @@ impl Store {
             queue_len,
             batch_max,
             retry_pause,
+            patience,
             ..
         } = options;
         let pace = Pace {
             queue_len,
             batch_max,
             retry_pause,
+            patience,
         };
         let writer = Writer::start(Arc::clone(&backend), pace).map_err(|source| OpenError::Io {
             path: PathBuf::from("store-writer thread"),
@@ -316,9 +322,16 @@ impl Store {
         self.backend.file()
     }
 
-    /// Whether writes can be expected to succeed: false from a failed commit until one has succeeded again.
+    /// Whether writes can be expected to succeed: false from a failed commit until one has succeeded again, and while
+    /// the disk hangs.
     pub fn is_writable(&self) -> bool {
-        !self.writer.meters().unwritable.load(Ordering::Relaxed)
+        !self.writer.meters().unwritable.load(Ordering::Relaxed) && self.stalled().is_none()
+    }
+
+    /// How long the disk has not come back from a transaction, once that is longer than [`Options::patience`]. Until
+    /// it does, every further write is [`StoreError::Busy`] at once.
+    pub fn stalled(&self) -> Option<Duration> {
+        self.writer.meters().stalled()
     }
 
     /// What has been done so far.

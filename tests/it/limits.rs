@@ -12,6 +12,8 @@ use std::time::Duration;
 use idsvc::clock::Clock;
 use idsvc::identity::password::{Memory, PasswordParams, hash};
 use idsvc::jose::keyring::SigningKey;
+use idsvc::metrics::Readings;
+use idsvc::net::{Peer, Unanswered};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
@@ -870,7 +872,15 @@ async fn a_full_queue_of_writes_is_a_503() {
 async fn a_request_that_came_to_no_answer_is_answered_as_all_are() {
     let (server, _acme, _alice) = scene().await;
     for (status, retry_after) in [(500_u16, None), (503, Some("2"))] {
-        let answer = idsvc::http::error::fallback(&server.app, status.try_into().unwrap(), true);
+        let request = Unanswered {
+            status: status.try_into().unwrap(),
+            peer: Peer {
+                addr: "127.0.0.1:1".parse().unwrap(),
+                tls: true,
+            },
+            uri: "/oauth2/token".parse().unwrap(),
+        };
+        let answer = idsvc::http::error::fallback(&server.app, &request);
         let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap());
         assert_eq!(answer.status(), status);
         assert_eq!(header("x-content-type-options"), Some("nosniff"));
@@ -878,5 +888,8 @@ async fn a_request_that_came_to_no_answer_is_answered_as_all_are() {
         assert_eq!(header("cache-control"), Some("no-store"));
         assert_eq!(header("x-request-id").map(str::len), Some(16));
         assert_eq!(header("retry-after"), retry_after);
+        let counted = format!("idsvc_requests_total{{route=\"token\",status=\"{status}\"}} 1");
+        let metrics = server.app.metrics.text(&Readings::default());
+        assert!(metrics.contains(&counted), "{metrics}");
     }
 }

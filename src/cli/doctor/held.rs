@@ -22,6 +22,13 @@ pub(super) fn examine(data_dir: &Path, held: &SetUp, findings: &mut Vec<Finding>
             ),
         });
     }
+    if let Some(seconds) = held.stalled {
+        let message = format!("the disk does not answer: a write has waited for {seconds} seconds");
+        findings.push(Finding::good("data", "disk", message).but(
+            Level::Mend,
+            "see whether its file system is frozen (fsfreeze, a snapshot under way) or its network storage is gone; what has to be written is answered with 503 meanwhile",
+        ));
+    }
     let Some(open) = held.database else { return };
     let database = data_dir.join(DATABASE);
     let finding = |message: String| Finding::good("data", database.display().to_string(), message);

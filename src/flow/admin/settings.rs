@@ -75,6 +75,9 @@ pub struct SetUp {
     /// How many refresh tokens last longer than one that is issued now.
     #[serde(default)]
     pub outlasting: usize,
+    /// For how many seconds the disk has kept a write waiting, where it hangs.
+    #[serde(default)]
+    pub stalled: Option<u64>,
 }
 
 /// What the store was set up for.
@@ -91,6 +94,7 @@ pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
         database: store.file(),
         last_known: last_known(admin.core, now)?,
         outlasting: outlasting.len(),
+        stalled: store.stalled().map(|lasts| lasts.as_secs()),
     })
 }
 

@@ -52,7 +52,12 @@ pub(super) fn refused(call: &Call, grant: &'static str, refusal: &Refusal) -> An
 
 /// Says that it cannot be said, and counts it.
 pub(super) fn failed(call: &Call, grant: &'static str, failure: &Failure) -> Answer {
-    call.app.metrics.granted(grant, "failed");
+    let outcome = match failure {
+        Failure::Throttled { .. } => "throttled",
+        failure if error::is_passing(failure) => "busy",
+        _ => "failed",
+    };
+    call.app.metrics.granted(grant, outcome);
     error::failed(call, failure)
 }
 

@@ -9,6 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -281,6 +282,27 @@ fn a_panic_ends_one_write_and_not_the_writer() {
         assert_eq!(get(&store, "next"), Some(note("kept")));
         assert!(store.is_writable());
     });
+}
+
+#[test]
+fn a_storage_that_hangs_is_said_to_and_keeps_nobody_waiting() {
+    let folder = Folder::new();
+    let options = Options {
+        patience: Duration::ZERO,
+        ..Options::default()
+    };
+    let store = Store::open(&folder.file(), options).unwrap();
+    put(&store, "before", "kept").unwrap();
+    let gate = Gate::shut(&store);
+    assert!(store.stalled().is_some() && !store.is_writable());
+    assert!(matches!(put(&store, "meanwhile", "lost"), Err(StoreError::Busy)));
+    assert_eq!(get(&store, "before"), Some(note("kept")));
+    gate.open();
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    put(&store, "after", "kept").unwrap();
+    assert_eq!(get(&store, "meanwhile"), None);
 }
 
 #[test]

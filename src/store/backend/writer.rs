@@ -26,6 +26,10 @@ const PROOF_BYTES: usize = 1_000_000;
 /// How long nothing is written before the storage is settled.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// How long the storage may take over one transaction before it counts as one that hangs: a frozen file system, or
+/// a network's that does not answer, returns no error.
+pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Whom to tell what came of it.
 type Reply<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
@@ -117,8 +121,14 @@ where
 }
 
 /// What the writer has done so far, counted since the store was opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Meters {
+    /// When it was opened.
+    opened: Instant,
+    /// How long one transaction may take.
+    patience: Duration,
+    /// When what is done now was begun: milliseconds after it was opened, and one more; zero while nothing is done.
+    begun: AtomicU64,
     /// Transactions of the engine that were committed.
     pub commits: AtomicU64,
     /// Writes that were answered out of those commits.
@@ -135,6 +145,42 @@ pub struct Meters {
     pub unwritable: AtomicBool,
 }
 
+impl Meters {
+    fn new(patience: Duration) -> Self {
+        Self {
+            opened: Instant::now(),
+            patience,
+            begun: AtomicU64::default(),
+            commits: AtomicU64::default(),
+            writes: AtomicU64::default(),
+            reruns: AtomicU64::default(),
+            failures: AtomicU64::default(),
+            largest_batch: AtomicU64::default(),
+            queued: AtomicU64::default(),
+            unwritable: AtomicBool::default(),
+        }
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn begin(&self) {
+        self.begun.store(self.elapsed() + 1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.begun.store(0, Ordering::Relaxed);
+    }
+
+    /// How long the storage has not come back from what it is to do, if that is longer than anybody has patience for.
+    pub fn stalled(&self) -> Option<Duration> {
+        let begun = self.begun.load(Ordering::Relaxed).checked_sub(1)?;
+        let lasts = Duration::from_millis(self.elapsed().saturating_sub(begun));
+        (lasts >= self.patience).then_some(lasts)
+    }
+}
+
 /// How the writer works.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -144,6 +190,8 @@ pub struct Pace {
     pub batch_max: usize,
     /// How long to leave a failed storage alone before it is tried again.
     pub retry_pause: Duration,
+    /// How long a transaction may take before the storage counts as one that hangs.
+    pub patience: Duration,
 }
 
 /// The writer thread's handle: the entrance of its queue.
@@ -157,7 +205,7 @@ impl Writer {
     /// Starts the thread. It closes `backend` when it ends.
     pub fn start(backend: Arc<dyn Backend>, pace: Pace) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(pace.queue_len.max(1));
-        let meters = Arc::new(Meters::default());
+        let meters = Arc::new(Meters::new(pace.patience));
         let desk = Desk {
             backend,
             queue: receiver,
@@ -176,12 +224,16 @@ impl Writer {
         })
     }
 
-    /// Queues an order. [`StoreError::Busy`] when the queue is full, [`StoreError::Closed`] after [`Writer::close`].
+    /// Queues an order. [`StoreError::Busy`] when the queue is full or the storage hangs, [`StoreError::Closed`] after
+    /// [`Writer::close`].
     pub fn submit(&self, order: Order) -> Result<(), StoreError> {
         let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = queue.as_ref() else {
             return Err(StoreError::Closed);
         };
+        if self.meters.stalled().is_some() {
+            return Err(StoreError::Busy);
+        }
         self.meters.queued.fetch_add(1, Ordering::Relaxed);
         sender.try_send(order).map_err(|refused| {
             self.meters.queued.fetch_sub(1, Ordering::Relaxed);
@@ -255,7 +307,9 @@ impl Desk {
         self.forget_proof();
         while let Some(order) = self.next_order() {
             let (batch, errand) = self.gather(order);
+            self.meters.begin();
             self.run(batch);
+            self.meters.end();
             match errand {
                 Some(Errand::Compact(reply)) => reply(self.compact()),
                 Some(Errand::Measure(reply)) => {
@@ -314,7 +368,9 @@ impl Desk {
                         } else {
                             Trial::Reopened
                         };
+                        self.meters.begin();
                         self.recover(trial);
+                        self.meters.end();
                     }
                     self.queue.recv_timeout(wait.max(Duration::from_millis(1)))
                 }
@@ -335,12 +391,14 @@ impl Desk {
             return;
         }
         self.is_settled = true;
+        self.meters.begin();
         let done = catch_unwind(AssertUnwindSafe(|| self.backend.settle()));
         match done {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(&error),
             Err(_) => self.fail(&StoreError::Damaged("the engine panicked".to_owned())),
         }
+        self.meters.end();
     }
 
     fn run(&mut self, mut batch: Vec<Box<dyn Job>>) {

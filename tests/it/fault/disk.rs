@@ -81,6 +81,44 @@ fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
     assert_eq!(kiosk.refresh(&running, &revoked).unwrap_err().status, 400);
 }
 
+/// A frozen file system returns no error: whoever asks whether the service is ready, and whoever wants something
+/// written, is told all the same, and when it thaws all goes on.
+#[test]
+fn a_disk_that_does_not_answer_is_said_not_to() {
+    let faults = Faults::none();
+    let service = faults.over(Service::new());
+    let kiosk = Kiosk::register(&service);
+    let running = service.serve();
+    let kept = kiosk.enter(&running).unwrap();
+    faults.set(Fault::Hangs, 1);
+    let waiting = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| kiosk.enter(&running));
+        wait_until(|| !is_ready(&running));
+        let status = kiosk.enter(&running).unwrap_err().status;
+        assert_eq!(status, 503, "nobody waits for a disk that hangs");
+        let doctor = service.run(&["doctor"]);
+        assert!(
+            shown(&doctor).contains("the disk does not answer"),
+            "{}",
+            shown(&doctor)
+        );
+        wait_until(|| service.log().contains("the disk does not answer"));
+        faults.set(Fault::Hangs, 0);
+        waits.join().unwrap()
+    });
+    until_ready(&running);
+    kiosk.refresh(&running, &waiting.unwrap()).unwrap();
+    kiosk.refresh(&running, &kept).unwrap();
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_mins(1));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The journal fails alone, as on a bad sector: the database goes on without it, and nobody notices.
 #[test]
 fn a_journal_that_fails_alone_is_done_without() {

@@ -21,6 +21,7 @@ struct faults {
     int64_t torn;          // whether a write that fails leaves its first half behind
     int64_t sync_lies;     // whether syncs succeed without having done anything
     int64_t journal_error; // errno of writes and syncs of the journal alone
+    int64_t hangs;         // whether syncs do not return for as long as it stays
     int64_t failed;        // counted here: calls that were made to fail
 };
 
@@ -77,6 +78,8 @@ static int sync_by(int (*real)(int), int file) {
     int found = faults ? which_file(file) : NEITHER;
     if (found == NEITHER)
         return real(file);
+    while (faults->hangs)
+        usleep(1000);
     if (faults->sync_error)
         return fails(faults->sync_error);
     if (found == JOURNAL && faults->journal_error)

@@ -32,6 +32,7 @@ pub(super) enum Fault {
     Torn,
     SyncLies,
     Journal,
+    Hangs,
     Failed,
 }
 

@@ -120,9 +120,8 @@ impl Setup {
             .unwrap();
         let wire = Wire::new(listener.local_addrs()[0]);
         let fallback = Arc::clone(&app);
-        let listener = listener.with_fallback(move |status, peer: Peer| {
-            idsvc::http::error::fallback(&fallback, status, peer.tls)
-        });
+        let listener =
+            listener.with_fallback(move |request| idsvc::http::error::fallback(&fallback, &request));
         let (stop, stopped) = oneshot::channel::<()>();
         let shared = Arc::clone(&app);
         let service = move |request, peer: Peer| idsvc::http::respond(Arc::clone(&shared), request, peer);
