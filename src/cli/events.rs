@@ -108,6 +108,25 @@ impl Reading {
     }
 }
 
+/// All that is kept, the oldest first. It is opened in the other direction: a file that gets an older name meanwhile is
+/// met again then, and not missed.
+fn opened(
+    folder: &Path,
+    mut open: impl FnMut(&Path) -> io::Result<Option<Reading>>,
+) -> io::Result<Vec<(PathBuf, Reading)>> {
+    let mut files: Vec<(PathBuf, Reading)> = Vec::new();
+    let names = std::iter::once(CURRENT.to_owned()).chain((1..FILES).map(older));
+    for path in names.map(|name| folder.join(name)) {
+        if let Some(file) = open(&path)?
+            && files.iter().all(|(_, known)| known.inode != file.inode)
+        {
+            files.push((path, file));
+        }
+    }
+    files.reverse();
+    Ok(files)
+}
+
 fn is_there(path: &Path) -> Result<bool, Stop> {
     path.try_exists()
         .map_err(|error| Stop::refused(io_error(path)(error)))
@@ -141,17 +160,9 @@ pub fn run(mut request: Events, call: &Call<'_>, output: &mut Output<'_>) -> Res
     let unreadable =
         |error: io::Error| Stop::refused(format!("{} cannot be read: {error}", folder.display()));
     let current = folder.join(CURRENT);
-    let mut paths: Vec<PathBuf> = (1..FILES)
-        .rev()
-        .map(|number| folder.join(older(number)))
-        .collect();
-    paths.push(current.clone());
     let mut last = VecDeque::new();
     let mut reading = None;
-    for path in paths {
-        let Some(mut file) = Reading::open(&path).map_err(unreadable)? else {
-            continue;
-        };
+    for (path, mut file) in opened(&folder, Reading::open).map_err(unreadable)? {
         while let Some(line) = file.next_line().map_err(unreadable)? {
             if let Some(event) = request.wanted(&line, earliest) {
                 last.push_back(event);
@@ -249,4 +260,56 @@ fn show(event: &Value, output: &mut Output<'_>) -> Result<(), Stop> {
         }
     }
     output.line(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn no_file_is_missed_and_none_read_twice_when_names_change_meanwhile() {
+        let folder = TempDir::new().unwrap();
+        let path = |name: String| folder.path().join(name);
+        fs::write(path(CURRENT.to_owned()), "new\n").unwrap();
+        fs::write(path(older(1)), "old\n").unwrap();
+        fs::write(path(older(2)), "oldest\n").unwrap();
+        for rename_after in 1..=FILES {
+            let mut looks = 0;
+            let files = opened(folder.path(), |path| {
+                let file = Reading::open(path)?;
+                looks += 1;
+                if looks == rename_after {
+                    for number in (1..FILES - 1).rev() {
+                        let _ = fs::rename(
+                            folder.path().join(older(number)),
+                            folder.path().join(older(number + 1)),
+                        );
+                    }
+                    fs::rename(folder.path().join(CURRENT), folder.path().join(older(1)))?;
+                }
+                Ok(file)
+            })
+            .unwrap();
+            let lines: Vec<Vec<u8>> = files
+                .into_iter()
+                .filter_map(|(_, mut file)| file.next_line().unwrap())
+                .collect();
+            assert_eq!(
+                lines,
+                [b"oldest\n".to_vec(), b"old\n".to_vec(), b"new\n".to_vec()],
+                "{rename_after}"
+            );
+            for (from, to) in [
+                (older(1), CURRENT.to_owned()),
+                (older(2), older(1)),
+                (older(3), older(2)),
+            ] {
+                fs::rename(path(from), path(to)).unwrap();
+            }
+        }
+    }
 }

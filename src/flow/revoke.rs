@@ -58,7 +58,7 @@ async fn revoke_family(
                 return Ok(Err(FOREIGN));
             }
             sessions::end_family(tx, token.family, now)?;
-            Ok(Ok(true))
+            Ok(Ok(family.revoked_at.is_none()))
         })
         .await?;
     Ok(revoked)
@@ -80,8 +80,15 @@ async fn revoke_access_token(
         return Ok(Ok(false));
     }
     let key = (hour_of(claims.exp), claims.jti);
-    core.store
-        .write("revoke_access_token", move |tx| REVOKED_TOKENS.put(tx, &key, &()))
+    let is_new = core
+        .store
+        .write("revoke_access_token", move |tx| {
+            let is_new = !REVOKED_TOKENS.contains(&*tx, &key)?;
+            if is_new {
+                REVOKED_TOKENS.put(tx, &key, &())?;
+            }
+            Ok(is_new)
+        })
         .await?;
-    Ok(Ok(true))
+    Ok(Ok(is_new))
 }

@@ -346,6 +346,46 @@ fn what_happened_can_be_read_with_a_service_and_without_one() {
     assert!(said(&misspelt).contains("'signed_in'"), "{}", said(&misspelt));
 }
 
+/// A client that gives the same token up twice has given up one.
+#[test]
+fn a_token_is_revoked_once() {
+    let service = Service::new();
+    let kiosk = service.json(&[
+        "client",
+        "add",
+        "kiosk",
+        "--grant",
+        "anonymous",
+        "--grant",
+        "refresh_token",
+        "--json",
+    ]);
+    let credentials = STANDARD.encode(format!("kiosk:{}", kiosk["client_secret"].as_str().unwrap()));
+    let authorization = format!("Basic {credentials}");
+    let running = service.serve();
+    let ask = |path: &str, form: &[(&str, &str)]| {
+        let headers = [("Authorization", authorization.as_str())];
+        running.post_form(path, &headers, form).unwrap()
+    };
+    let grant = "urn:service:oauth2:grant-type:anonymous";
+    let tokens = ask("/oauth2/token", &[("grant_type", grant)]).json();
+    for name in ["access_token", "refresh_token"] {
+        for _ in 0..2 {
+            let form = [("token", tokens[name].as_str().unwrap())];
+            assert_eq!(ask("/oauth2/revoke", &form).status, 200);
+        }
+    }
+    terminate(running);
+    let events = service.json(&["events", "--event", "token_revoked", "--json"]);
+    let types: Vec<_> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["token_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(types, ["access_token", "refresh_token"]);
+}
+
 /// Whoever asks later why somebody was signed out finds who did it.
 #[test]
 fn what_ends_a_sign_in_is_accounted_for() {
