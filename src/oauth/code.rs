@@ -130,8 +130,8 @@ pub enum Redemption {
 }
 
 impl AuthorizationCode {
-    /// What is remembered of it once it was redeemed: as much as tells its replay. The rest, of which the client chose
-    /// some, would lie there for as long.
+    /// What is remembered of it once it was redeemed: as much as tells its replay from what somebody tries who has
+    /// nothing but the code. The rest, of which the client chose some, would lie there for as long.
     #[must_use]
     pub fn remembered(&self) -> Self {
         let of = &self.authorization;
@@ -149,7 +149,7 @@ impl AuthorizationCode {
             },
             return_to: self.return_to.clone(),
             nonce: None,
-            code_challenge: None,
+            code_challenge: self.code_challenge.clone(),
             expires_at: self.expires_at,
             redeemed: self.redeemed,
         }
@@ -157,7 +157,9 @@ impl AuthorizationCode {
 
     /// Redeems the code for `family`.
     ///
-    /// The order matters: who presents the code is settled before anything can be consumed or revoked.
+    /// The order matters: who presents the code, and that it would have been good but for its use, is settled before
+    /// anything can be consumed or revoked. A used code lies in histories and logs, and whoever finds one there signs
+    /// nobody out with it (OAuth 2.1 section 4.1.3).
     #[must_use]
     pub fn redeem(
         mut self,
@@ -172,10 +174,8 @@ impl AuthorizationCode {
         if self.authorization.client_id != client_id {
             return Redemption::Refused(Refusal::invalid_grant("code was issued to another client"));
         }
-        if let Some(family) = self.redeemed {
-            return Redemption::Replayed { family };
-        }
-        if now >= self.expires_at || Timestamp::of_id(exchange.id).is_ahead_of(now) {
+        let is_over = now >= self.expires_at || Timestamp::of_id(exchange.id).is_ahead_of(now);
+        if is_over && self.redeemed.is_none() {
             return Redemption::Refused(Refusal::invalid_grant("code has expired"));
         }
         if let Err(refusal) = self
@@ -183,6 +183,9 @@ impl AuthorizationCode {
             .and_then(|()| self.check_verifier(exchange))
         {
             return Redemption::Refused(refusal);
+        }
+        if let Some(family) = self.redeemed {
+            return Redemption::Replayed { family };
         }
         self.redeemed = Some(family);
         Redemption::Granted(Box::new(self))
@@ -211,6 +214,8 @@ impl AuthorizationCode {
                 "code_verifier does not match code_challenge",
             )),
             (Some(_), None) => Err(Refusal::invalid_grant("code_verifier is missing")),
+            // Earlier releases forgot the challenge of a redeemed code.
+            (None, Some(_)) if self.redeemed.is_some() => Ok(()),
             (None, Some(_)) => Err(Refusal::invalid_grant(
                 "code_verifier was sent but the authorization request had no code_challenge",
             )),
@@ -310,8 +315,35 @@ mod tests {
         let Redemption::Granted(used) = redeem(code, &text, "web", uri, Some(VERIFIER)) else {
             panic!("refused");
         };
-        let again = redeem(*used, &text, "web", uri, Some(VERIFIER));
-        assert!(matches!(again, Redemption::Replayed { family } if family == Uuid::from_u128(9)));
+        for code in [(*used).clone(), used.remembered()] {
+            let again = redeem(code, &text, "web", uri, Some(VERIFIER));
+            assert!(matches!(again, Redemption::Replayed { family } if family == Uuid::from_u128(9)));
+        }
+    }
+
+    #[test]
+    fn a_used_code_without_what_has_to_come_along_ends_nothing() {
+        let uri = Some("https://app.example/cb");
+        let (mut code, text) = issued();
+        code.redeemed = Some(Uuid::from_u128(9));
+        let forgotten = AuthorizationCode {
+            code_challenge: None,
+            ..code.remembered()
+        };
+        let other = Some("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXK");
+        for (uri, verifier, is_replay) in [
+            (uri, Some(VERIFIER), [true, true]),
+            (uri, other, [false, true]),
+            (uri, None, [false, true]),
+            (None, Some(VERIFIER), [false, false]),
+            (Some("https://app.example/other"), Some(VERIFIER), [false, false]),
+        ] {
+            for (code, is_replay) in [code.remembered(), forgotten.clone()].into_iter().zip(is_replay) {
+                let redemption = redeem(code, &text, "web", uri, verifier);
+                let ended = matches!(redemption, Redemption::Replayed { .. });
+                assert_eq!(ended, is_replay, "{uri:?} {verifier:?}");
+            }
+        }
     }
 
     #[test]

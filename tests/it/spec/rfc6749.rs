@@ -6,6 +6,7 @@ use idsvc::secret::{AuthorizationCode, Secret};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::harness::relying_party::VERIFIER;
 use crate::harness::{ISSUER, START, Server, scene};
 
 /// Section 3.3: a code brings nothing that the operator took from the client since it was made.
@@ -234,6 +235,47 @@ async fn a_code_used_twice_revokes_what_it_brought() {
         assert!(!acme.is_welcome(&tokens).await && !acme.is_welcome(&refreshed).await);
         assert_eq!(
             acme.refresh(refreshed.refresh_token()).await.refusal(),
+            "400 invalid_grant: refresh_token has been revoked"
+        );
+    }
+}
+
+/// OAuth 2.1 section 4.1.3: who has a used code and not what belongs to it takes nothing back.
+#[tokio::test]
+async fn a_used_code_alone_revokes_nothing() {
+    let (server, acme, alice) = scene().await;
+    let app = server.public_client("app").await;
+    for party in [&app, &acme] {
+        let browser = alice.browser();
+        let request = party.request().with_challenge();
+        let code = browser.authorize(&request).await.through().await.code();
+        let redeem = || party.redeem(&code).with("code_verifier", VERIFIER);
+        let tokens = redeem().await.tokens();
+        server.advance(100);
+        let wrong = VERIFIER.to_lowercase();
+        for (replay, why) in [
+            (redeem().without("code_verifier"), "code_verifier is missing"),
+            (
+                redeem().with("code_verifier", &wrong),
+                "code_verifier does not match code_challenge",
+            ),
+            (
+                redeem().without("redirect_uri"),
+                "redirect_uri is missing; it was in the authorization request",
+            ),
+            (
+                redeem().with("redirect_uri", "https://app.example/other"),
+                "redirect_uri differs from that of the authorization request",
+            ),
+        ] {
+            assert_eq!(replay.await.refusal(), format!("400 invalid_grant: {why}"));
+        }
+        let refreshed = party.refresh(tokens.refresh_token()).await.tokens();
+        assert!(party.is_welcome(&refreshed).await);
+        assert!(redeem().await.refusal().contains("has been revoked"));
+        let gone = party.refresh(refreshed.refresh_token()).await;
+        assert_eq!(
+            gone.refusal(),
             "400 invalid_grant: refresh_token has been revoked"
         );
     }
