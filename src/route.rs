@@ -56,7 +56,7 @@ macro_rules! routes {
         }
 
         /// All routes that have one path each.
-        const FIXED: &[Route] = &[$(Route::$name,)*];
+        pub const FIXED: &[Route] = &[$(Route::$name,)*];
 
         impl Route {
             /// The path, without that of the issuer.

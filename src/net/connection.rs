@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response, StatusCode, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -252,6 +252,7 @@ impl Guarded {
             let serving = activity.serving();
             let (fallback, draining) = (fallback.clone(), draining.clone());
             let (version, uri) = (request.version(), request.uri().clone());
+            let is_head = request.method() == Method::HEAD;
             let has_body = !request.body().is_end_stream();
             // Now, and not when its turn comes: until the service has seen it, the request lies in memory.
             let answer = Pending::of(|| service(request, peer));
@@ -278,9 +279,25 @@ impl Guarded {
                     let headers = response.headers_mut();
                     headers.insert(CONNECTION, HeaderValue::from_static("close"));
                 }
+                frame(&mut response, is_head);
                 Ok(response)
             }
         })
+    }
+}
+
+/// Says how long the body is, and takes it away where only the header was asked for: HEAD is told what GET would be
+/// (RFC 9110 section 9.3.2). hyper takes it away on HTTP/1 alone, and says nothing of the length of an empty one on HTTP/2.
+fn frame(response: &mut Response<Full<Bytes>>, is_head: bool) {
+    let has_length = !matches!(
+        response.status(),
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    if let Some(length) = response.body().size_hint().exact().filter(|_| has_length) {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    if is_head {
+        *response.body_mut() = Full::default();
     }
 }
 

@@ -7,12 +7,14 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
-use http_body_util::Empty;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
-use hyper::body::{Body, Frame};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http1;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use idsvc::route::{FIXED, Route};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
@@ -50,14 +52,21 @@ impl Http2 {
         Self(sender)
     }
 
-    /// The status of the answer to a request for the keys, with these headers and more in the query.
-    async fn get(&mut self, query: &str, headers: &[(String, String)]) -> StatusCode {
-        let mut request = Request::get(format!("https://localhost/oauth2/jwks{query}"));
+    /// The answer to a request without a body.
+    async fn ask(&mut self, method: Method, path: &str, headers: &[(String, String)]) -> Response<Incoming> {
+        let mut request = Request::builder().method(method);
         for (name, value) in headers {
             request = request.header(name, value);
         }
+        let request = request.uri(format!("https://localhost{path}"));
         let request = request.body(BoxBody::new(Empty::new())).unwrap();
-        self.0.send_request(request).await.unwrap().status()
+        self.0.send_request(request).await.unwrap()
+    }
+
+    /// The status of the answer to a request for the keys, with these headers and more in the query.
+    async fn get(&mut self, query: &str, headers: &[(String, String)]) -> StatusCode {
+        let path = format!("/oauth2/jwks{query}");
+        self.ask(Method::GET, &path, headers).await.status()
     }
 
     /// The status of the answer to a form that never comes.
@@ -190,6 +199,66 @@ async fn a_header_of_more_than_16_kib_or_100_fields_is_refused_in_both_versions_
         let answer = unfinished(target.clone(), false, head.into()).await;
         let status = format!("HTTP/1.1 {} ", expected.as_str());
         assert!(answer.starts_with(&status), "{what}: {answer}");
+    }
+}
+
+/// Status and headers of an answer, but for those that no two answers share, and how long its body is.
+async fn measured(answer: Response<Incoming>) -> (StatusCode, HeaderMap, usize) {
+    let (mut parts, body) = answer.into_parts();
+    for name in ["date", "x-request-id"] {
+        assert!(parts.headers.remove(name).is_some(), "{name}");
+    }
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status, parts.headers, body.len())
+}
+
+/// RFC 9110 section 9.3.2. On HTTP/2 a body is a protocol error (RFC 9113 section 8.1.1).
+#[tokio::test]
+async fn head_is_told_what_get_is_but_for_the_body_in_both_versions_of_http() {
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let mut http_2 = Http2::to(&target).await;
+    let stream = TokioIo::new(target.connect().await.unwrap());
+    let (mut http_1, connection) = http1::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+
+    let page = http_2.ask(Method::GET, "/logged-out", &[]).await;
+    let page = page.into_body().collect().await.unwrap().to_bytes();
+    let page = std::str::from_utf8(&page).unwrap();
+    let linked = page.split('"').filter_map(Route::recognise);
+    let files: Vec<_> = linked
+        .filter(|route| matches!(route, Route::ThemeFile(_)))
+        .collect();
+    assert!(!files.is_empty(), "{page}");
+    let others = [
+        Route::Asset("none.css".to_owned()),
+        Route::FederationLogo("none".to_owned()),
+    ];
+    let routes = FIXED.iter().chain(&files).chain(&others);
+    let routes: Vec<_> = routes
+        .filter(|route| route.methods().contains(&Method::HEAD))
+        .collect();
+    assert!(routes.len() > 10);
+    for (name, value) in [("authorization", "Bearer x"), ("accept", "text/html")] {
+        let headers = [(name.to_owned(), value.to_owned())];
+        for route in &routes {
+            let path = route.path();
+            let got = measured(http_2.ask(Method::GET, &path, &headers).await).await;
+            let (status, fields, length) = &got;
+            assert_eq!(fields["content-length"], *length.to_string(), "{path}");
+            let told = (*status, fields.clone(), 0);
+            let head = http_2.ask(Method::HEAD, &path, &headers).await;
+            assert_eq!(measured(head).await, told, "{path} on HTTP/2");
+            for (method, expected) in [(Method::GET, &got), (Method::HEAD, &told)] {
+                let request = Request::builder().method(&method).uri(&*path);
+                let request = request.header("host", "localhost").header(name, value);
+                let request = request.body(Empty::<Bytes>::new()).unwrap();
+                let answer = measured(http_1.send_request(request).await.unwrap()).await;
+                assert_eq!(answer, *expected, "{method} {path} on HTTP/1");
+            }
+        }
     }
 }
 
