@@ -5,7 +5,7 @@ use ::http::{Method, StatusCode};
 use crate::flow::read_userinfo::read_userinfo;
 use crate::http::call::Call;
 use crate::http::error;
-use crate::http::request;
+use crate::http::request::{self, MediaType};
 use crate::http::response::{self, Answer};
 use crate::oauth::error::Refusal;
 
@@ -27,7 +27,10 @@ pub fn respond(call: &Call) -> Answer {
 fn presented(call: &Call) -> Result<Option<String>, Refusal> {
     let header = request::bearer_token(call.headers())
         .map_err(|_| Refusal::invalid_request("the Authorization header is malformed"))?;
-    let form = if call.method() == Method::POST && !call.body.is_empty() {
+    // Beside a token in the header, a body of another type is no concern of this endpoint (RFC 6750 section 2.2).
+    let is_form = request::media_type(call.headers()) == Some(MediaType::Form);
+    let is_looked_at = header.is_none() || is_form;
+    let form = if call.method() == Method::POST && !call.body.is_empty() && is_looked_at {
         let form = call.form()?;
         if form.is_repeated("access_token") {
             return Err(Refusal::invalid_request("access_token was sent more than once"));

@@ -32,6 +32,28 @@ async fn a_token_comes_in_the_header_or_in_the_body() {
     );
 }
 
+/// Section 2.2: only a form can hold a token. What else a library sends along does not matter to one in the header.
+#[tokio::test]
+async fn beside_a_token_in_the_header_a_body_that_is_no_form_is_not_read() {
+    let (server, acme, alice) = scene().await;
+    let tokens = acme.tokens(&alice.browser()).await;
+    let token = tokens.access_token();
+    let expected = acme.userinfo(token).await.json();
+    for (media_type, body) in [
+        ("application/json", "{}".to_owned()),
+        ("application/json", format!("{{\"access_token\":\"{token}\"}}")),
+        ("text/plain", format!("access_token={token}")),
+    ] {
+        let post = || server.post("/oauth2/userinfo").body(media_type, body.clone());
+        assert_eq!(post().bearer(token).await.json(), expected, "{media_type} {body}");
+        assert_eq!(
+            post().await.challenge(),
+            "400 Bearer realm=\"idsvc\", error=\"invalid_request\", \
+             error_description=\"Content-Type must be application/x-www-form-urlencoded\""
+        );
+    }
+}
+
 /// Section 2.3, RFC 9700 section 4.3.2: never in the address.
 #[tokio::test]
 async fn a_token_in_the_address_is_not_looked_at() {
