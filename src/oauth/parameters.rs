@@ -2,7 +2,8 @@
 //!
 //! A name sent twice is a fault (RFC 6749 section 3.1), but where the fault is told depends on the endpoint:
 //! the authorization endpoint first has to know whom to tell. So repeats are remembered, and
-//! [`Parameters::each_once`] refuses them where nothing else has to be found out first.
+//! [`Parameters::each_once`] refuses them where nothing else has to be found out first. The one name that may come
+//! more than once is `resource` (RFC 8707 section 2), which nothing here reads.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,6 +19,8 @@ use super::error::{ErrorCode, Refusal};
 const MAX_PARAMETERS: usize = 64;
 /// The longest name that is repeated to the sender.
 const MAX_SHOWN_NAME: usize = 40;
+/// What a request may name more than once: the APIs that it wants tokens for (RFC 8707 section 2).
+const RESOURCE: &str = "resource";
 
 /// Why a query, form or object is refused. All of them are `invalid_request`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,7 +110,7 @@ impl Parameters {
         }
         if self.get(name).is_none() {
             self.pairs.push((name.to_owned(), value));
-        } else if !self.is_repeated(name) {
+        } else if name != RESOURCE && !self.is_repeated(name) {
             self.repeated.push(name.to_owned());
         }
     }
@@ -120,17 +123,17 @@ impl Parameters {
         }
     }
 
-    /// Whether a name came twice with a value.
+    /// Whether a name came twice with a value, and may not.
     pub fn is_repeated(&self, name: &str) -> bool {
         self.repeated.iter().any(|repeated| repeated == name)
     }
 
-    /// The first name that came twice with a value.
+    /// The first name that came twice with a value, and may not.
     pub fn first_repeated(&self) -> Option<&str> {
         self.repeated.first().map(String::as_str)
     }
 
-    /// The value of a parameter, never empty; the first one when it came twice.
+    /// The value of a parameter, never empty; the first one when it came more than once.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter()
             .find(|(found, _)| *found == name)
@@ -230,6 +233,17 @@ mod tests {
             assert_eq!(refused, ParameterError::Duplicate("code".to_owned()));
         }
         assert!(Parameters::parse(b"code=1&state=1").unwrap().each_once().is_ok());
+    }
+
+    #[test]
+    fn a_resource_may_come_more_than_once_and_what_is_like_it_may_not() {
+        let resources = b"resource=https://a&code=1&resource=https://b&resource=https://a";
+        let parameters = Parameters::parse(resources).unwrap();
+        assert_eq!(parameters.each_once(), Ok(()));
+        assert_eq!(pairs(&parameters), [("resource", "https://a"), ("code", "1")]);
+        for other in [&b"Resource=1&Resource=2"[..], b"resources=1&resources=2"] {
+            assert!(Parameters::parse(other).unwrap().each_once().is_err());
+        }
     }
 
     #[test]

@@ -162,7 +162,10 @@ fn check_parameters(parameters: &Parameters, pairs: Vec<(String, String)>) {
     let mut repeated = Vec::new();
     for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
         if expected.iter().any(|(known, _)| *known == name) {
-            repeated.push(name);
+            // RFC 8707 section 2
+            if name != "resource" {
+                repeated.push(name);
+            }
         } else {
             expected.push((name, value));
         }
