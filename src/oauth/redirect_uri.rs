@@ -109,7 +109,7 @@ pub enum Unregistrable {
     /// A parameter in its query that answers have (RFC 6749 section 3.1).
     #[error("its query has the parameter {0}, which answers add: it would be there twice")]
     Parameter(&'static str),
-    /// A scheme that browsers run or that reaches files.
+    /// A scheme that is never an application's own.
     #[error("this scheme cannot be redirected to")]
     Scheme,
     /// A private-use scheme for a confidential client.
@@ -141,6 +141,13 @@ pub fn check_query(uri: &str, added: &[&'static str]) -> Result<(), Unregistrabl
     taken.map_or(Ok(()), |name| Err(Unregistrable::Parameter(name)))
 }
 
+/// Schemes that are never an application's own: browsers run or show what they name, it is a file, or other programs of
+/// the device are there for it.
+const TAKEN: &str = "\
+    about blob callto chrome cid content data facetime file filesystem ftp ftps geo gopher imap \
+    intent irc ircs jar javascript ldap ldaps magnet mailto mid mms news nfs nntp resource rtsp \
+    sftp sip sips smb sms ssh tel telnet urn vbscript view-source vnc webcal ws wss xmpp";
+
 /// Whether `uri` may be registered. Private-use schemes (RFC 8252 section 7.1) only for public clients.
 pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
     if uri
@@ -165,11 +172,21 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
         "https" => Ok(()),
         "http" if is_loopback(&parsed) => Ok(()),
         "http" => Err(Unregistrable::PlainHttp),
-        "javascript" | "data" | "file" | "vbscript" | "blob" | "about" | "ws" | "wss" | "ftp"
-        | "filesystem" | "view-source" | "intent" => Err(Unregistrable::Scheme),
+        scheme if TAKEN.split(' ').any(|taken| taken == scheme) => Err(Unregistrable::Scheme),
         _ if public => Ok(()),
         _ => Err(Unregistrable::PrivateUse),
     }
+}
+
+/// Whether nobody else has a claim to the scheme of `uri`: one of the web, or a private-use one that is named after a
+/// domain, for which it takes a dot (RFC 8252 sections 7.1 and 8.4). Any other may be taken by any application on the
+/// same device.
+pub(crate) fn is_private_by_name(uri: &str) -> bool {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme.contains('.')
+        || ["http", "https"]
+            .iter()
+            .any(|web| scheme.eq_ignore_ascii_case(web))
 }
 
 /// RFC 3986 section 3.2, as it is written: [`Url`] forgets a user name that is empty, and finds a host in `https:host`
@@ -304,10 +321,23 @@ mod tests {
             check_registrable("http://app.example/cb", true),
             Err(Unregistrable::PlainHttp)
         );
-        assert_eq!(
-            check_registrable("javascript:alert(1)", true),
-            Err(Unregistrable::Scheme)
-        );
+        for taken in [
+            "javascript:alert(1)",
+            "mailto:a@b.example",
+            "tel:1",
+            "SMS:1",
+            "chrome://x",
+            "jar:https://a.example",
+            "view-source:https://a.example",
+            "wss://a.example/",
+        ] {
+            assert_eq!(
+                check_registrable(taken, true),
+                Err(Unregistrable::Scheme),
+                "{taken}"
+            );
+            assert!(select_one(taken, taken).is_ok(), "as {taken} once could");
+        }
         for relative in [
             "/cb",
             "//app.example/cb",
@@ -341,6 +371,17 @@ mod tests {
                 Err(Unregistrable::Unsafe),
                 "{unsafe_one}"
             );
+        }
+    }
+
+    #[test]
+    fn a_scheme_without_a_dot_is_anybodys_though_it_may_be_registered() {
+        for uri in ["myapp:/cb", "my-app://cb.example", "x:y"] {
+            assert_eq!(check_registrable(uri, true), Ok(()), "{uri}");
+            assert!(!is_private_by_name(uri), "{uri}");
+        }
+        for uri in ["com.example.app:/cb", "https://a.example/", "HTTP://localhost/"] {
+            assert!(is_private_by_name(uri), "{uri}");
         }
     }
 

@@ -7,6 +7,7 @@ use crate::clock::Timestamp;
 use crate::flow::admin::client::ClientView;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
+use crate::oauth::redirect_uri::is_private_by_name;
 
 // OAuth 2.1 is a draft whose sections move; the rule is named.
 const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
@@ -15,6 +16,7 @@ const FAPI_AUTHENTICATION: &str =
     "FAPI 2.0 Security Profile section 5.3.2.1: clients authenticate with a key";
 const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertions name the issuer alone";
 const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
+const NATIVE_SCHEME: &str = "RFC 8252 section 7.1: private-use schemes are named after a domain";
 
 /// A secret older than this should have been replaced.
 const SECRET_AGE: Duration = Duration::from_hours(24 * 365);
@@ -35,6 +37,7 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
             .by(OAUTH_PKCE),
         );
     }
+    findings.extend(of_schemes(client));
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
     let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
     let by_key = if has_key {
@@ -121,6 +124,21 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
     findings
 }
 
+/// What is to be said of addresses that an application on a device shares with whichever other one wants them.
+fn of_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
+    let id = &client.client_id;
+    let shared = client.redirect_uris.iter().filter(|uri| !is_private_by_name(uri));
+    shared.map(move |uri| {
+        let message = format!("any application can take the scheme of {uri} on the same device");
+        let remedy = format!(
+            "give it one after a domain of its own, as in com.example.app:/cb, and name both with idsvc client update {id} --redirect-uri until nobody uses the old one"
+        );
+        Finding::good("client", id, message)
+            .but(Level::Advice, remedy)
+            .by(NATIVE_SCHEME)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +185,23 @@ mod tests {
             "pkce": "required", "auth_methods": ["private_key_jwt"], "id_token_signed_response_alg": "ES256",
         }));
         assert!(remedies(&lax, 0)[0].contains("--assertion-audience strict"));
+    }
+
+    #[test]
+    fn a_scheme_that_is_anybodys_is_named() {
+        let app = |uris: &[&str]| {
+            let app = view(&serde_json::json!({"public": true, "pkce": "required", "redirect_uris": uris}));
+            let found = of(&app, Timestamp::from_seconds(0));
+            let named = found.iter().filter(|finding| finding.rule == Some(NATIVE_SCHEME));
+            assert!(named.clone().all(|finding| finding.level == Level::Advice));
+            named.map(|finding| finding.message.clone()).collect::<Vec<_>>()
+        };
+        let named = app(&["com.example.app:/cb", "myapp:/cb", "http://127.0.0.1/cb"]);
+        assert_eq!(
+            named,
+            ["any application can take the scheme of myapp:/cb on the same device"]
+        );
+        assert_eq!(app(&["com.example.app:/cb", "https://app.example/cb"]), [""; 0]);
     }
 
     #[test]
