@@ -2,8 +2,8 @@
 //!
 //! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
 //! page ends by taking the next step; the step that answers the client also ends the transaction, but for a moment in which
-//! it answers once more. The answer to a sign-in brings the session's cookie: where a browser has none, and the session is
-//! there, it never arrived, and whoever proves anew who they are gets another.
+//! it answers once more. The answer to a sign-in brings the session's cookie: where a browser has not that one, and the session
+//! is there, it never arrived, and whoever proves anew who they are gets another.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::sessions::{self, LiveSession, PresentedSession};
 use super::{Answer, Core, Failure};
 use crate::clock::Timestamp;
-use crate::identity::Device;
+use crate::identity::{Device, SessionLifetimes};
 use crate::oauth::authorize::{
     AuthorizationRequest, AuthorizationResponse, LoginTransaction, Progress, SignedIn, Step, next_step,
 };
@@ -115,18 +115,26 @@ pub struct Underway {
 }
 
 /// Whether a sign-in may be gone through: until it is answered and for a moment longer, and then only where the answer was
-/// lost. Whoever has signed out had it: a password that is sent again out of the history signs nobody in.
+/// lost. Whoever has signed out had it, and so has a browser that brings its cookie, though the session be over: a password
+/// that is sent again out of the history signs nobody in.
 pub(super) fn may_go_on(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
-    is_signed_in: bool,
+    browser: &Browser,
+    lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    match transaction.settled_session {
-        _ if transaction.goes_on(now) => Ok(true),
-        Some(session) if !is_signed_in => SESSIONS.contains(snapshot, &session),
-        _ => Ok(false),
+    if transaction.goes_on(now) {
+        return Ok(true);
     }
+    let Some(settled) = transaction.settled_session else {
+        return Ok(false);
+    };
+    let cookie = browser.session.as_ref();
+    let has_arrived = sessions::presented(snapshot, cookie)?.is_some_and(|(id, _)| id == settled);
+    Ok(!has_arrived
+        && sessions::find(snapshot, cookie, lifetimes, now)?.is_none()
+        && SESSIONS.contains(snapshot, &settled)?)
 }
 
 /// Finds a transaction for a page of this browser.
@@ -141,13 +149,9 @@ pub fn underway(
         let Some(transaction) = LOGIN_TRANSACTIONS.get(snapshot, &id)? else {
             return Ok(None);
         };
-        let session = sessions::find(
-            snapshot,
-            browser.session.as_ref(),
-            core.policy.lifetimes.session,
-            now,
-        )?;
-        let goes_on = may_go_on(snapshot, &transaction, session.is_some(), now)?;
+        let lifetimes = core.policy.lifetimes.session;
+        let session = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
+        let goes_on = may_go_on(snapshot, &transaction, browser, lifetimes, now)?;
         Ok(Some((transaction, session, goes_on)))
     })?;
     let Some((transaction, session, goes_on)) = found else {

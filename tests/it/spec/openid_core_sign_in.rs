@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use idsvc::flow::authorization;
 use idsvc::flow::sign_in::{SignIn, Typed, sign_in};
@@ -510,6 +511,23 @@ async fn a_sign_in_whose_session_was_ended_is_over() {
     assert_eq!(page.clone().sign_in().await.error_page(), expired);
     browser.set_cookie(SESSION, "lost");
     assert_eq!(page.sign_in().await.error_page(), expired);
+}
+
+/// The same where the session was left alone until it was over: its cookie tells that the answer arrived.
+#[tokio::test]
+async fn a_sign_in_whose_session_has_gone_idle_is_over() {
+    let idle = Duration::from_secs(60);
+    let server = Server::start_with(|policy| policy.lifetimes.session.idle = idle).await;
+    let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+    let browser = alice.browser();
+    let page = browser.authorize(&acme.request()).await;
+    page.clone().sign_in().await.callback().code();
+    server.advance(60);
+    assert!(!is_signed_in(&browser, &acme).await);
+    let expired = "400 this sign-in has expired; go back to the application and start again";
+    assert_eq!(page.clone().sign_in().await.error_page(), expired);
+    assert_eq!(browser.visit(&page.path).await.error_page(), expired);
+    assert!(!is_signed_in(&browser, &acme).await);
 }
 
 /// What the operator changes while somebody signs in counts: nobody is sent to an address that was taken away.
