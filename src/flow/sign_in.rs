@@ -42,6 +42,8 @@ pub struct Typed {
 /// The password is checked outside of the transaction and on its own threads; an unknown name costs as much
 /// time as a known one. The transaction checks once more that the user's record is still the one that
 /// was checked.
+///
+/// A form that is still open when its client takes passwords no more has expired: nothing is looked at.
 pub async fn sign_in(
     core: &Core,
     browser: &Browser,
@@ -50,7 +52,7 @@ pub async fn sign_in(
     now: Timestamp,
 ) -> Result<SignIn, Failure> {
     if !underway.client.password_sign_in {
-        return Ok(SignIn::Refused);
+        return Ok(SignIn::Expired);
     }
     let name = LoginName::new(&typed.username);
     let user = user_named(core, &name)?;

@@ -97,6 +97,26 @@ async fn one_name_is_guarded_whether_it_is_somebodys_or_not() {
     assert_eq!(spelt_otherwise.status, 429);
 }
 
+/// Where no password is looked at there is nothing to guess, and nobody locks a name out there.
+#[tokio::test]
+async fn an_application_without_passwords_holds_no_name_back() {
+    let (server, acme, alice) = scene().await;
+    let other = server.client("other").await;
+    let page = alice.browser().at(HERE).authorize(&other.request()).await;
+    server
+        .change_client(&other, |client| client.password_sign_in = false)
+        .await;
+    for _ in 0..12 {
+        let refused = page.clone().type_in("alice@example.com", "wrong").await;
+        assert!(
+            refused.text().contains("Nobody can sign in here"),
+            "{}",
+            refused.text()
+        );
+    }
+    acme.code(&alice.browser().at(HERE)).await;
+}
+
 /// Whoever guesses learns nothing while the name is held back: the right password is answered like a wrong one.
 #[tokio::test]
 async fn the_right_password_is_not_looked_at_either() {

@@ -34,7 +34,8 @@ async fn an_application_without_passwords_takes_none() {
         .with("username", "alice@example.com")
         .with("password", &alice.password);
     let refused = screen.browser().submit(&forged).await;
-    assert_eq!(refused.page(), "/login");
+    assert_eq!((refused.status, refused.page()), (400, "/login"));
+    assert!(refused.text().contains("This form was open for too long."));
     assert!(screen.browser().cookie("__Host-idsvc_session").is_none());
     let page = alice.browser().authorize(&password_client.request()).await;
     scene
