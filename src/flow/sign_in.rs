@@ -41,7 +41,8 @@ pub struct Typed {
 ///
 /// The password is checked outside of the transaction and on its own threads; an unknown name costs as much
 /// time as a known one. The transaction checks once more that the user's record is still the one that
-/// was checked.
+/// was checked. Where it is not, it is looked at again, once: a hasty hand sends a form twice, and the first time has made
+/// the hash anew.
 ///
 /// A form that is still open when its client takes passwords no more has expired: nothing is looked at.
 pub async fn sign_in(
@@ -54,14 +55,29 @@ pub async fn sign_in(
     if !underway.client.password_sign_in {
         return Ok(SignIn::Expired);
     }
+    for _ in 0..2 {
+        if let Some(outcome) = look(core, browser, &underway, &typed, now).await? {
+            return Ok(outcome);
+        }
+    }
+    Ok(SignIn::Expired)
+}
+
+/// Looks at the user's record and acts on it. Nothing, when it was another by the time it was to be acted on.
+async fn look(
+    core: &Core,
+    browser: &Browser,
+    underway: &Underway,
+    typed: &Typed,
+    now: Timestamp,
+) -> Result<Option<SignIn>, Failure> {
     let name = LoginName::new(&typed.username);
     let user = user_named(core, &name)?;
     let usable = user
         .as_ref()
         .filter(|user| user.enabled)
         .and_then(|user| user.password.clone());
-    let again = Zeroizing::new(typed.password.as_str().to_owned());
-    let verdict = check_password(core, usable.clone(), typed.password).await?;
+    let verdict = check_password(core, usable.clone(), typed.password.clone()).await?;
     let client_id = &underway.client.client_id;
     let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
         audit::record(&Event::SignInFailed {
@@ -69,17 +85,16 @@ pub async fn sign_in(
             from: typed.from,
             client_id,
         });
-        return Ok(SignIn::Refused);
+        return Ok(Some(SignIn::Refused));
     };
     let rehashed = if verdict.rehash_needed {
         let salt = checked.salt().unwrap_or_else(|| core.random.bytes());
-        core.passwords.hash(again, salt).await.ok()
+        core.passwords.hash(typed.password.clone(), salt).await.ok()
     } else {
         None
     };
     let entrance = Entrance::by_password(now);
     let authority = entrance.factor.authority().to_owned();
-    let client_id = client_id.clone();
     let uuid = user.uuid;
     let started = start_session(core, browser, underway.id, entrance, now, move |tx| {
         let Some(mut user) = USERS.get(&*tx, &uuid)?.filter(|user| user.enabled) else {
@@ -94,16 +109,18 @@ pub async fn sign_in(
         }
         Ok(Some((user, ())))
     });
-    let Ok(Some((onward, session, user, ()))) = started.await? else {
-        return Ok(SignIn::Expired);
+    let (onward, session, user, ()) = match started.await? {
+        Ok(Some(started)) => started,
+        Ok(None) => return Ok(None),
+        Err(_) => return Ok(Some(SignIn::Expired)),
     };
     audit::record(&Event::SignedIn {
         user,
         session,
         authority: &authority,
-        client_id: &client_id,
+        client_id,
     });
-    Ok(SignIn::Done(onward))
+    Ok(Some(SignIn::Done(onward)))
 }
 
 /// The user who signs in with this name. Whoever is not there costs the reading of somebody who is.

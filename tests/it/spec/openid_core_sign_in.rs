@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idsvc::flow::authorization;
 use idsvc::flow::sign_in::{SignIn, Typed, sign_in};
-use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
+use idsvc::identity::password::{Memory, PasswordParams, PasswordPool, PoolSize, hash};
 use idsvc::identity::{Device, User};
 use idsvc::oauth::Client;
 use idsvc::secret::{Secret, SessionCookie};
@@ -385,8 +385,21 @@ async fn a_user_who_changes_while_the_password_is_checked_is_not_signed_in() {
         let mut user = alice.user.clone();
         change(&mut user);
         let write = move |tx: &mut dyn Tx| USERS.put(tx, &user.uuid, &user);
-        assert!(expires_behind(&server, &acme, &alice, write).await);
+        let outcome = sign_in_behind(&server, &acme, &alice, write).await;
+        assert!(matches!(outcome, SignIn::Refused), "{outcome:?}");
     }
+}
+
+/// The first of two forms that a hasty hand sends makes the hash anew; the second has checked the one before.
+#[tokio::test]
+async fn a_hash_that_is_made_anew_while_the_password_is_checked_keeps_nobody_out() {
+    let (server, acme, alice) = scene().await;
+    let params = server.app.core.passwords.params();
+    let mut user = alice.user.clone();
+    user.password = Some(hash(params, alice.password.as_bytes(), [9; 16], &mut Memory::default()).unwrap());
+    let write = move |tx: &mut dyn Tx| USERS.put(tx, &user.uuid, &user);
+    let outcome = sign_in_behind(&server, &acme, &alice, write).await;
+    assert!(matches!(outcome, SignIn::Done(_)), "{outcome:?}");
 }
 
 /// The same of the client.
@@ -402,17 +415,18 @@ async fn a_client_that_changes_while_the_password_is_checked_gets_no_code_for_wh
         let mut client = Client::clone(server.app.core.catalog().client("acme").unwrap());
         change(&mut client);
         let write = move |tx: &mut dyn Tx| CLIENTS.put(tx, "acme", &client);
-        assert!(expires_behind(&server, &acme, &alice, write).await);
+        let outcome = sign_in_behind(&server, &acme, &alice, write).await;
+        assert!(matches!(outcome, SignIn::Expired), "{outcome:?}");
     }
 }
 
-/// Whether a sign-in comes to nothing when this is written after it was looked at, and before it is written itself.
-async fn expires_behind(
+/// What comes of a sign-in when this is written after it was looked at, and before it is written itself.
+async fn sign_in_behind(
     server: &Server,
     acme: &RelyingParty,
     alice: &Person,
     change: impl Fn(&mut dyn Tx) -> Result<(), StoreError> + Send + 'static,
-) -> bool {
+) -> SignIn {
     let browser = alice.browser();
     let form = browser.authorize(&acme.request()).await.login_form();
     let core = &server.app.core;
@@ -438,7 +452,7 @@ async fn expires_behind(
         async { go.send(()).unwrap() },
     );
     changed.unwrap();
-    matches!(signed_in, Ok(SignIn::Expired))
+    signed_in.unwrap()
 }
 
 /// A sign-in has half an hour.
