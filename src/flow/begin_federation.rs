@@ -66,6 +66,7 @@ pub async fn begin_federation(
     });
     let question = UpstreamSignIn {
         provider: provider.id.clone(),
+        issuer: Some(provider.issuer.clone()),
         state: state.digest(),
         nonce: nonce.clone(),
         sealed_verifier: core

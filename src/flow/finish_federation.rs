@@ -88,7 +88,14 @@ pub async fn finish_federation(
     };
     let offered = core.catalog().offered_by(&underway.client);
     let request = underway.transaction.request.clone();
-    let Some(provider) = offered.iter().find(|one| one.id == provider) else {
+    let was_asked = |one: &&Arc<Provider>| {
+        one.id == provider
+            && question
+                .issuer
+                .as_ref()
+                .is_none_or(|issuer| *issuer == one.issuer)
+    };
+    let Some(provider) = offered.iter().find(was_asked) else {
         return Ok(Return::Again(id, FederationProblem::NotOffered));
     };
     let witness = match interrogate(core, provider, callback, (id, &question), &request, now).await {

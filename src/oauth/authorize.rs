@@ -427,6 +427,10 @@ pub struct LoginTransaction {
 pub struct UpstreamSignIn {
     /// The provider.
     pub provider: String,
+    /// Its issuer. While the user is there, another one may come to stand under the provider's name, and it must not get
+    /// the code of this one (RFC 9700 section 4.4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
     /// The digest of `state`.
     pub state: Digest<UpstreamState>,
     /// `nonce`.

@@ -141,6 +141,20 @@ async fn an_answer_of_another_provider_is_refused() {
     assert!(scene.upstream.seen("/token").is_empty() && evil.seen("/token").is_empty());
 }
 
+/// While somebody is at a provider, another issuer may come to stand under its name: it gets nothing of the first one's.
+#[tokio::test]
+async fn an_answer_of_the_issuer_before_goes_to_no_other() {
+    let scene = scene().await;
+    let browser = scene.visitor();
+    let question = scene.ask(&browser).await;
+    let other = Upstream::start_other().await;
+    scene.server.change_provider("up", registered(&other)).await;
+    let screen = browser.visit(&question.answer("code=c-1")).await;
+    assert_eq!(screen.page(), "/login");
+    assert!(screen.text().contains("did not work"), "{}", screen.text());
+    assert!(other.seen("/token").is_empty());
+}
+
 #[tokio::test]
 async fn a_provider_that_promises_to_name_itself_has_to() {
     let scene = scene().await;
