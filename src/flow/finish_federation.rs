@@ -125,6 +125,8 @@ fn is_only_way(
 /// What a provider has said, checked.
 struct Witness {
     subject: Subject,
+    /// Whether the user was to prove anew who they are.
+    was_asked_anew: bool,
     profile: Profile,
     token: Option<UpstreamToken>,
 }
@@ -194,6 +196,7 @@ async fn interrogate(
     let token = upstream_token::seal(core, provider, &tokens, now);
     Ok(Witness {
         subject,
+        was_asked_anew: question.proof_asked_at.is_some(),
         profile,
         token,
     })
@@ -247,6 +250,7 @@ async fn admit(
     let client_id = underway.client.client_id.clone();
     let Witness {
         subject,
+        was_asked_anew,
         profile,
         token,
     } = witness;
@@ -255,6 +259,7 @@ async fn admit(
             provider: provider.id.clone(),
         },
         auth_time: subject.auth_time.unwrap_or(now),
+        is_undated: subject.auth_time.is_none() && !was_asked_anew,
         upstream_token: token,
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());

@@ -181,6 +181,7 @@ pub(super) fn start(
         digest,
         user,
         auth_time: entrance.auth_time,
+        is_undated: entrance.is_undated,
         factor: entrance.factor,
         upstream_token: entrance.upstream_token,
         created_at: now,

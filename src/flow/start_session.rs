@@ -20,6 +20,8 @@ pub(super) struct Entrance {
     pub(super) factor: Factor,
     /// When they did.
     pub(super) auth_time: Timestamp,
+    /// Whether that is a guess: see [`crate::identity::Session::is_undated`].
+    pub(super) is_undated: bool,
     /// The access token of the provider that vouched for them.
     pub(super) upstream_token: Option<UpstreamToken>,
 }
@@ -30,6 +32,7 @@ impl Entrance {
         Self {
             factor: Factor::Password,
             auth_time: now,
+            is_undated: false,
             upstream_token: None,
         }
     }

@@ -1,5 +1,6 @@
 //! A signed-in browser: single sign-on across clients.
 
+use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,10 @@ pub struct Session {
     pub user: Uuid,
     /// When the user last proved who they are.
     pub auth_time: Timestamp,
+    /// Whether that moment is a guess: a provider vouched for them that did not say when they proved it there, and was not
+    /// asked to have it proved anew. They may have come back without being asked anything.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub is_undated: bool,
     /// How.
     pub factor: Factor,
     /// The access token of the provider that vouched for them.
@@ -116,7 +121,7 @@ impl Session {
 
     /// Whether the user proved a moment ago who they are.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        now.since(self.auth_time) < Self::FRESH
+        !self.is_undated && now.since(self.auth_time) < Self::FRESH
     }
 
     /// Whether the session still stands.
@@ -149,6 +154,7 @@ mod tests {
             digest: Digest::of(b"x"),
             user: Uuid::from_u128(1),
             auth_time: start,
+            is_undated: false,
             factor: Factor::Password,
             upstream_token: None,
             created_at: start,

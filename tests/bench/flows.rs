@@ -71,6 +71,7 @@ impl Bench {
             digest: Digest::of(b"unused"),
             user: user.uuid,
             auth_time: now,
+            is_undated: false,
             factor: Factor::Password,
             upstream_token: None,
             created_at: now,

@@ -163,6 +163,7 @@ mod tests {
                         digest: Digest::of(b"x"),
                         user: alice,
                         auth_time: now,
+                        is_undated: false,
                         factor: Factor::Password,
                         upstream_token: None,
                         created_at: now - age,

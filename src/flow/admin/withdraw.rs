@@ -147,6 +147,7 @@ mod tests {
                         digest: Digest::of(b"cookie"),
                         user,
                         auth_time: now,
+                        is_undated: false,
                         factor: factor.clone(),
                         upstream_token: None,
                         created_at: now,

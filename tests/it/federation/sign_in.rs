@@ -9,7 +9,8 @@ use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, SECRET, open, registered, scene, scene_with, tied, uuid};
-use crate::harness::{ISSUER, START, Upstream};
+use crate::harness::html::Form;
+use crate::harness::{ISSUER, START, Screen, Upstream};
 
 #[tokio::test]
 async fn the_application_notices_nothing_but_the_amr() {
@@ -230,12 +231,8 @@ async fn nobody_is_sent_to_a_provider_by_the_name_of_their_own_account() {
     scene.server.change_provider("up", fields).await;
     let browser = scene.server.user("bob").await.browser();
     let page = browser.visit("/account").await.sign_in().await;
-    let mut forms = page.forms().into_iter();
-    let sessions = forms
-        .find(|form| form.value("decision") == Some("sessions"))
-        .unwrap();
     scene.server.advance(11 * 60);
-    let asked = browser.submit(&sessions.with("session", "others")).await;
+    let asked = browser.submit(&end_others(&page)).await;
     assert_eq!(asked.page(), "/login");
     assert_eq!(asked.login_form().value("username"), Some("bob@example.com"));
 }
@@ -251,15 +248,43 @@ async fn a_sign_in_of_the_future_is_one_of_now() {
         .await;
     assert_eq!(tokens.id().claims["auth_time"], START.seconds());
     let page = browser.visit("/account").await;
-    let mut forms = page.forms().into_iter();
-    let sessions = forms
-        .find(|form| form.value("decision") == Some("sessions"))
-        .unwrap()
-        .with("session", "others");
+    let sessions = end_others(&page);
     scene.server.advance(599);
     assert_eq!(browser.submit(&sessions).await.page(), "/account");
     scene.server.advance(1);
     assert_eq!(browser.submit(&sessions).await.page(), "/login");
+}
+
+/// The form that ends all other sessions.
+fn end_others(account: &Screen) -> Form {
+    let mut forms = account.forms().into_iter();
+    let sessions = forms.find(|form| form.value("decision") == Some("sessions"));
+    sessions.unwrap().with("session", "others")
+}
+
+/// Where a provider has a session, whoever finds the browser open comes back without being asked anything. One that does
+/// not say when its user signed in is asked to have it done anew before anything ends.
+#[tokio::test]
+async fn a_silent_return_from_a_provider_is_no_proof() {
+    let scene = scene_with(open, |_| {}).await;
+    let browser = scene.visitor();
+    let request = scene.acme.request().with("idp_hint", "up");
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    scene.vouch(&question, "u-1", &json!({}));
+    browser
+        .visit(&question.answer("code=c-1"))
+        .await
+        .callback()
+        .code();
+    let account = browser.visit("/account").await;
+    let asked = browser.submit(&end_others(&account)).await;
+    assert_eq!(asked.page(), "/login");
+    let start = asked.path.replace("/login?", "/federation/up/start?");
+    let question = Question::of(&browser.visit(&start).await, &scene.upstream);
+    assert_eq!(question.get("prompt"), Some("login"));
+    scene.vouch(&question, "u-1", &json!({}));
+    let account = browser.visit(&question.answer("code=c-2")).await;
+    assert_eq!(browser.submit(&end_others(&account)).await.page(), "/account");
 }
 
 #[tokio::test]
