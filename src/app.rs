@@ -37,6 +37,9 @@ pub struct App {
     pub issuer_path: String,
     /// The origin of the issuer, where the service's own forms come from.
     pub issuer_origin: String,
+    /// Names besides the issuer's that browsers reach this process by, without a proxy that could put another one in the
+    /// place of what they asked for.
+    pub other_names: Vec<String>,
     /// Proxies whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// What strangers may do how often.
@@ -186,6 +189,7 @@ impl App {
             metrics: Metrics::default(),
             issuer_path,
             issuer_origin,
+            other_names: Vec::new(),
             trusted_proxies,
             dev,
             unreachable: ArcSwapOption::empty(),
@@ -205,6 +209,16 @@ impl App {
             data_dir: Some(data_dir),
             ..self
         }
+    }
+
+    /// The same, reached by these names without a proxy. That of the issuer may be among them.
+    #[must_use]
+    pub fn with_names(mut self, names: &[String]) -> Self {
+        let issuer = url::Url::parse(&self.core.policy.issuer).ok();
+        let own = issuer.as_ref().and_then(url::Url::host_str);
+        let others = names.iter().filter(|name| Some(name.as_str()) != own);
+        self.other_names = others.cloned().collect();
+        self
     }
 
     /// The bytes that the store may still write, when they are too few to go on.

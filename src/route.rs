@@ -181,6 +181,22 @@ impl Route {
         FIXED.iter().find(|route| route.path() == path).cloned()
     }
 
+    /// Whether people come here to sign in or out, or to see to their account.
+    pub fn is_for_people(&self) -> bool {
+        matches!(
+            self,
+            Self::Authorize
+                | Self::EndSession
+                | Self::Login
+                | Self::Consent
+                | Self::LogoutConfirm
+                | Self::LoggedOut
+                | Self::Account
+                | Self::ChangePassword
+                | Self::FederationStart(_)
+        )
+    }
+
     /// The absolute address below `issuer`, which may have a path of its own.
     ///
     /// RFC 8414 section 3.1 puts its well-known path between the issuer's host and the issuer's path; every

@@ -165,6 +165,11 @@ async fn serve_until_stopped(
 /// The service of this core, with the operator's proxies, themes and disk.
 fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
     let settings = &config.settings;
+    // A proxy may name another host than the browser did: who is sent to the right one would come back in a circle.
+    let names = match &config.tls {
+        Tls::Acme(plan) if config.trusted_proxies.is_empty() => plan.domains.as_slice(),
+        _ => &[],
+    };
     App::with_themes(
         core,
         config.trusted_proxies.clone(),
@@ -173,6 +178,7 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
         |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
     )
     .with_data_in(settings.data_dir.clone())
+    .with_names(names)
 }
 
 /// Answers those who collect metrics, until the process is told to stop.

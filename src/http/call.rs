@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
+use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use ::http::request::Parts;
+use ::http::uri::Authority;
 use ::http::{Method, StatusCode};
 use bytes::Bytes;
 
@@ -202,6 +203,17 @@ impl Call {
         };
         let site = text(&SEC_FETCH_SITE).is_none_or(|site| matches!(site, "same-origin" | "none"));
         site && text(&ORIGIN).is_none_or(|origin| origin == self.app.issuer_origin)
+    }
+
+    /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from there
+    /// ([`Call::is_from_own_page`]). `Host` decides only whether, never where.
+    pub fn address_at_issuer(&self) -> Option<String> {
+        let in_header = || self.headers().get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
+        let asked = self.parts.uri.authority().cloned().or_else(in_header)?;
+        let names = &self.app.other_names;
+        let is_other = names.iter().any(|name| name.eq_ignore_ascii_case(asked.host()));
+        let path = self.parts.uri.path_and_query().filter(|_| is_other)?;
+        Some(format!("{}{path}", self.app.issuer_origin))
     }
 
     /// Has every page of this request look as the client wants it, in the languages that it asked for

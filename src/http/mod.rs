@@ -169,6 +169,12 @@ fn announced(body: &impl Body) -> usize {
 
 /// The pages whose work needs much room get it on the heap: every request would otherwise carry it along.
 async fn dispatch(call: &Call, route: &Route) -> Answer {
+    if call.method() == Method::GET
+        && route.is_for_people()
+        && let Some(address) = call.address_at_issuer()
+    {
+        return response::redirect_303(&address);
+    }
     match route {
         Route::Authorize => endpoint::authorize::respond(call).await,
         Route::Token => endpoint::token::respond(call).await,

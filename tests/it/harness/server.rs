@@ -66,6 +66,8 @@ pub(crate) struct Setup {
     pub(crate) policy: Policy,
     pub(crate) limits: LimitPolicy,
     pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The names that the service is reached by without a proxy.
+    pub(crate) names: Vec<String>,
     /// The way to providers.
     pub(crate) outbound: Terms,
     /// What a password hash costs.
@@ -78,6 +80,7 @@ impl Default for Setup {
             policy: Policy::of(ISSUER),
             limits: LimitPolicy::default(),
             trusted_proxies: Vec::new(),
+            names: Vec::new(),
             outbound: Terms::default(),
             cost: PasswordParams::new(64, 1, 1).unwrap(),
         }
@@ -113,7 +116,8 @@ impl Setup {
         .unwrap();
         rotate_keys::introduce(&core, &RSA_KEY, true).await.unwrap();
         rotate_keys::ensure_keys(&core).await.unwrap();
-        let app = Arc::new(App::new(core, self.trusted_proxies, self.limits, None));
+        let app = App::new(core, self.trusted_proxies, self.limits, None);
+        let app = Arc::new(app.with_names(&self.names));
 
         let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Limits::default())
             .await
