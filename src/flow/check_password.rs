@@ -2,8 +2,8 @@
 
 use zeroize::Zeroizing;
 
-use super::{Core, Failure};
-use crate::identity::password::{PasswordHash, Verdict};
+use super::Core;
+use crate::identity::password::{Busy, PasswordHash, Verdict};
 
 /// Checks what was typed on the pool. Without a hash, as for an unknown user, the answer is no.
 ///
@@ -13,7 +13,7 @@ pub(super) async fn check_password(
     core: &Core,
     hash: Option<PasswordHash>,
     typed: Zeroizing<String>,
-) -> Result<Verdict, Failure> {
+) -> Result<Verdict, Busy> {
     let is_read = typed.len() <= core.policy.password.max_bytes;
     let typed = if is_read { typed } else { Zeroizing::default() };
     let verdict = core.passwords.verify(hash, typed).await?;

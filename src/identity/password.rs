@@ -5,6 +5,7 @@
 //! compose an accented letter differently give two passwords.
 
 mod foreign;
+mod guess;
 mod import;
 pub mod oneshot;
 pub mod policy;

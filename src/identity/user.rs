@@ -211,6 +211,28 @@ impl User {
         !Self::OWN_SOURCES.contains(&self.source.as_str())
     }
 
+    /// What others know of the user: names, addresses, the organization.
+    pub fn known_by(&self) -> Vec<&str> {
+        let claims = [
+            "name",
+            "given_name",
+            "middle_name",
+            "family_name",
+            "nickname",
+            "preferred_username",
+        ];
+        let claims = claims
+            .into_iter()
+            .filter_map(|name| self.claims.get(name)?.as_str());
+        let addresses = [&self.email, &self.phone_number].into_iter().flatten();
+        [&self.account_id, &self.organization]
+            .into_iter()
+            .chain(addresses)
+            .map(String::as_str)
+            .chain(claims)
+            .collect()
+    }
+
     /// The name by which pages address the user.
     pub fn display_name(&self) -> &str {
         self.claims

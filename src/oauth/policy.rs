@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::identity::SessionLifetimes;
-use crate::identity::password::PasswordPolicy;
+use crate::identity::password::{PasswordPolicy, PasswordProblem};
+use crate::identity::{SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
 
 /// The issuer and the lifetimes: the configuration, as far as protocol rules see it.
@@ -114,6 +114,18 @@ impl Policy {
             key_rotation: KeyRotation::default(),
             password: PasswordPolicy::default(),
         }
+    }
+
+    /// Checks a password that is about to become this user's.
+    pub fn check_password(&self, user: &User, chosen: &str) -> Result<(), PasswordProblem> {
+        let mut known = user.known_by();
+        let address = self.issuer.as_str();
+        known.extend([
+            address,
+            address.trim_start_matches("https://"),
+            &self.service_name,
+        ]);
+        self.password.check(chosen, &known)
     }
 
     /// How long a key must stay published after it last signed: the longest life of what it signs, and of the sessions

@@ -83,6 +83,10 @@ pub enum AccountNotice {
     TooShort,
     /// The new password is too long.
     TooLong,
+    /// The new password is among the first that others would try.
+    Guessable,
+    /// The new password is the present one.
+    SamePassword,
     /// Too many wrong passwords; this one was not looked at.
     Throttled,
     /// Too much to do at this moment.
@@ -93,7 +97,7 @@ pub enum AccountNotice {
 
 impl AccountNotice {
     /// Every notice, for tests and previews.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::PasswordChanged,
         Self::SignedOut,
         Self::Disconnected,
@@ -102,6 +106,8 @@ impl AccountNotice {
         Self::WrongPassword,
         Self::TooShort,
         Self::TooLong,
+        Self::Guessable,
+        Self::SamePassword,
         Self::Throttled,
         Self::Busy,
         Self::Expired,
@@ -119,6 +125,8 @@ impl AccountNotice {
             Self::WrongPassword
             | Self::TooShort
             | Self::TooLong
+            | Self::Guessable
+            | Self::SamePassword
             | Self::Throttled
             | Self::Busy
             | Self::Expired => None,
@@ -136,6 +144,8 @@ impl AccountNotice {
             Self::WrongPassword => "wrong-password",
             Self::TooShort => "too-short",
             Self::TooLong => "too-long",
+            Self::Guessable => "guessable",
+            Self::SamePassword => "same-password",
             Self::Throttled => "throttled",
             Self::Busy => "busy",
             Self::Expired => "expired",
@@ -146,7 +156,7 @@ impl AccountNotice {
     fn field(self) -> Option<&'static str> {
         match self {
             Self::WrongPassword => Some(CURRENT),
-            Self::TooShort | Self::TooLong => Some(CHOSEN),
+            Self::TooShort | Self::TooLong | Self::Guessable | Self::SamePassword => Some(CHOSEN),
             Self::PasswordChanged
             | Self::SignedOut
             | Self::Disconnected
@@ -168,6 +178,8 @@ impl AccountNotice {
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,
             Self::TooLong => text.problem_too_long,
+            Self::Guessable => text.problem_guessable,
+            Self::SamePassword => text.problem_same_password,
             Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
             Self::Expired => text.problem_expired_account,

@@ -524,6 +524,8 @@ fn a_password_that_was_refused_is_announced_at_its_field() {
         (AccountNotice::WrongPassword, "current-password"),
         (AccountNotice::TooShort, "new-password"),
         (AccountNotice::TooLong, "new-password"),
+        (AccountNotice::Guessable, "new-password"),
+        (AccountNotice::SamePassword, "new-password"),
     ] {
         let page = Account {
             notice: Some(notice),

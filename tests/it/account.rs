@@ -286,10 +286,17 @@ async fn an_unfit_new_password_is_refused_with_the_reason() {
         ("elevenchars", "too short"),
         ("", "too short"),
         (&*"é".repeat(257), "at most 512 bytes"),
+        ("password1234", "too easy to guess"),
+        ("123456789012", "too easy to guess"),
+        ("Alice@Example.com", "too easy to guess"),
+        (ISSUER, "too easy to guess"),
+        (&*alice.password, "the one you already have"),
     ] {
         let again = browser.submit(&new_password(&page, &alice.password, unfit)).await;
         assert!(again.text().contains(reason), "{unfit}");
     }
+    let wrong = browser.submit(&new_password(&page, NEW, NEW)).await;
+    assert!(wrong.text().contains("That is not your current password"));
     let form = new_password(&page, &alice.password, "twelve chars");
     assert!(browser.submit(&form).await.text().contains("has been changed"));
 }

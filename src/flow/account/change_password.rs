@@ -36,6 +36,8 @@ pub enum Change {
     WrongPassword,
     /// The new one is not fit; nothing changed.
     Unfit(PasswordProblem),
+    /// The new one is the present one; nothing changed.
+    Same,
 }
 
 /// Checks the present password on the pool, then sets the new one and ends everything that was granted before, in
@@ -52,16 +54,20 @@ pub async fn change_password(
     let Some(live) = sessions::signed_in(core, browser, now)? else {
         return Ok(Outcome::SignIn);
     };
-    if let Err(problem) = core.policy.password.check(&typed.chosen) {
+    if let Err(problem) = core.policy.check_password(&live.user, &typed.chosen) {
         return Ok(Outcome::Done(Change::Unfit(problem)));
     }
     let user = live.user.uuid;
     let checked = live.user.password;
+    let is_same = typed.chosen == typed.current;
     let verdict = check_password(core, checked.clone(), typed.current).await?;
     if !verdict.matches {
         let from = typed.from;
         audit::record(&Event::PasswordChangeFailed { user, from });
         return Ok(Outcome::Done(Change::WrongPassword));
+    }
+    if is_same {
+        return Ok(Outcome::Done(Change::Same));
     }
     let hash = core.passwords.hash(typed.chosen, core.random.bytes()).await?;
     let drawn = DrawnSession::draw(core, browser);

@@ -177,6 +177,8 @@ async fn changed(call: &Call, outcome: Result<Outcome<Change>, Failure>, name: &
         Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooShort { .. }))) => AccountNotice::TooShort,
         Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooLong { .. }))) => AccountNotice::TooLong,
+        Ok(Outcome::Done(Change::Unfit(PasswordProblem::Guessable))) => AccountNotice::Guessable,
+        Ok(Outcome::Done(Change::Same)) => AccountNotice::SamePassword,
         Ok(Outcome::SignIn) => return sign_in(call, false).await,
         Err(Failure::Busy) => AccountNotice::Busy,
         Err(failure) => return error::failed_page(call, &failure),

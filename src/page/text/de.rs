@@ -96,5 +96,7 @@ pub static DE: Text<'static> = Text {
     problem_current_password: "Das ist nicht Ihr aktuelles Passwort. Prüfen Sie es und versuchen Sie es noch einmal.",
     problem_too_short: "Das neue Passwort ist zu kurz. Wählen Sie ein längeres.",
     problem_too_long: "Das neue Passwort ist zu lang. Wählen Sie eines mit höchstens {} Bytes: Ein einfacher Buchstabe oder eine Ziffer ist eines.",
+    problem_guessable: "Das neue Passwort ist zu leicht zu erraten: Es ist weit verbreitet, eine Wiederholung, eine Tastenfolge oder Ihr eigener Name oder Ihre Adresse. Wählen Sie ein anderes.",
+    problem_same_password: "Das neue Passwort ist Ihr jetziges. Wählen Sie ein anderes.",
     problem_expired_account: "Diese Seite war zu lange geöffnet. Es wurde nichts geändert; versuchen Sie es noch einmal.",
 };

@@ -96,5 +96,7 @@ pub static EN: Text<'static> = Text {
     problem_current_password: "That is not your current password. Check it and try again.",
     problem_too_short: "The new password is too short. Choose a longer one.",
     problem_too_long: "The new password is too long. Choose one of at most {} bytes: a plain letter or digit is one.",
+    problem_guessable: "The new password is too easy to guess: it is widely used, repeated, a row of keys, or a name or address of yours. Choose another.",
+    problem_same_password: "The new password is the one you already have. Choose another.",
     problem_expired_account: "This page was open for too long. Nothing was changed; try again.",
 };

@@ -96,5 +96,7 @@ pub static ES: Text<'static> = Text {
     problem_current_password: "Esa no es su contraseña actual. Compruébela e inténtelo de nuevo.",
     problem_too_short: "La contraseña nueva es demasiado corta. Elija una más larga.",
     problem_too_long: "La contraseña nueva es demasiado larga. Elija una de {} bytes como máximo: una letra de la a a la z (sin la ñ) o una cifra ocupa uno.",
+    problem_guessable: "La contraseña nueva es demasiado fácil de adivinar: es muy común, una repetición, una serie de teclas o un nombre o una dirección suyos. Elija otra.",
+    problem_same_password: "La contraseña nueva es la que ya tiene. Elija otra.",
     problem_expired_account: "Esta página ha estado abierta demasiado tiempo. No se ha cambiado nada; inténtelo de nuevo.",
 };

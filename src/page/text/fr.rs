@@ -96,5 +96,7 @@ pub static FR: Text<'static> = Text {
     problem_current_password: "Ce n’est pas votre mot de passe actuel. Vérifiez-le, puis réessayez.",
     problem_too_short: "Le nouveau mot de passe est trop court. Choisissez-en un plus long.",
     problem_too_long: "Le nouveau mot de passe est trop long. Choisissez-en un de {} octets au plus\u{a0}: une lettre de a à z ou un chiffre en compte un.",
+    problem_guessable: "Le nouveau mot de passe est trop facile à deviner\u{a0}: il est très répandu, une répétition, une suite de touches, ou votre propre nom ou adresse. Choisissez-en un autre.",
+    problem_same_password: "Le nouveau mot de passe est celui que vous avez déjà. Choisissez-en un autre.",
     problem_expired_account: "Cette page est restée ouverte trop longtemps. Rien n’a été changé\u{a0}; réessayez.",
 };

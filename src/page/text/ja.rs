@@ -96,5 +96,7 @@ pub static JA: Text<'static> = Text {
     problem_current_password: "現在のパスワードが正しくありません。確認してもう一度お試しください。",
     problem_too_short: "新しいパスワードが短すぎます。より長いものにしてください。",
     problem_too_long: "新しいパスワードが長すぎます。{} バイト以内にしてください。半角の英数字は 1 文字が 1 バイトです。",
+    problem_guessable: "新しいパスワードは推測されやすいものです。よく使われる言葉、繰り返し、キーの並び、ご自分の名前やアドレスは避けてください。",
+    problem_same_password: "新しいパスワードが現在のものと同じです。別のものにしてください。",
     problem_expired_account: "このページは長時間開かれていました。何も変更されていません。もう一度お試しください。",
 };

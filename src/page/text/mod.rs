@@ -235,6 +235,10 @@ texts! {
     pub problem_too_short: &'static str,
     /// The password was not changed; `{}` is a number of bytes.
     pub problem_too_long: &'static str,
+    /// The password was not changed.
+    pub problem_guessable: &'static str,
+    /// The password was not changed.
+    pub problem_same_password: &'static str,
     /// Nothing was done.
     pub problem_expired_account: &'static str,
 }

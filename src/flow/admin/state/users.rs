@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::flow::admin::import::UserLine;
 use crate::flow::admin::user;
 use crate::flow::admin::{Admin, Disclosed, Done};
+use crate::flow::check_password::check_password;
 use crate::identity::password::{PasswordHash, SALT_LEN};
 use crate::identity::{LoginName, User};
 use crate::store::StoreError;
@@ -86,14 +87,7 @@ pub(super) async fn prepare(
             (None, Some(hash)) => PasswordHash::import(hash)
                 .map_err(|problem| own.push(problem.to_string()))
                 .ok(),
-            (Some(password), None) => {
-                if let Err(problem) = admin.core.policy.password.check(password.reveal()) {
-                    own.push(problem.to_string());
-                    None
-                } else {
-                    changed(admin, &entry.line, password).await?
-                }
-            }
+            (Some(password), None) => changed(admin, &entry.line, password, &mut own).await?,
             (None, None) => None,
         };
         faults.extend(about(KIND, &name, own));
@@ -108,20 +102,29 @@ pub(super) async fn prepare(
     Ok(all)
 }
 
-/// The hash of a password, unless the user has that password already.
-async fn changed(admin: Admin<'_>, line: &UserLine, password: &Disclosed) -> Done<Option<PasswordHash>> {
+/// The hash of a password that is fit, unless the user has that password already.
+async fn changed(
+    admin: Admin<'_>,
+    line: &UserLine,
+    password: &Disclosed,
+    faults: &mut Vec<String>,
+) -> Done<Option<PasswordHash>> {
     let core = admin.core;
     let existing = core.store.read(|snapshot| line.existing(snapshot))?;
     if let Ok(Some(user)) = existing
         && user.password.is_some()
     {
-        let verdict = core
-            .passwords
-            .verify(user.password, password.to_zeroizing())
-            .await?;
+        let verdict = check_password(core, user.password, password.to_zeroizing()).await?;
         if verdict.matches {
             return Ok(None);
         }
+    }
+    // A line that makes no user is refused as such.
+    if let Ok(user) = line.onto(None, Uuid::nil(), &core.policy.organization, core.clock.now())
+        && let Err(problem) = core.policy.check_password(&user, password.reveal())
+    {
+        faults.push(problem.to_string());
+        return Ok(None);
     }
     let salt = core.random.bytes::<SALT_LEN>();
     Ok(Some(core.passwords.hash(password.to_zeroizing(), salt).await?))

@@ -199,6 +199,7 @@ fn generate_password(random: &Random) -> Disclosed {
 /// The hash to keep, and the password when it is to be shown.
 async fn hash(
     admin: Admin<'_>,
+    user: &User,
     password: NewPassword,
     mut faults: Vec<String>,
 ) -> Done<(Option<PasswordHash>, Option<Disclosed>)> {
@@ -208,7 +209,7 @@ async fn hash(
         NewPassword::None => (None, false),
     };
     if let (Some(password), false) = (&password, is_shown)
-        && let Err(problem) = admin.core.policy.password.check(password.reveal())
+        && let Err(problem) = admin.core.policy.check_password(user, password.reveal())
     {
         faults.push(problem.to_string());
     }
@@ -314,7 +315,7 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> Done<UserView> {
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &request.email, &core.policy.organization, now);
     apply(&mut user, &request.fields, &mut faults);
-    let (hash, shown) = hash(admin, request.password, faults).await?;
+    let (hash, shown) = hash(admin, &user, request.password, faults).await?;
     user.password = hash;
     let view = UserView::of(&user, shown);
     core.store
@@ -428,7 +429,8 @@ pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> Done<U
 
 /// Sets or removes a user's password. The answer shows one that was made, this once.
 pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserView> {
-    let (hash, shown) = hash(admin, request.password, Vec::new()).await?;
+    let user = admin.core.store.read(|snapshot| find(snapshot, &request.who))??;
+    let (hash, shown) = hash(admin, &user, request.password, Vec::new()).await?;
     let change_user = move |user: &mut User| {
         user.password.clone_from(&hash);
         Ok(())

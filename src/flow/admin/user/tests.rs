@@ -220,3 +220,44 @@ async fn a_removed_user_leaves_nothing_behind() {
     assert_eq!(names, 0);
     add(admin(&core), request("alice@example.com")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_password_that_is_soon_guessed_is_not_given_to_anybody() {
+    let core = core();
+    let given = |text: &str| NewPassword::Given(Disclosed::new(text));
+    let alice = |password: &str| AddUser {
+        password: given(password),
+        fields: UserFields {
+            name: Some("Alice Liddell".to_owned()),
+            ..UserFields::default()
+        },
+        ..request("alice@wonderland.org")
+    };
+    let told = "choose a password that is harder to guess";
+    for soon in [
+        "password",
+        "12345678",
+        "wonderland",
+        "aliceliddell",
+        "id.example.com",
+    ] {
+        let refused = refusal(add(admin(&core), alice(soon)).await);
+        assert!(refused.message.starts_with(told), "{soon}: {refused}");
+    }
+    add(admin(&core), alice("correct horse battery")).await.unwrap();
+    let set = |password| SetPassword {
+        who: "alice@wonderland.org".to_owned(),
+        password,
+        sign_out: false,
+    };
+    for soon in ["ALICE@wonderland.org", "Liddell1865", "        "] {
+        let refused = refusal(set_password(admin(&core), set(given(soon))).await);
+        assert!(refused.message.starts_with(told), "{soon}: {refused}");
+    }
+    set_password(admin(&core), set(NewPassword::Generated))
+        .await
+        .unwrap();
+    set_password(admin(&core), set(given("wonderland, at length")))
+        .await
+        .unwrap();
+}
