@@ -612,7 +612,7 @@ async fn a_refusal_speaks_of_keys_and_not_of_flags() {
         "client c0: the grant authorization_code needs a redirect URI: name one in redirect_uris",
         "or, at your own risk, a secret with max_scope",
         "client c2: the grant jwt-bearer needs a provider: name one in providers",
-        "allow it in grant_types",
+        "add it to grant_types",
         "password_sign_in = true",
         "take the text out of scope_texts",
         "client c5: the client has no grant: name redirect_uris for sign-ins, or grant_types = [] for an API",
