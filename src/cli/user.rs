@@ -322,7 +322,13 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Reply::UserRemoved(uuid, account_id) if output.json => {
             output.document(&serde_json::json!({ "uuid": uuid, "account_id": account_id, "removed": true }))
         }
-        Reply::UserRemoved(_, account_id) => output.line(&format!("user {account_id} is removed")),
+        Reply::UserRemoved(uuid, account_id) => {
+            output.line(&format!("user {account_id} is removed"))?;
+            output.hint(&format!(
+                "Backups, copies from before upgrades and room that is free in the database hold what they held: README, To erase a person.\nEvents name the user as {uuid}."
+            ));
+            Ok(())
+        }
         _ => Err(unexpected()),
     })
 }
