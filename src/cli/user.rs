@@ -400,6 +400,12 @@ fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), Stop> {
             .map_or_else(|| value.to_string(), |text| text.replace('\n', ", "));
         facts.push((name.as_str(), text));
     }
+    for application in view.applications.iter().flatten() {
+        let scope: Vec<&str> = application.scope.iter().collect();
+        let since = moment(application.since);
+        let text = format!("{} since {since}: {}", application.client_id, scope.join(" "));
+        facts.push(("application", text));
+    }
     output.facts(&facts)?;
     if view.password.is_some() {
         output.hint("\nThe password is shown this once; only its hash is kept.");

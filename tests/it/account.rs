@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use idsvc::flow::admin::user;
 use idsvc::identity::User;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
@@ -619,6 +620,18 @@ async fn an_application_is_disconnected() {
     let text = page.text();
     assert!(text.contains("Careful &amp; Sons") && text.contains("See your email address"));
     assert!(text.contains("Keep this access while you are away") && !text.contains(">authenticated<"));
+    let shown = user::show(server.admin(), "alice@example.com").unwrap();
+    let shown = json!(shown.applications.unwrap());
+    let scope = "openid email offline_access";
+    assert_eq!(
+        (&shown[0]["client_id"], &shown[0]["scope"]),
+        (&json!("careful"), &json!(scope))
+    );
+    assert_eq!(
+        (&shown[1]["client_id"], &shown[1]["name"]),
+        (&json!("acme"), &json!("acme"))
+    );
+    assert_eq!(shown[0]["since"], json!(server.clock.now()));
 
     let done = here
         .submit(&form(&page, "applications").with("client", "careful"))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Outcome;
@@ -28,7 +29,7 @@ pub struct Account {
 }
 
 /// An application that has a live grant of the user, or their consent for the next one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
     /// The client.
     pub client_id: String,
@@ -77,7 +78,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
 
 /// Live refresh families and remembered consents, told by client. One that is not registered any more can do
 /// nothing and is left out.
-fn applications(
+pub(in crate::flow) fn applications(
     snapshot: &dyn Snapshot,
     catalog: &Catalog,
     user: Uuid,

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
+use crate::flow::account::view::{Application, applications};
 use crate::flow::sessions;
 use crate::identity::claim::looks_like_email;
 use crate::identity::password::{PasswordHash, SALT_LEN};
@@ -136,6 +137,9 @@ pub struct UserView {
     /// Who the user is at providers.
     #[serde(default)]
     pub identities: Vec<LinkedIdentity>,
+    /// What may act for the user, in the answer to `user show`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applications: Option<Vec<Application>>,
     /// Whether the user may be given tokens.
     pub enabled: bool,
     /// When the record was made.
@@ -161,6 +165,7 @@ impl UserView {
             source: user.source.clone(),
             claims: user.claims.clone(),
             identities: user.identities.clone(),
+            applications: None,
             enabled: user.enabled,
             created_at: user.created_at,
             updated_at: user.updated_at,
@@ -337,10 +342,20 @@ pub fn list(admin: Admin<'_>, limit: usize) -> Done<Vec<UserView>> {
     Ok(users.iter().map(|(_, user)| UserView::of(user, None)).collect())
 }
 
-/// One user.
+/// One user, with the applications that the account page shows them.
 pub fn show(admin: Admin<'_>, who: &str) -> Done<UserView> {
-    let user = admin.core.store.read(|snapshot| find(snapshot, who))??;
-    Ok(UserView::of(&user, None))
+    let (catalog, now) = (admin.core.catalog(), admin.core.clock.now());
+    let read = |snapshot: &dyn Snapshot| -> Decided<UserView> {
+        let user = match find(snapshot, who)? {
+            Ok(user) => user,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        Ok(Ok(UserView {
+            applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
+            ..UserView::of(&user, None)
+        }))
+    };
+    Ok(admin.core.store.read(read)??)
 }
 
 /// Changes a user in one transaction by a function that may refuse.
