@@ -142,7 +142,7 @@ fn a_check_says_what_visitors_would_meet() {
         "refused error.html line 3: set",
         "refused error.html line 4: a call",
         "refused logged-out.html line 2:",
-        "refused logout.html: meta refresh",
+        "refused logout.html: http-equiv",
         "refused logout.html: formaction",
         "fault layout.html: an inline script",
         "fault layout.html: onload",

@@ -1,7 +1,7 @@
 //! Reads HTML as browsers do, as far as it takes to judge a page that a theme has drawn.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Finding, Severity};
 use super::policy::{ContentSecurityPolicy, Load};
@@ -14,36 +14,54 @@ const VOID: [&str; 13] = [
 const OPTIONAL: [&str; 13] = [
     "body", "dd", "dt", "head", "html", "li", "option", "p", "tbody", "td", "th", "thead", "tr",
 ];
-/// Elements whose content is no markup.
-const RAW: [&str; 9] = [
+/// Elements whose content is no markup, or is none for some browsers, or is markup by rules of its own.
+const RAW: [&str; 12] = [
     "iframe",
+    "math",
     "noembed",
     "noframes",
+    "noscript",
     "plaintext",
     "script",
     "style",
+    "template",
     "textarea",
     "title",
     "xmp",
 ];
-/// The element whose content is markup for browsers without scripts only.
-pub(super) const NO_SCRIPT: &str = "noscript";
+/// What every page begins with.
+const DOCTYPE: &str = "<!DOCTYPE html>";
+/// The most bytes of a character reference, with its semicolon but without its ampersand.
+const LONGEST_REFERENCE: usize = 10;
 
 /// A start or end tag.
 #[derive(Debug)]
 pub(super) struct Tag<'a> {
     pub name: Cow<'a, str>,
     pub is_end: bool,
-    closes_itself: bool,
-    attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub closes_itself: bool,
+    pub attributes: Vec<Attribute<'a>>,
+    /// The tag as it is written, from its name on.
+    pub source: &'a str,
+    /// Whether it ends before the page does. Browsers leave out one that does not.
+    pub is_whole: bool,
     /// What follows it, for elements whose content is no markup.
     pub raw: &'a str,
 }
 
+/// An attribute of a tag.
+#[derive(Debug)]
+pub(super) struct Attribute<'a> {
+    pub name: Cow<'a, str>,
+    pub value: Cow<'a, str>,
+    /// Whether it has an ampersand that begins no character reference known here. Browsers know more of them.
+    pub is_unclear: bool,
+}
+
 impl Tag<'_> {
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
-        let found = self.attributes.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_ref())
+        let found = self.attributes.iter().find(|known| known.name == name);
+        found.map(|attribute| attribute.value.as_ref())
     }
 
     pub(super) fn is(&self, name: &str) -> bool {
@@ -51,8 +69,26 @@ impl Tag<'_> {
     }
 }
 
-/// The tags of a page for browsers that run scripts, or for those that do not.
-pub(super) fn tags(html: &str, with_scripts: bool) -> Vec<Tag<'_>> {
+/// What follows the beginning of a page, where it is the right one.
+fn after_doctype(html: &str) -> Option<&str> {
+    let (doctype, after) = html.trim_ascii_start().split_at_checked(DOCTYPE.len())?;
+    doctype.eq_ignore_ascii_case(DOCTYPE).then_some(after)
+}
+
+/// What stands from each `<` on that begins neither a tag nor a comment. Browsers pass over some of it up to the next
+/// `>`, whatever that belongs to (HTML standard, section 13.2.5.6 and after).
+pub(super) fn strays(html: &str) -> impl Iterator<Item = &str> {
+    let html = after_doctype(html).unwrap_or(html);
+    html.match_indices('<').filter_map(move |(at, _)| {
+        let found = html.get(at..)?;
+        let name = found.strip_prefix("</").or_else(|| found.strip_prefix('<'))?;
+        let is_tag = name.starts_with(|c: char| c.is_ascii_alphabetic());
+        (!is_tag && !found.starts_with("<!--")).then_some(found)
+    })
+}
+
+/// The tags of a page.
+pub(super) fn tags(html: &str) -> Vec<Tag<'_>> {
     let mut tags = Vec::new();
     let mut rest = html;
     while let Some((_, after)) = rest.split_once('<') {
@@ -68,9 +104,8 @@ pub(super) fn tags(html: &str, with_scripts: bool) -> Vec<Tag<'_>> {
         }
         let (mut tag, after) = tag(after, is_end);
         rest = after;
-        let is_raw = RAW.contains(&tag.name.as_ref()) || with_scripts && tag.name == NO_SCRIPT;
         if !tag.is_end
-            && is_raw
+            && RAW.contains(&tag.name.as_ref())
             && let Some((content, after)) = rest.split_at_checked(end_of_raw(rest, &tag.name))
         {
             tag.raw = content;
@@ -99,13 +134,12 @@ fn end_of_raw(rest: &str, name: &str) -> usize {
 /// What follows a comment, read from behind its `<!--`. It ends where browsers end it (HTML standard, section 13.2.5.43
 /// and after), which is not at `-->` alone.
 fn after_comment(comment: &str) -> &str {
-    if let Some(after) = comment.strip_prefix('>').or_else(|| comment.strip_prefix("->")) {
-        return after;
-    }
-    let end = |mark: &str| comment.find(mark).map(|at| at + mark.len());
-    let ends = [end("-->"), end("--!>")];
-    let end = ends.into_iter().flatten().min();
-    end.and_then(|end| comment.get(end..)).unwrap_or_default()
+    let mut rests = comment.match_indices('>').filter_map(|(at, end)| {
+        let (before, rest) = comment.split_at_checked(at)?;
+        let is_end = matches!(before, "" | "-") || before.ends_with("--") || before.ends_with("--!");
+        is_end.then(|| rest.strip_prefix(end))?
+    });
+    rests.next().unwrap_or_default()
 }
 
 /// Reads a tag from its name on; returns it and what follows its `>`.
@@ -120,11 +154,15 @@ fn tag(text: &str, is_end: bool) -> (Tag<'_>, &str) {
         is_end,
         closes_itself: false,
         attributes: Vec::new(),
+        source: text,
+        is_whole: false,
         raw: "",
     };
     loop {
         rest = rest.trim_start_matches(is_space);
         if let Some(after) = rest.strip_prefix('>') {
+            tag.source = text.strip_suffix(after).unwrap_or(text);
+            tag.is_whole = true;
             return (tag, after);
         }
         if let Some(after) = rest.strip_prefix('/') {
@@ -146,7 +184,12 @@ fn tag(text: &str, is_end: bool) -> (Tag<'_>, &str) {
             None => ("", after),
             Some(value) => attribute_value(value.trim_start_matches(is_space)),
         };
-        tag.attributes.push((lower(name), decode(value)));
+        let (value, is_unclear) = decode(value);
+        tag.attributes.push(Attribute {
+            name: lower(name),
+            value,
+            is_unclear,
+        });
         rest = after;
     }
 }
@@ -171,55 +214,65 @@ fn attribute_value(text: &str) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// Replaces the character references that the pages are written with, and numeric ones.
-fn decode(text: &str) -> Cow<'_, str> {
+/// Replaces the character references that the pages are written with, and numeric ones; says whether another ampersand
+/// is left.
+fn decode(text: &str) -> (Cow<'_, str>, bool) {
     if !text.contains('&') {
-        return text.into();
+        return (text.into(), false);
     }
     let mut decoded = String::with_capacity(text.len());
+    let mut is_unclear = false;
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('&') {
-        decoded.push_str(before);
-        let known = after.split_once(';').and_then(|(name, after)| {
-            let c = match name {
-                "amp" => '&',
-                "lt" => '<',
-                "gt" => '>',
-                "quot" => '"',
-                "apos" => '\'',
-                _ => {
-                    let number = name.strip_prefix('#')?;
-                    let code = match number.strip_prefix(['x', 'X']) {
-                        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-                        None => number.parse().ok()?,
-                    };
-                    char::from_u32(code)?
-                }
-            };
-            Some((c, after))
-        });
+        let known = reference(after);
+        is_unclear |= known.is_none();
         let (c, after) = known.unwrap_or(('&', after));
+        decoded.push_str(before);
         decoded.push(c);
         rest = after;
     }
     decoded.push_str(rest);
-    decoded.into()
+    (decoded.into(), is_unclear)
+}
+
+/// What a character reference means, read from behind its ampersand, and what follows it. Some numbers are not what
+/// they say (HTML standard, section 13.2.5.84) and are not known here.
+fn reference(text: &str) -> Option<(char, &str)> {
+    let end = text
+        .bytes()
+        .take(LONGEST_REFERENCE)
+        .position(|byte| byte == b';')?;
+    let (name, after) = text.split_at_checked(end)?;
+    let c = match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let (digits, radix) = match number.strip_prefix(['x', 'X']) {
+                Some(digits) => (digits, 16),
+                None => (number, 10),
+            };
+            let is_number = digits.chars().all(|c| c.is_digit(radix));
+            let code = u32::from_str_radix(digits, radix).ok().filter(|_| is_number)?;
+            char::from_u32(code).filter(|c| !matches!(c, '\0' | '\u{80}'..='\u{9f}'))?
+        }
+    };
+    Some((c, after.strip_prefix(';')?))
 }
 
 /// What visitors of a page would meet: things the browser blocks, elements that are not closed, and the like.
 pub fn inspect(place: &str, page: &str, policy: &ContentSecurityPolicy) -> Vec<Finding> {
-    let tags = tags(page, false);
+    let tags = tags(page);
     let mut findings = Vec::new();
     for tag in tags.iter().filter(|tag| !tag.is_end) {
         inspect_tag(place, tag, policy, &mut findings);
     }
     let mut fault = |message: String| findings.push(Finding::new(Severity::Fault, place, message));
-    if !page
-        .trim_start()
-        .get(..14)
-        .is_some_and(|start| start.eq_ignore_ascii_case("<!doctype html"))
-    {
-        fault("the page does not begin with <!DOCTYPE html>".to_owned());
+    if after_doctype(page).is_none() {
+        fault(format!("the page does not begin with {DOCTYPE}"));
     }
     let html = tags.iter().find(|tag| tag.is("html"));
     for (attribute, value) in [("lang", "{{ lang }}"), ("dir", "{{ dir }}")] {
@@ -298,7 +351,7 @@ fn inspect_tag(place: &str, tag: &Tag<'_>, policy: &ContentSecurityPolicy, findi
             Severity::Fault,
             format!("an inline style sheet: {blocked}; use theme.css"),
         ),
-        "iframe" | "object" | "embed" | "frame" | "video" | "audio" | "base" => {
+        "video" | "audio" | "base" => {
             find(Severity::Fault, format!("{}: {blocked}", tag.name));
         }
         "img" if tag.attribute("alt").is_none() => {
@@ -309,7 +362,7 @@ fn inspect_tag(place: &str, tag: &Tag<'_>, policy: &ContentSecurityPolicy, findi
         }
         _ => {}
     }
-    for (name, value) in &tag.attributes {
+    for Attribute { name, value, .. } in &tag.attributes {
         if name == "style" {
             find(
                 Severity::Fault,
@@ -326,22 +379,31 @@ fn inspect_tag(place: &str, tag: &Tag<'_>, policy: &ContentSecurityPolicy, findi
 /// Elements that are opened and not closed, or closed and not opened.
 fn unclosed(tags: &[Tag<'_>]) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
+    // How often each of them is open: who closes what is not must not have the whole page looked through for it.
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     let mut faults = Vec::new();
     for tag in tags {
         let name = tag.name.as_ref();
         if VOID.contains(&name) || tag.closes_itself {
             continue;
         }
+        let known = times.entry(name).or_default();
         if !tag.is_end {
+            *known = known.saturating_add(1);
             open.push(name);
-            continue;
-        }
-        let Some(at) = open.iter().rposition(|other| *other == name) else {
+        } else if *known == 0 {
             faults.push(format!("</{name}> closes nothing"));
-            continue;
-        };
-        for left in open.drain(at..).skip(1).filter(|left| !OPTIONAL.contains(left)) {
-            faults.push(format!("<{left}> is not closed"));
+        } else {
+            while let Some(left) = open.pop() {
+                let known = times.entry(left).or_default();
+                *known = known.saturating_sub(1);
+                if left == name {
+                    break;
+                }
+                if !OPTIONAL.contains(&left) {
+                    faults.push(format!("<{left}> is not closed"));
+                }
+            }
         }
     }
     let left = open.into_iter().filter(|left| !OPTIONAL.contains(left));
@@ -396,7 +458,7 @@ mod tests {
             ("<p style='color:red'>", "style=\"color:red\""),
             ("<p onclick=x()>", "onclick"),
             ("<a href=' JavaScript:x()'>x</a>", "href"),
-            ("<iframe src=x></iframe>", "iframe"),
+            ("<video src=x></video>", "video"),
             ("<img src=/id/a.png>", "alt"),
             ("<div><span></div>", "<span> is not closed"),
             ("<div>", "<div> is not closed"),
@@ -427,11 +489,26 @@ mod tests {
             "<script>",
             "&",
             "&#x110000;",
+            "<a b='&é;&",
             "<a =é>",
             "<a /é/>",
         ] {
             inspect("x", text, &ContentSecurityPolicy::default());
         }
-        assert_eq!(decode("&amp;&#x2F;&#39;&nope;&"), "&/'&nope;&");
+        assert_eq!(decode("&amp;&#x2F;&#39;&nope;&").0, "&/'&nope;&");
+        for unclear in [
+            "&",
+            "&nope;",
+            "&#101",
+            "&#+101;",
+            "&#;",
+            "&#128;",
+            "&#0;",
+            "&#0000000101;",
+            "&amp",
+        ] {
+            assert_eq!(decode(unclear), (unclear.into(), true));
+        }
+        assert_eq!(decode("&#101;&#X65;"), ("ee".into(), false));
     }
 }
