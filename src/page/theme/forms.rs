@@ -174,7 +174,8 @@ fn doubts(page: &str, tags: &[Tag<'_>]) -> Vec<String> {
         )
     });
     let mut doubts: Vec<String> = strays.collect();
-    let (mut is_in_form, mut is_in_select, mut drawings) = (false, false, 0_usize);
+    let (mut is_in_form, mut is_in_select, mut is_in_button) = (false, false, false);
+    let (mut is_between_cells, mut drawings) = (false, 0_usize);
     for tag in tags {
         let name = tag.name.as_ref();
         let mut refuse = |message: String| doubts.push(message);
@@ -211,7 +212,17 @@ fn doubts(page: &str, tags: &[Tag<'_>]) -> Vec<String> {
             ("form", false) if is_in_form => {
                 refuse("a form within a form: the inner one is none".to_owned());
             }
+            ("form", false) if is_between_cells => {
+                refuse("a form between the cells of a table: what follows is not in it".to_owned());
+            }
             ("form", is_end) => is_in_form = !is_end,
+            ("button", false) if is_in_button => {
+                refuse("a button within a button: it ends the outer one, and what that is in".to_owned());
+            }
+            ("button", is_end) => is_in_button = !is_end,
+            ("table", is_end) => is_between_cells = !is_end,
+            ("caption" | "td" | "th", is_end) => is_between_cells = is_end,
+            ("col" | "colgroup" | "tbody" | "tfoot" | "thead" | "tr", _) => is_between_cells = true,
             ("select", is_end) => is_in_select = !is_end,
             ("svg", true) => drawings = drawings.saturating_sub(1),
             ("svg", false) if !tag.closes_itself => drawings = drawings.saturating_add(1),
@@ -342,6 +353,9 @@ mod tests {
                 around("math", "math"),
                 around("form method=post action=/login", "form"),
                 around("table><tr><td><fieldset disabled></td></tr", "table"),
+                around("table", "table"),
+                around("table><tr><td></tr", "table"),
+                around("button disabled", "button"),
                 format!("<head></head><frameset>{wanted}"),
                 format!(
                     "<template><form method=post action=/login></template>{}",
@@ -358,6 +372,7 @@ mod tests {
             }
             for sound in [
                 around("fieldset", "fieldset"),
+                around("table><tr><th></th><td", "td></tr></table"),
                 format!("<fieldset></fieldset><template> </template>{wanted}"),
                 wanted.replace(
                     "method=\"post\"",
