@@ -115,8 +115,9 @@ pub struct Underway {
 }
 
 /// Whether a sign-in may be gone through: until it is answered and for a moment longer, and then only where the answer was
-/// lost. Whoever has signed out had it, and so has a browser that brings its cookie, though the session be over: a password
-/// that is sent again out of the history signs nobody in.
+/// lost. Where somebody has proven who they are, a browser in which nobody is signed in has lost the answer while their
+/// session lives; else it is over, by signing out or by itself, and a password that is sent again out of the history signs
+/// nobody in.
 pub(super) fn may_go_on(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
@@ -124,17 +125,14 @@ pub(super) fn may_go_on(
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    if transaction.goes_on(now) {
-        return Ok(true);
+    let signed_in = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
+    match transaction.settled_session.filter(|_| signed_in.is_none()) {
+        Some(settled) => {
+            let session = SESSIONS.get(snapshot, &settled)?;
+            Ok(session.is_some_and(|session| session.is_live(lifetimes, now)))
+        }
+        None => Ok(transaction.goes_on(now)),
     }
-    let Some(settled) = transaction.settled_session else {
-        return Ok(false);
-    };
-    let cookie = browser.session.as_ref();
-    let has_arrived = sessions::presented(snapshot, cookie)?.is_some_and(|(id, _)| id == settled);
-    Ok(!has_arrived
-        && sessions::find(snapshot, cookie, lifetimes, now)?.is_none()
-        && SESSIONS.contains(snapshot, &settled)?)
 }
 
 /// Finds a transaction for a page of this browser.

@@ -208,9 +208,12 @@ impl Call {
     /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from there
     /// ([`Call::is_from_own_page`]). `Host` decides only whether, never where.
     pub fn address_at_issuer(&self) -> Option<String> {
+        let names = &self.app.other_names;
+        if names.is_empty() {
+            return None;
+        }
         let in_header = || self.headers().get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
         let asked = self.parts.uri.authority().cloned().or_else(in_header)?;
-        let names = &self.app.other_names;
         let is_other = names.iter().any(|name| name.eq_ignore_ascii_case(asked.host()));
         let path = self.parts.uri.path_and_query().filter(|_| is_other)?;
         Some(format!("{}{path}", self.app.issuer_origin))

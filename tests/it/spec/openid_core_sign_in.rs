@@ -9,6 +9,7 @@ use idsvc::flow::sign_in::{SignIn, Typed, sign_in};
 use idsvc::identity::password::{Memory, PasswordParams, PasswordPool, PoolSize, hash};
 use idsvc::identity::{Device, User};
 use idsvc::oauth::Client;
+use idsvc::oauth::client::ConsentRequirement;
 use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::StoreError;
 use idsvc::store::backend::Tx;
@@ -525,6 +526,22 @@ async fn a_sign_in_whose_session_was_ended_is_over() {
     assert_eq!(page.clone().sign_in().await.error_page(), expired);
     browser.set_cookie(SESSION, "lost");
     assert_eq!(page.sign_in().await.error_page(), expired);
+}
+
+/// The same at once, and while consent is still to be given: whoever signs out is not signed in by what is in the history.
+#[tokio::test]
+async fn a_password_out_of_the_history_signs_nobody_in_who_has_signed_out() {
+    let (server, _, alice) = scene().await;
+    let asking = server
+        .client_with("asking", |client| client.consent = ConsentRequirement::Require)
+        .await;
+    let browser = alice.browser();
+    let page = browser.authorize(&asking.request()).await;
+    assert_eq!(page.clone().sign_in().await.page(), "/consent");
+    browser.visit("/oauth2/logout").await.decide("logout").await;
+    let expired = "400 this sign-in has expired; go back to the application and start again";
+    assert_eq!(page.sign_in().await.error_page(), expired);
+    assert!(!is_signed_in(&browser, &asking).await);
 }
 
 /// The same where the session was left alone until it was over: its cookie tells that the answer arrived.
