@@ -94,7 +94,7 @@ pub async fn authenticate_api_key(
 ) -> Result<Answer<AuthenticatedClient>, Failure> {
     let catalog = core.catalog();
     let Some((id, client)) = catalog.api_key(&presented.key.digest()) else {
-        return Ok(Err(api_key::UNKNOWN));
+        return Ok(Err(api_key::UNKNOWN.because("unknown_key")));
     };
     let client = match client_auth::authenticate_api_key(presented, client) {
         Ok(client) => client,

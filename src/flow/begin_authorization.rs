@@ -32,8 +32,10 @@ pub async fn begin_authorization(
     let Some(client_id) = parameters.get("client_id") else {
         return Ok(Err(Unanswerable::MissingClient));
     };
-    let Some(client) = catalog.client(client_id).filter(|client| client.enabled) else {
-        return Ok(Err(Unanswerable::UnknownClient));
+    let client = match catalog.client(client_id) {
+        Some(client) if client.enabled => client,
+        Some(_) => return Ok(Err(Unanswerable::DisabledClient)),
+        None => return Ok(Err(Unanswerable::UnknownClient)),
     };
     let reply = match reply_address(parameters, client) {
         Ok(reply) => reply,

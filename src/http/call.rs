@@ -23,7 +23,7 @@ use crate::flow::authorization::Browser;
 use crate::identity::Device;
 use crate::net::Peer;
 use crate::oauth::Client;
-use crate::oauth::error::Refusal;
+use crate::oauth::error::{Refusal, printable};
 use crate::page::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
 use crate::route::Route;
 use crate::store::StoreError;
@@ -45,6 +45,35 @@ pub struct Call {
     from: IpAddr,
     parts: Parts,
     look: OnceLock<Look>,
+    client_id: OnceLock<String>,
+    aside: OnceLock<Aside>,
+}
+
+/// What the log says of a request that is refused, beside what the answer says. Every text is printable and short.
+#[derive(Debug, Default)]
+pub struct Aside {
+    /// One word for the cause, where the answer keeps it to itself.
+    pub reason: Option<&'static str>,
+    /// The address to return to that is not registered, without its query.
+    pub redirect_uri: Option<String>,
+}
+
+impl Aside {
+    /// As much of an address as may be written down: what is in a query or a user name may be a secret.
+    pub fn address(uri: &str) -> String {
+        let end = uri.find(['?', '#', '%']).unwrap_or(uri.len());
+        let (start, rest) = uri.split_at(end);
+        let (scheme, start) = start.split_once("//").map_or(("", start), |(scheme, start)| {
+            (uri.get(..scheme.len() + 2).unwrap_or_default(), start)
+        });
+        let authority = start.split('/').next().unwrap_or_default();
+        let start = match authority.rfind('@') {
+            Some(at) => start.get(at..).unwrap_or_default(),
+            None => start,
+        };
+        let cut = if rest.is_empty() { "" } else { "..." };
+        printable(scheme, 40) + &printable(start, 200) + &printable(rest, 1) + cut
+    }
 }
 
 /// What pages look like to whoever is on the way to one client.
@@ -69,6 +98,8 @@ impl Call {
             from,
             parts,
             look: OnceLock::new(),
+            client_id: OnceLock::new(),
+            aside: OnceLock::new(),
         }
     }
 
@@ -219,6 +250,28 @@ impl Call {
         Some(format!("{}{path}", self.app.issuer_origin))
     }
 
+    /// Notes for the log whose request this is, if a client of that name is registered.
+    pub fn is_of(&self, client_id: &str) {
+        if self.app.core.catalog().client(client_id).is_some() {
+            let _ = self.client_id.set(client_id.to_owned());
+        }
+    }
+
+    /// The registered client whose request this is, as far as that is known.
+    pub fn client_id(&self) -> Option<&str> {
+        self.client_id.get().map(String::as_str)
+    }
+
+    /// Notes for the log what the answer will not say. What is noted first stays.
+    pub fn note_aside(&self, aside: Aside) {
+        let _ = self.aside.set(aside);
+    }
+
+    /// What was noted.
+    pub fn aside(&self) -> &Aside {
+        self.aside.get_or_init(Aside::default)
+    }
+
     /// Has every page of this request look as the client wants it, in the languages that it asked for
     /// (OpenID Connect Core section 3.1.2.1). What is said first stays.
     pub fn dress(&self, client: &Client, ui_locales: Option<&str>) {
@@ -227,6 +280,7 @@ impl Call {
             ui_locales: ui_locales.map(ToOwned::to_owned),
         };
         let _ = self.look.set(look);
+        let _ = self.client_id.set(client.client_id.clone());
     }
 
     /// As [`Call::dress`], for the client of this identifier, if there is one.

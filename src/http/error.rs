@@ -4,7 +4,7 @@ use ::http::StatusCode;
 use ::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
-use super::call::Call;
+use super::call::{Aside, Call};
 use super::headers;
 use super::response::{self, Answer};
 use crate::app::App;
@@ -27,6 +27,10 @@ struct Body<'a> {
 /// it is, with a challenge when it tried to by the `Authorization` header (RFC 6749 section 5.2), whatever stood there:
 /// Basic is the one scheme that counts here.
 pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
+    call.note_aside(Aside {
+        reason: refusal.cause,
+        ..Aside::default()
+    });
     note(call, refusal.code.as_str(), &refusal.description);
     let status = status_of(refusal.code);
     let body = Body {
@@ -47,9 +51,19 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
 }
 
 /// Writes down why a request was refused, under the name by which its sender may ask about it. Nothing of it is the
-/// sender's own but the name of a parameter, if that is one plain word.
+/// sender's own but the name of a parameter, if that is one plain word, a client that is registered, and what
+/// [`Aside`] has of an address.
 pub fn note(call: &Call, error: &str, description: &str) {
-    tracing::info!(request_id = %call.request_id, error, description, "refused");
+    let aside = call.aside();
+    tracing::info!(
+        request_id = %call.request_id,
+        error,
+        description,
+        client_id = call.client_id(),
+        reason = aside.reason,
+        redirect_uri = aside.redirect_uri.as_deref(),
+        "refused"
+    );
 }
 
 fn status_of(code: ErrorCode) -> StatusCode {

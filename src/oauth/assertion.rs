@@ -124,7 +124,16 @@ pub fn check(
             let problem = "client_assertion needs iss, sub, aud, exp and jti, each of its type";
             return Err(Refusal::invalid_client(problem));
         }
-        Err(_) => return Err(super::client_auth::UNKNOWN),
+        Err(problem) => {
+            let cause = match problem {
+                JwtError::Algorithm => "algorithm_not_allowed",
+                JwtError::Typ => "wrong_typ",
+                JwtError::UnknownKey => "unknown_key",
+                JwtError::Signature => "bad_signature",
+                JwtError::Form(_) | JwtError::Claims => "malformed",
+            };
+            return Err(super::client_auth::UNKNOWN.because(cause));
+        }
     };
     if claims.iss != client.client_id || claims.sub != client.client_id {
         let problem = "iss and sub of client_assertion must be the client_id";

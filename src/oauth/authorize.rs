@@ -114,9 +114,12 @@ pub enum Unanswerable {
     /// No `client_id`.
     #[error("client_id is missing")]
     MissingClient,
-    /// No client of that name, or a disabled one.
+    /// No client of that name.
     #[error("client_id names no client of this service")]
     UnknownClient,
+    /// A client that is disabled, which is nobody's business.
+    #[error("{}", Self::UnknownClient)]
+    DisabledClient,
     /// No redirect URI to trust.
     #[error(transparent)]
     RedirectUri(#[from] redirect_uri::Mismatch),

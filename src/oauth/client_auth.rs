@@ -184,15 +184,30 @@ const AMBIGUOUS: Refusal = Refusal::invalid_request("more than one client authen
 /// The answer to whoever has proven nothing.
 pub const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
 
+/// Why credentials of the kind that `proof` is prove nothing for `client`, in a word for the log.
+fn cause_of(proof: &Proof, client: &Client) -> &'static str {
+    match proof {
+        Proof::Secret(_) | Proof::EitherSecret(_) if client.is_public() => "public_client_sent_secret",
+        Proof::Secret(_) | Proof::EitherSecret(_) if !client.uses_secret() => "client_has_no_secret",
+        Proof::Secret(_) | Proof::EitherSecret(_) => "wrong_secret",
+        Proof::Assertion(_) => "client_has_no_key",
+        Proof::None => "no_secret",
+    }
+}
+
 /// Checks credentials against the record they name, and against `keys`, which are the client's. Whoever has no right
-/// learns only that.
+/// learns only that; the log learns the cause.
 pub fn authenticate(
     credentials: &Credentials,
     (client, keys): (Option<&Arc<Client>>, Option<&JwkSet>),
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
-    let client = client.filter(|client| client.enabled).ok_or(UNKNOWN)?;
+    let client = client.ok_or_else(|| UNKNOWN.because("unknown_client"))?;
+    if !client.enabled {
+        return Err(UNKNOWN.because("client_disabled"));
+    }
+    let unproven = || UNKNOWN.because(cause_of(&credentials.proof, client));
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
         Proof::EitherSecret([one, other])
@@ -202,10 +217,10 @@ pub fn authenticate(
         }
         Proof::None if client.is_public() => None,
         Proof::Assertion(assertion) => {
-            let keys = keys.ok_or(UNKNOWN)?;
+            let keys = keys.ok_or_else(unproven)?;
             Some(assertion::check(assertion, (client, keys), recipient, now)?)
         }
-        Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => return Err(UNKNOWN),
+        Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => return Err(unproven()),
     };
     if !client.auth_methods.contains(&credentials.method) {
         return Err(Refusal::naming(
@@ -231,8 +246,11 @@ pub fn authenticate_api_key(
     presented: &PresentedApiKey,
     client: &Arc<Client>,
 ) -> Result<AuthenticatedClient, Refusal> {
-    if !client.enabled || !presented.is_of(&client.client_id) {
-        return Err(api_key::UNKNOWN);
+    if !client.enabled {
+        return Err(api_key::UNKNOWN.because("client_disabled"));
+    }
+    if !presented.is_of(&client.client_id) {
+        return Err(api_key::UNKNOWN.because("key_of_another_client"));
     }
     Ok(AuthenticatedClient {
         client: Arc::clone(client),

@@ -79,6 +79,9 @@ pub struct Refusal {
     pub code: ErrorCode,
     /// `error_description`: printable ASCII without quotes and backslashes (RFC 6749 section 5.2).
     pub description: Cow<'static, str>,
+    /// One word for the log, where the answer keeps the cause to itself: who runs the service may know it.
+    #[serde(skip)]
+    pub cause: Option<&'static str>,
 }
 
 impl Refusal {
@@ -87,26 +90,26 @@ impl Refusal {
         Self {
             code,
             description: Cow::Borrowed(description),
+            cause: None,
+        }
+    }
+
+    /// The same refusal, with its cause for the log.
+    #[must_use]
+    pub fn because(self, cause: &'static str) -> Self {
+        Self {
+            cause: Some(cause),
+            ..self
         }
     }
 
     /// A refusal whose sentence names something the client sent; characters that may not stand in an
     /// `error_description` become `?`.
     pub fn naming(code: ErrorCode, description: &str) -> Self {
-        let description = description
-            .chars()
-            .take(300)
-            .map(|c| {
-                if matches!(c, ' '..='!' | '#'..='[' | ']'..='~') {
-                    c
-                } else {
-                    '?'
-                }
-            })
-            .collect::<String>();
         Self {
             code,
-            description: Cow::Owned(description),
+            description: Cow::Owned(printable(description, 300)),
+            cause: None,
         }
     }
 
@@ -124,6 +127,18 @@ impl Refusal {
     pub const fn invalid_client(description: &'static str) -> Self {
         Self::new(ErrorCode::InvalidClient, description)
     }
+}
+
+/// So many characters of a text of somebody else's, each printable ASCII without quotes and backslashes; others become `?`.
+pub fn printable(text: &str, longest: usize) -> String {
+    let shown = |c| {
+        if matches!(c, ' '..='!' | '#'..='[' | ']'..='~') {
+            c
+        } else {
+            '?'
+        }
+    };
+    text.chars().take(longest).map(shown).collect()
 }
 
 #[cfg(test)]

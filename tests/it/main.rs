@@ -23,6 +23,7 @@ mod outbound;
 mod packages;
 mod promises;
 mod refresh_model;
+mod refusals;
 mod restart;
 mod rows;
 mod rsa_keygen;

@@ -30,6 +30,7 @@ pub async fn authenticated(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let token_endpoint = call.app.url(&Route::Token);
+    call.is_of(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
     let checking = authenticate_client(&call.app.core, &credentials, &token_endpoint, call.now);
     limited(call, name, checking).await

@@ -3,7 +3,7 @@
 use ::http::{Method, StatusCode};
 
 use crate::flow::sign_out::{SignOut, begin_sign_out};
-use crate::http::call::Call;
+use crate::http::call::{Aside, Call};
 use crate::http::error;
 use crate::http::response::{self, Answer};
 use crate::http::screen::logout;
@@ -24,7 +24,13 @@ pub async fn respond(call: &Call) -> Answer {
     match begin_sign_out(&call.app.core, &parameters, &call.browser(), call.now).await {
         Ok(Ok(SignOut::Done(return_to))) => logout::done(call, return_to),
         Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(call, &Route::LogoutConfirm)),
-        Ok(Err(refusal)) => call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description),
+        Ok(Err(refusal)) => {
+            call.note_aside(Aside {
+                redirect_uri: parameters.get("post_logout_redirect_uri").map(Aside::address),
+                ..Aside::default()
+            });
+            call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
+        }
         Err(failure) => error::failed_page(call, &failure),
     }
 }

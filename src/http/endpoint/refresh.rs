@@ -20,7 +20,10 @@ pub async fn respond(call: &Call) -> Answer {
     };
     let checking = authenticate_api_key(&call.app.core, &presented, call.now);
     let client = match limited(call, presented.key.locator(), checking).await {
-        Ok(Ok(client)) => client,
+        Ok(Ok(client)) => {
+            call.is_of(&client.client_id);
+            client
+        }
         Ok(Err(refusal)) => return token::refused(call, grant, &refusal),
         Err(failure) => return token::failed(call, grant, &failure),
     };

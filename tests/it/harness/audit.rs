@@ -1,4 +1,4 @@
-//! The audit, as it is recorded in the thread of a test.
+//! The audit, and what is logged of refusals, as they are recorded in the thread of a test.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +27,23 @@ impl Audit {
 
     /// The events of one of these names since somebody asked last, in order, as objects.
     pub(crate) fn take(&self, names: &[&str]) -> Vec<Value> {
-        let events = std::mem::take(&mut *self.heard.0.lock().unwrap_or_else(PoisonError::into_inner));
         let is_named = |event: &Value| names.iter().any(|name| event["event"] == *name);
-        events.into_iter().filter(is_named).collect()
+        self.drain().filter(is_named).collect()
+    }
+
+    /// What was logged of requests that were refused since somebody asked last, in order, without their names.
+    pub(crate) fn refusals(&self) -> Vec<Value> {
+        let refused = self.drain().filter(|line| line["message"] == "refused");
+        let nameless = refused.map(|mut line| {
+            let members = line.as_object_mut().unwrap();
+            members.retain(|name, _| !matches!(name.as_str(), "message" | "request_id"));
+            line
+        });
+        nameless.collect()
+    }
+
+    fn drain(&self) -> impl Iterator<Item = Value> {
+        std::mem::take(&mut *self.heard.0.lock().unwrap_or_else(PoisonError::into_inner)).into_iter()
     }
 }
 
@@ -38,7 +52,7 @@ struct Ear(Arc<Mutex<Vec<Value>>>);
 
 impl<S: Subscriber> Layer<S> for Ear {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if event.metadata().target() == "audit" {
+        if matches!(event.metadata().target(), "audit" | "idsvc::http::error") {
             let mut members = Members::default();
             event.record(&mut members);
             let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);

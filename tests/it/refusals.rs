@@ -1,0 +1,176 @@
+//! What the log says of a request that was refused: enough for those who run the service, and no secret.
+
+use idsvc::jose::keyring::SigningKey;
+use idsvc::oauth::client::AuthMethod;
+use idsvc::random::Random;
+use serde_json::{Value, json};
+
+use crate::harness::audit::Audit;
+use crate::harness::token::signed;
+use crate::harness::wire::Call;
+use crate::harness::{ISSUER, START, Server};
+
+fn es256() -> SigningKey {
+    SigningKey::generate_es256(&Random::system()).unwrap()
+}
+
+fn ask(server: &Server) -> Call {
+    server
+        .post("/oauth2/token")
+        .with("grant_type", "client_credentials")
+}
+
+/// The client and the cause, where one was refused and nothing else was.
+fn cause(refused: &[Value]) -> (Option<&str>, Option<&str>) {
+    let [line] = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(line["description"], "client authentication failed");
+    (line["client_id"].as_str(), line["reason"].as_str())
+}
+
+/// The answer is one for all, so that a stranger learns nothing.
+#[tokio::test]
+async fn the_log_says_why_a_client_proved_nothing() {
+    let server = Server::start_with_limits(|limits| limits.enabled = false).await;
+    server.client("web").await;
+    server.public_client("app").await;
+    let off = server.client("off").await;
+    server.change_client(&off, |client| client.enabled = false).await;
+    let key = es256();
+    let jwk = key.public().to_jwk();
+    server
+        .client_with("robot", move |client| {
+            client.keys = vec![jwk];
+            client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+            client.secrets.clear();
+        })
+        .await;
+    let audit = Audit::listen();
+    for (client_id, secret, registered, reason) in [
+        ("web", "guessed-secret", Some("web"), "wrong_secret"),
+        ("web", "", Some("web"), "no_secret"),
+        ("app", "guessed-secret", Some("app"), "public_client_sent_secret"),
+        ("robot", "guessed-secret", Some("robot"), "client_has_no_secret"),
+        ("off", &off.secret, Some("off"), "client_disabled"),
+        ("nobody", "guessed-secret", None, "unknown_client"),
+    ] {
+        let refused = ask(&server).basic(client_id, secret).await;
+        assert_eq!(
+            refused.refusal(),
+            "401 invalid_client: client authentication failed"
+        );
+        assert!(!refused.text().contains(reason));
+        let lines = audit.refusals();
+        assert_eq!(cause(&lines), (registered, Some(reason)));
+        assert!(!json!(lines).to_string().contains("guessed"));
+    }
+    let claims = json!({
+        "iss": "robot", "sub": "robot", "aud": ISSUER, "exp": START.seconds() + 60, "jti": "1",
+    });
+    for (key, header, reason) in [
+        (&es256(), json!({"alg": "ES256"}), "bad_signature"),
+        (&key, json!({"alg": "ES256", "kid": "other"}), "unknown_key"),
+        (&key, json!({"alg": "ES256", "typ": "at+jwt"}), "wrong_typ"),
+        (&key, json!({"alg": "HS256"}), "algorithm_not_allowed"),
+    ] {
+        let assertion = signed(key, &header, &claims);
+        let refused = ask(&server)
+            .with(
+                "client_assertion_type",
+                "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            )
+            .with("client_assertion", &assertion)
+            .await;
+        assert_eq!(
+            refused.refusal(),
+            "401 invalid_client: client authentication failed"
+        );
+        let lines = audit.refusals();
+        assert_eq!(cause(&lines), (Some("robot"), Some(reason)));
+        assert!(!json!(lines).to_string().contains(&assertion));
+    }
+}
+
+#[tokio::test]
+async fn the_log_says_which_client_asked_for_too_much() {
+    let server = Server::start().await;
+    let web = server.client("web").await;
+    let audit = Audit::listen();
+    let refused = web
+        .post("/oauth2/token")
+        .with("grant_type", "client_credentials")
+        .await;
+    let [line] = audit.refusals().try_into().unwrap();
+    assert_eq!(line["client_id"], "web");
+    assert_eq!(
+        refused.refusal(),
+        format!(
+            "400 {}: {}",
+            line["error"].as_str().unwrap(),
+            line["description"].as_str().unwrap()
+        )
+    );
+    assert_eq!(line.get("reason"), None);
+}
+
+/// Its query and its user name are left out: they may hold a secret.
+#[tokio::test]
+async fn the_log_says_which_redirect_uri_is_not_registered() {
+    let server = Server::start().await;
+    let web = server.client("web").await;
+    let alice = server.user("alice").await;
+    let audit = Audit::listen();
+    let long = format!("https://app.example/{}", "x".repeat(3000));
+    let most = format!("https://{}", &long[8..208]);
+    for (sent, logged) in [
+        ("https://app.example/other", "https://app.example/other"),
+        ("https://app.example/cb?key=secret", "https://app.example/cb?..."),
+        ("https://app.example/cb#key=secret", "https://app.example/cb#..."),
+        ("https://me:secret@app.example/cb", "https://@app.example/cb"),
+        ("https%3A%2F%2Fapp.example%3Fsecret", "https%..."),
+        ("http://a/\"\r\n\u{202e}é", "http://a/?????"),
+        (long.as_str(), most.as_str()),
+    ] {
+        let page = alice
+            .browser()
+            .authorize(&web.request().with("redirect_uri", sent))
+            .await;
+        assert_eq!(
+            page.error_page(),
+            "400 redirect_uri is not registered for this client"
+        );
+        assert_eq!(
+            audit.refusals(),
+            [json!({
+                "error": "400",
+                "description": "redirect_uri is not registered for this client",
+                "client_id": "web",
+                "redirect_uri": logged,
+            })]
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_log_tells_a_disabled_client_from_an_unknown_one() {
+    let server = Server::start().await;
+    let (web, alice) = (server.client("web").await, server.user("alice").await);
+    server.change_client(&web, |client| client.enabled = false).await;
+    let audit = Audit::listen();
+    for (client_id, registered, reason) in [
+        ("web", json!("web"), "client_disabled"),
+        ("nobody", Value::Null, "unknown_client"),
+    ] {
+        let page = alice
+            .browser()
+            .authorize(&web.request().with("client_id", client_id))
+            .await;
+        assert_eq!(page.error_page(), "400 client_id names no client of this service");
+        let [line] = audit.refusals().try_into().unwrap();
+        assert_eq!(
+            (&line["client_id"], &line["reason"]),
+            (&registered, &json!(reason))
+        );
+    }
+}
