@@ -21,6 +21,7 @@ use crate::limit::{LimitPolicy, Limiter};
 use crate::metrics::Metrics;
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
+use crate::oauth::redirect_uri::is_on_this_machine;
 use crate::page::Locale;
 use crate::route::Route;
 use crate::theme::{Shelf, Themes};
@@ -40,6 +41,9 @@ pub struct App {
     /// Names besides the issuer's that browsers reach this process by, without a proxy that could put another one in the
     /// place of what they asked for.
     pub other_names: Vec<String>,
+    /// Whether browsers are told to keep to TLS with this host (RFC 6797). Where the issuer is this machine, they would
+    /// keep to it with every other service on it, too, whatever its port.
+    pub has_hsts: bool,
     /// Proxies whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// What strangers may do how often.
@@ -178,6 +182,7 @@ impl App {
             .as_ref()
             .map(|url| url.path().trim_end_matches('/').to_owned())
             .unwrap_or_default();
+        let has_hsts = !issuer.as_ref().is_some_and(is_on_this_machine);
         let issuer_origin = issuer
             .map(|url| url.origin().ascii_serialization())
             .unwrap_or_default();
@@ -190,6 +195,7 @@ impl App {
             issuer_path,
             issuer_origin,
             other_names: Vec::new(),
+            has_hsts,
             trusted_proxies,
             dev,
             unreachable: ArcSwapOption::empty(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
-use url::{Host, Url};
+use url::Url;
 
 use super::reader::{Reader, written};
 use super::tls::{issuer, tls};
@@ -19,6 +19,7 @@ use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
 use crate::oauth::policy::{KeyRotation, Lifetimes};
+use crate::oauth::redirect_uri::is_on_this_machine;
 
 /// The regions there are.
 pub const REGIONS: [&str; 2] = ["us", "ap"];
@@ -295,7 +296,7 @@ fn base_url(reader: &mut Reader<'_>) -> Option<String> {
 pub fn check_base_url(text: &str) -> Result<(), String> {
     let example = "as in https://id.example.com";
     let url = Url::parse(text).map_err(|error| format!("it is no URL ({error}), {example}"))?;
-    let is_local = is_loopback(&url);
+    let is_local = is_on_this_machine(&url);
     match url.scheme() {
         "https" => {}
         "http" if is_local => {}
@@ -322,15 +323,6 @@ pub fn check_base_url(text: &str) -> Result<(), String> {
         return Err("its path must be plain segments".to_owned());
     }
     Ok(())
-}
-
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {

@@ -6,9 +6,10 @@ use url::{Host, Url};
 
 use super::file::{Given, Origin};
 use super::reader::Reader;
-use super::resolve::{DEV_PORT, is_loopback};
+use super::resolve::DEV_PORT;
 use super::{Fault, Tls, host_of};
 use crate::net::acme::{LETS_ENCRYPT, Plan};
+use crate::oauth::redirect_uri::is_on_this_machine;
 
 /// Passwords and tokens do not go over a network in the clear.
 pub(super) const PLAIN_AND_PUBLIC: &str =
@@ -234,7 +235,7 @@ pub(super) fn issuer(
     match base_url {
         Some(base_url) => {
             if reader.sources.is_dev
-                && !Url::parse(base_url).is_ok_and(|url| is_loopback(&url))
+                && !Url::parse(base_url).is_ok_and(|url| is_on_this_machine(&url))
                 && let Some((_, origin)) = reader.given("base_url")
             {
                 reader.fault(

@@ -237,6 +237,6 @@ pub fn fallback(app: &App, request: &Unanswered) -> Answer {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         ask_to_retry(&mut answer);
     }
-    headers::secure(answer.headers_mut(), &request_id, tls);
+    headers::secure(answer.headers_mut(), &request_id, tls && app.has_hsts);
     answer
 }

@@ -17,8 +17,8 @@ use crate::app::Document;
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// Puts on the headers that every answer has. `tls`: whether it travels over TLS (RFC 6797 section 7.2
-/// forbids HSTS otherwise).
+/// Puts on the headers that every answer has. `hsts`: whether it travels over TLS (RFC 6797 section 7.2
+/// forbids HSTS otherwise) and the host is ours alone.
 ///
 /// The referrer is cut to the origin, so that no address with a code or transaction in it leaks. It is not left
 /// out: browsers would then send `Origin: null` with our own forms, and with the response that a form
@@ -26,13 +26,13 @@ const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-poli
 ///
 /// `Cross-Origin-Opener-Policy` is left out on purpose: it would cut off relying parties that open the
 /// sign-in in a window of its own and wait for it to answer.
-pub fn secure(headers: &mut HeaderMap, request_id: &str, tls: bool) {
+pub fn secure(headers: &mut HeaderMap, request_id: &str, hsts: bool) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin"));
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
         headers.insert(X_REQUEST_ID, request_id);
     }
-    if tls {
+    if hsts {
         headers.insert(
             STRICT_TRANSPORT_SECURITY,
             HeaderValue::from_static("max-age=31536000"),

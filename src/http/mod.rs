@@ -122,7 +122,11 @@ fn finish(call: &Call, route: Option<&Route>, peer: Peer, begun: Instant, mut an
     if let Some(route) = route {
         share(call, route, &mut answer);
     }
-    headers::secure(answer.headers_mut(), &call.request_id, peer.tls);
+    headers::secure(
+        answer.headers_mut(),
+        &call.request_id,
+        peer.tls && call.app.has_hsts,
+    );
     let label = route.map_or("none", Route::label);
     if begun.elapsed() < REQUEST_TIMEOUT {
         let took = call.whole_at.elapsed();

@@ -196,6 +196,11 @@ fn authority(uri: &str) -> Option<&str> {
     after.strip_prefix("//")?.split(['/', '?']).next()
 }
 
+/// Whether the host of an address is this machine, the names below `localhost` among them (RFC 6761 section 6.3).
+pub(crate) fn is_on_this_machine(url: &Url) -> bool {
+    is_loopback(url) || url.domain().is_some_and(|name| name.ends_with(".localhost"))
+}
+
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

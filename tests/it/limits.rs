@@ -888,6 +888,23 @@ async fn a_full_queue_of_writes_is_a_503() {
     acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
+/// A browser that keeps to TLS with `localhost` cannot reach what else a developer runs there.
+#[tokio::test]
+async fn a_host_that_is_this_machine_is_not_kept_to_tls() {
+    for (issuer, hsts) in [
+        ("https://localhost:8443", None),
+        ("https://id.localhost", None),
+        ("https://127.0.0.1:8443", None),
+        ("https://[::1]", None),
+        ("https://localhost.example", Some("max-age=31536000")),
+    ] {
+        let server = Server::start_with(|policy| policy.issuer = issuer.to_owned()).await;
+        let answer = idsvc::http::error::fallback(&server.app, 500.try_into().unwrap(), true);
+        let header = answer.headers().get("strict-transport-security");
+        assert_eq!(header.map(|value| value.to_str().unwrap()), hsts, "{issuer}");
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_came_to_no_answer_is_answered_as_all_are() {
     let (server, _acme, _alice) = scene().await;
