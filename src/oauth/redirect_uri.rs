@@ -210,10 +210,23 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// The origin (RFC 6454) of an http or https redirect URI.
+/// The origin (RFC 6454) of a redirect URI: scheme, host and port. One of a private-use scheme has none unless there is a
+/// host in it; the browser in an application sends that as it stands.
 pub(crate) fn origin(uri: &str) -> Option<String> {
     let url = Url::parse(uri).ok()?;
-    matches!(url.scheme(), "http" | "https").then(|| url.origin().ascii_serialization())
+    if url.is_special() {
+        return matches!(url.scheme(), "http" | "https").then(|| url.origin().ascii_serialization());
+    }
+    let host = authority(uri).filter(|host| !host.is_empty())?;
+    Some(format!("{}://{}", url.scheme(), host.to_ascii_lowercase()))
+}
+
+/// Whether scripts of this origin may be let in: it is written as browsers send it, and is one origin.
+pub(crate) fn is_origin(text: &str) -> bool {
+    let is_plain_http = text.starts_with("http://");
+    origin(text).is_some_and(|origin| origin == text)
+        && !text.contains(['*', '@'])
+        && (is_plain_http || check_registrable(text, true).is_ok())
 }
 
 /// `uri` with parameters added to its query; a query it was registered with is kept (RFC 6749 3.1.2).
@@ -241,6 +254,52 @@ mod tests {
 
     fn select_one(registered: &str, requested: &str) -> Result<ReturnTo, Mismatch> {
         select(&[registered.to_owned()], Some(requested), true)
+    }
+
+    #[test]
+    fn an_origin_is_what_a_browser_sends() {
+        for origin in [
+            "https://app.example",
+            "https://app.example:8443",
+            "http://intranet",
+            "http://[::1]:3000",
+            "capacitor://localhost",
+            "tauri://localhost",
+            "app://.",
+            "chrome-extension://abcdefghijklmnop",
+        ] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for other in [
+            "https://*.app.example",
+            "http://*.intranet",
+            "capacitor://*",
+            "https://app.example/",
+            "https://app.example:443",
+            "https://APP.example",
+            "https://me@app.example",
+            "capacitor://localhost/",
+            "capacitor://me@localhost",
+            "CAPACITOR://localhost",
+            "capacitor://",
+            "com.example.app:",
+            "javascript://localhost",
+            "ftp://app.example",
+            "app.example",
+            "null",
+            "*",
+            "",
+        ] {
+            assert!(!is_origin(other), "{other}");
+        }
+        for (uri, its) in [
+            ("capacitor://localhost/cb?a=b", Some("capacitor://localhost")),
+            ("com.example.app:/cb", None),
+            ("com.example.app:///cb", None),
+            ("https://app.example:443/cb", Some("https://app.example")),
+        ] {
+            assert_eq!(origin(uri).as_deref(), its, "{uri}");
+        }
     }
 
     #[test]

@@ -445,9 +445,21 @@ async fn only_the_origins_of_clients_may_read_the_answer() {
             client.cors_origins = vec!["https://spa.example".to_owned()];
         })
         .await;
+    let hybrid = server.public_client("hybrid").await;
+    server
+        .change_client(&hybrid, |client| {
+            client.redirect_uris = vec![
+                "capacitor://localhost/cb".to_owned(),
+                "com.example.app:/cb".to_owned(),
+            ];
+        })
+        .await;
     for (origin, allowed) in [
         ("https://app.example", true),
         ("https://spa.example", true),
+        ("capacitor://localhost", true),
+        ("capacitor://other", false),
+        ("com.example.app://", false),
         ("https://acme.example", false),
         ("https://gone.example", false),
         ("https://evil.example", false),

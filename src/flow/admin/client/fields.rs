@@ -13,7 +13,7 @@ use crate::oauth::client::{
     AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
     is_theme_name,
 };
-use crate::oauth::redirect_uri::{ANSWERED, SIGNED_OUT, check_query, check_registrable};
+use crate::oauth::redirect_uri::{ANSWERED, SIGNED_OUT, check_query, check_registrable, is_origin};
 use crate::oauth::scope::Scope;
 
 const MOST_URIS: usize = 100;
@@ -370,10 +370,10 @@ fn check_addresses(client: &Client, faults: &mut Vec<String>) {
         }
     }
     for origin in &client.cors_origins {
-        let canonical = url::Url::parse(origin).map(|url| url.origin().ascii_serialization());
-        if !origin.starts_with("http") || canonical.as_ref() != Ok(origin) {
+        if !is_origin(origin) {
             faults.push(format!(
-                "origin {origin:?}: an origin is scheme, host and port, as in https://app.example"
+                "origin {origin:?}: an origin is scheme, host and port in small letters, without a wildcard, as in \
+                 https://app.example or capacitor://localhost"
             ));
         }
     }
