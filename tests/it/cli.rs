@@ -311,6 +311,51 @@ fn another_issuer_is_refused_with_the_remedy_which_works() {
     assert!(said(&refused).contains(&format!("idsvc config set-issuer {}", service.issuer())));
 }
 
+/// What cannot be seen from a new client's record: each remedy is a command that works.
+#[test]
+fn a_new_client_comes_with_advice() {
+    let service = Service::new();
+    let add = |words: &str| {
+        let words = format!("client add {words}");
+        let added = service.run(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(code(&added), Some(0), "{}", said(&added));
+        said(&added)
+    };
+    let advised = |said: &str| {
+        let remedy = said
+            .split_once(": idsvc ")
+            .map(|(_, remedy)| remedy.trim().to_owned());
+        let remedy = remedy.unwrap_or_else(|| panic!("{said}"));
+        let done = service.run(&remedy.split(' ').collect::<Vec<_>>());
+        assert_eq!(code(&done), Some(0), "{remedy}");
+        remedy
+    };
+    let cli = add("cli --public --redirect-uri http://localhost/cb");
+    assert_eq!(
+        advised(&cli),
+        "client update cli --redirect-uri http://127.0.0.1/cb"
+    );
+    let kiosk = add("kiosk --grant anonymous --grant refresh_token");
+    assert!(kiosk.contains("refresh.retry_window"), "{kiosk}");
+    assert!(
+        kiosk
+            .trim_end()
+            .ends_with("client update kiosk --refresh-policy reuse"),
+        "{kiosk}"
+    );
+    advised(&kiosk);
+    for none in [
+        "one --public --redirect-uri http://127.0.0.1/cb",
+        "two --public --redirect-uri http://localhost:3000/cb",
+        "three --redirect-uri http://localhost/cb --pkce required",
+        "four --grant anonymous --grant refresh_token --refresh-policy reuse",
+        "five --public --grant anonymous --grant refresh_token",
+    ] {
+        let said = add(none);
+        assert!(!said.contains("client update"), "{none}: {said}");
+    }
+}
+
 #[test]
 fn refresh_tokens_go_on_at_another_issuer_and_access_tokens_do_not() {
     const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";

@@ -166,12 +166,35 @@ fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result
     if view.api_key.is_some() {
         output.hint("\nThe api_key is shown this once; only its digest is kept.");
     }
-    let signs_people_in = view.grant_types.contains(&GrantType::AuthorizationCode);
-    if is_new && signs_people_in && view.pkce == PkceRequirement::Optional {
-        output.hint(&format!(
-            "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {} --pkce required",
-            view.client_id
-        ));
+    if is_new {
+        advise(view, output);
     }
     Ok(())
+}
+
+/// What the operator of a new client may not know.
+fn advise(view: &ClientView, output: &mut Output<'_>) {
+    let id = &view.client_id;
+    let fixed = view
+        .redirect_uris
+        .iter()
+        .find_map(|uri| uri.strip_prefix("http://localhost/"));
+    if let Some(path) = fixed.filter(|_| view.public) {
+        output.hint(&format!(
+            "http://localhost/ is port 80 alone. For an application that listens on any port: idsvc client update {id} --redirect-uri http://127.0.0.1/{path}"
+        ));
+    }
+    let has_devices = view.grant_types.contains(&GrantType::Anonymous)
+        && view.grant_types.contains(&GrantType::RefreshToken);
+    if has_devices && !view.public && view.refresh_policy == RefreshPolicy::Rotate {
+        output.hint(&format!(
+            "A device that loses an answer, and asks again too late (refresh.retry_window), has lost its user. For devices that are cut off without warning: idsvc client update {id} --refresh-policy reuse"
+        ));
+    }
+    let signs_people_in = view.grant_types.contains(&GrantType::AuthorizationCode);
+    if signs_people_in && view.pkce == PkceRequirement::Optional {
+        output.hint(&format!(
+            "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {id} --pkce required"
+        ));
+    }
 }
