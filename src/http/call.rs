@@ -24,6 +24,7 @@ use crate::identity::Device;
 use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
+use crate::oauth::redirect_uri;
 use crate::page::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
 use crate::route::Route;
 use crate::store::StoreError;
@@ -56,6 +57,10 @@ pub struct Aside {
     pub reason: Option<&'static str>,
     /// The address to return to that is not registered, without its query.
     pub redirect_uri: Option<String>,
+    /// The origin of the page that sent a form, where that is not ours.
+    pub origin: Option<String>,
+    /// The origin that it has to be.
+    pub own_origin: Option<String>,
 }
 
 impl Aside {
@@ -227,13 +232,33 @@ impl Call {
     /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
     /// nothing is old; the token in the form decides alone then.
     pub fn is_from_own_page(&self) -> bool {
-        let text = |name: &HeaderName| {
-            self.headers()
-                .get(name)
-                .map(|value| value.to_str().unwrap_or("?"))
-        };
-        let site = text(&SEC_FETCH_SITE).is_none_or(|site| matches!(site, "same-origin" | "none"));
-        site && text(&ORIGIN).is_none_or(|origin| origin == self.app.issuer_origin)
+        self.is_from_this_site()
+            && self
+                .origin()
+                .is_none_or(|origin| origin == self.app.issuer_origin)
+    }
+
+    /// The origin of the page that sent a form, where that is a well-formed one and not the issuer's, and the browser
+    /// does not say that the page is another site's: a page of this service that was opened under another name.
+    pub fn other_name(&self) -> Option<&str> {
+        let origin = self.origin()?;
+        let is_well_formed = redirect_uri::origin(origin).is_some_and(|known| known == origin);
+        let is_other = is_well_formed && origin != self.app.issuer_origin && self.is_from_this_site();
+        is_other.then_some(origin)
+    }
+
+    fn is_from_this_site(&self) -> bool {
+        let site = self.text(&SEC_FETCH_SITE);
+        site.is_none_or(|site| matches!(site, "same-origin" | "none"))
+    }
+
+    fn origin(&self) -> Option<&str> {
+        self.text(&ORIGIN)
+    }
+
+    fn text(&self, name: &HeaderName) -> Option<&str> {
+        let value = self.headers().get(name)?;
+        Some(value.to_str().unwrap_or("?"))
     }
 
     /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from there

@@ -62,6 +62,8 @@ pub fn note(call: &Call, error: &str, description: &str) {
         client_id = call.client_id(),
         reason = aside.reason,
         redirect_uri = aside.redirect_uri.as_deref(),
+        origin = aside.origin.as_deref(),
+        own_origin = aside.own_origin.as_deref(),
         "refused"
     );
 }

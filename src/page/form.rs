@@ -18,6 +18,11 @@ pub fn sentence(template: &str, part: &str) -> Markup {
     around(template, &html! { bdi.name { (part) } })
 }
 
+/// A sentence with one `{}`, where a link to the address `href` stands.
+pub fn sentence_with_link(template: &str, href: &str) -> Markup {
+    around(template, &html! { a href=(href) { bdi { (href) } } })
+}
+
 fn around(template: &str, part: &Markup) -> Markup {
     let (before, after) = template.split_once(PLACE).unwrap_or((template, ""));
     html! { (before) (part) (after) }

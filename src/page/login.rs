@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use super::asset::File;
-use super::form::{PasswordField, Person, hidden, sentence};
+use super::form::{PasswordField, Person, hidden, sentence, sentence_with_link};
+use super::text::PLACE;
 use super::{Page, Slots, Text};
 
 /// Asks for a user name and a password (OpenID Connect Core section 3.1.2.3).
@@ -19,6 +20,8 @@ pub struct Login {
     pub username: String,
     /// Why the page is shown again.
     pub problem: Option<LoginProblem>,
+    /// The address of the service, for whoever came by another one.
+    pub issuer: String,
     /// The application that asked for the sign-in.
     pub client_name: String,
     /// Whether people may sign in with a stored password.
@@ -51,6 +54,8 @@ pub enum LoginProblem {
     Busy,
     /// The form was too old or came from elsewhere.
     Expired,
+    /// The page was opened under another address than the service's own, where no sign-in can come to an end.
+    Elsewhere,
     /// The user turned round at the provider.
     ProviderCancelled,
     /// The provider's word does not count.
@@ -67,11 +72,12 @@ pub enum LoginProblem {
 
 impl LoginProblem {
     /// Every problem, for tests and previews.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Credentials,
         Self::Throttled,
         Self::Busy,
         Self::Expired,
+        Self::Elsewhere,
         Self::ProviderCancelled,
         Self::ProviderFailed,
         Self::ProviderUnavailable,
@@ -87,6 +93,7 @@ impl LoginProblem {
             Self::Throttled => "throttled",
             Self::Busy => "busy",
             Self::Expired => "expired",
+            Self::Elsewhere => "elsewhere",
             Self::ProviderCancelled => "provider-cancelled",
             Self::ProviderFailed => "provider-failed",
             Self::ProviderUnavailable => "provider-unavailable",
@@ -102,6 +109,7 @@ impl LoginProblem {
             Self::Throttled => text.problem_throttled,
             Self::Busy => text.problem_busy,
             Self::Expired => text.problem_expired,
+            Self::Elsewhere => text.problem_elsewhere,
             Self::ProviderCancelled => text.problem_provider_cancelled,
             Self::ProviderFailed => text.problem_provider_failed,
             Self::ProviderUnavailable => text.problem_provider_unavailable,
@@ -121,6 +129,7 @@ impl Login {
             csrf: "b1x0Jm5vYQ".to_owned(),
             username: String::new(),
             problem: None,
+            issuer: "https://id.example.com".to_owned(),
             client_name: "Acme Notes".to_owned(),
             takes_password: true,
             providers: Vec::new(),
@@ -198,12 +207,14 @@ impl Login {
 
     /// Why the page is shown again; nothing at first.
     fn problem(&self, text: &Text<'_>) -> Markup {
-        let is_mistyped = self.problem == Some(LoginProblem::Credentials);
         html! {
             @if let Some(problem) = self.problem {
                 p.problem #problem role="alert" {
-                    @if is_mistyped { a href="#password" { (problem.text(text)) } }
-                    @else { (problem.text(text)) }
+                    @match problem {
+                        LoginProblem::Credentials => a href="#password" { (problem.text(text)) },
+                        LoginProblem::Elsewhere => (sentence_with_link(problem.text(text), &self.issuer)),
+                        _ => (problem.text(text)),
+                    }
                 }
             }
         }
@@ -303,10 +314,8 @@ impl Page for Login {
         slots.text("continue_as", user.map_or("", |user| &user.name));
         slots.text("account_id", user.map_or("", |user| &user.account_id));
         slots.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
-        slots.text(
-            "problem_text",
-            self.problem.map_or("", |problem| problem.text(text)),
-        );
+        let problem_text = self.problem.map_or("", |problem| problem.text(text));
+        slots.text("problem_text", &problem_text.replace(PLACE, &self.issuer));
         slots.flag("takes_password", self.takes_password);
         slots.list(
             "provider_list",

@@ -305,6 +305,7 @@ fn hostile_values_stay_text_on_every_page() {
         csrf: evil(),
         username: evil(),
         problem: Some(LoginProblem::Credentials),
+        issuer: evil(),
         client_name: evil(),
         continue_as: Some(evil_person()),
     };

@@ -5,10 +5,9 @@ use idsvc::oauth::client::AuthMethod;
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
-use crate::harness::audit::Audit;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{ISSUER, START, Server};
+use crate::harness::{Audit, ISSUER, START, Server};
 
 fn es256() -> SigningKey {
     SigningKey::generate_es256(&Random::system()).unwrap()
@@ -173,4 +172,66 @@ async fn the_log_tells_a_disabled_client_from_an_unknown_one() {
             (&registered, &json!(reason))
         );
     }
+}
+
+/// The page is reached by another name of the machine, and answers go to that of the issuer: nobody would ever get in.
+#[tokio::test]
+async fn who_signs_in_under_another_name_is_told_the_right_one() {
+    const ELSEWHERE: &str = "https://127.0.0.1:8443";
+    let server = Server::start().await;
+    let (web, alice) = (server.client("web").await, server.user("alice").await);
+    let browser = alice.browser();
+    let form = browser.authorize(&web.request()).await.login_form();
+    let form = form
+        .with("username", "alice@example.com")
+        .with("password", &alice.password);
+    let link = format!("<a href=\"{ISSUER}\"><bdi>{ISSUER}</bdi></a>");
+    let audit = Audit::listen();
+    for site in [Some("same-origin"), None] {
+        let mut headers = vec![("origin", ELSEWHERE)];
+        headers.extend(site.map(|site| ("sec-fetch-site", site)));
+        let page = browser.submit_with(&form, &headers).await;
+        assert_eq!((page.status, page.header("location")), (400, None));
+        assert!(
+            page.text().contains("You cannot sign in at this address."),
+            "{}",
+            page.text()
+        );
+        assert!(page.text().contains(&link), "{}", page.text());
+        assert_eq!(
+            audit.refusals(),
+            [json!({
+                "error": "400",
+                "description": "the sign-in page was opened under another address than base_url",
+                "client_id": "web",
+                "origin": ELSEWHERE,
+                "own_origin": ISSUER,
+            })]
+        );
+    }
+    // what another site sends is answered as before, and so is what says nothing that can be shown
+    let forged = form.clone().with("csrf", "forged");
+    for (form, origin, site) in [
+        (&form, "https://evil.example", "cross-site"),
+        (&form, "https://evil.example.test", "same-site"),
+        (&forged, ELSEWHERE, "same-origin"),
+        (&form, "null", "same-origin"),
+        (&form, "https://evil.example/<b>", "same-origin"),
+        (&form, "HTTPS://EVIL.EXAMPLE", "same-origin"),
+    ] {
+        let page = browser
+            .submit_with(form, &[("origin", origin), ("sec-fetch-site", site)])
+            .await;
+        assert_eq!(page.status, 400, "{origin}");
+        assert!(
+            page.text().contains("This form was open for too long."),
+            "{origin}"
+        );
+        assert!(audit.refusals().is_empty(), "{origin}");
+    }
+    let done = browser.submit(&form).await;
+    assert!(
+        done.location().starts_with(web.redirect_uri()),
+        "the right name does it"
+    );
 }

@@ -52,5 +52,6 @@ fn aside(unanswerable: Unanswerable, parameters: &Parameters) -> Aside {
             }
             _ => None,
         },
+        ..Aside::default()
     }
 }

@@ -13,12 +13,13 @@ use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::authorization::{self, Browser, Underway};
 use crate::flow::sign_in::{self, SignIn, Typed};
-use crate::http::call::Call;
+use crate::http::call::{Aside, Call};
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
 use crate::identity::LoginName;
 use crate::oauth::authorize::Step;
+use crate::oauth::error::printable;
 use crate::page::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
@@ -55,8 +56,16 @@ pub async fn respond(call: &Call) -> Answer {
         };
     }
     let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
-    if !call.is_from_own_page() || !csrf::is_valid(parameters.get("csrf"), cookie, &form(id)) {
-        return draw(call, &underway, Some(LoginProblem::Expired), None);
+    let is_known = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));
+    if !is_known || !call.is_from_own_page() {
+        // only a page of ours has what makes the form known
+        let other_name = call.other_name().filter(|_| is_known);
+        return draw(
+            call,
+            &underway,
+            Some(other_name.map_or(LoginProblem::Expired, |name| elsewhere(call, name))),
+            None,
+        );
     }
     if parameters.get("decision") == Some("continue") {
         let outcome = sign_in::continue_as(&call.app.core, &browser, underway, call.now).await;
@@ -70,6 +79,18 @@ pub async fn respond(call: &Call) -> Answer {
         from: call.client_address(),
     };
     take_password(call, &browser, underway, typed).await
+}
+
+/// Whoever opened our pages under another name stays there with every answer: cookies and codes are for the issuer's.
+fn elsewhere(call: &Call, other_name: &str) -> LoginProblem {
+    call.note_aside(Aside {
+        origin: Some(printable(other_name, 200)),
+        own_origin: Some(call.app.issuer_origin.clone()),
+        ..Aside::default()
+    });
+    let description = "the sign-in page was opened under another address than base_url";
+    error::note(call, StatusCode::BAD_REQUEST.as_str(), description);
+    LoginProblem::Elsewhere
 }
 
 /// Looks at a password, unless too many were wrong or too many of the same address wait.
@@ -165,6 +186,7 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
         csrf: csrf::token(cookie, &form(underway.id)),
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
+        issuer: call.app.core.policy.issuer.clone(),
         client_name: if request.is_for_own_page() {
             call.with_look(None, |_, locale| locale.text().account_name.to_owned())
         } else {
@@ -181,7 +203,7 @@ fn draw(call: &Call, underway: &Underway, problem: Option<LoginProblem>, typed: 
     let status = match problem {
         Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,
         Some(LoginProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
-        Some(LoginProblem::Expired) => StatusCode::BAD_REQUEST,
+        Some(LoginProblem::Expired | LoginProblem::Elsewhere) => StatusCode::BAD_REQUEST,
         Some(
             LoginProblem::Credentials
             | LoginProblem::ProviderCancelled

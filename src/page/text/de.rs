@@ -14,6 +14,7 @@ pub static DE: Text<'static> = Text {
     problem_throttled: "Zu viele Versuche. Warten Sie einige Minuten und versuchen Sie es dann noch einmal.",
     problem_busy: "Gerade melden sich viele Personen an. Warten Sie einen Moment und versuchen Sie es dann noch einmal.",
     problem_expired: "Dieses Formular war zu lange geöffnet. Melden Sie sich bitte noch einmal an.",
+    problem_elsewhere: "Unter dieser Adresse können Sie sich nicht anmelden. Dieser Dienst ist unter {} zu finden: Melden Sie sich dort an.",
     other_way: "oder",
     continue_with: "Weiter mit {}",
     problem_provider_cancelled: "Die Anmeldung beim anderen Anbieter wurde abgebrochen. Versuchen Sie es noch einmal oder wählen Sie einen anderen Weg.",

@@ -14,6 +14,7 @@ pub static EN: Text<'static> = Text {
     problem_throttled: "Too many attempts. Wait a few minutes, then try again.",
     problem_busy: "Many people are signing in right now. Wait a moment, then try again.",
     problem_expired: "This form was open for too long. Sign in once more.",
+    problem_elsewhere: "You cannot sign in at this address. This service is at {}: sign in there.",
     other_way: "or",
     continue_with: "Continue with {}",
     problem_provider_cancelled: "The sign-in with the other provider was cancelled. Try again, or choose another way.",

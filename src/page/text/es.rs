@@ -14,6 +14,7 @@ pub static ES: Text<'static> = Text {
     problem_throttled: "Demasiados intentos. Espere unos minutos e inténtelo de nuevo.",
     problem_busy: "Muchas personas están iniciando sesión en este momento. Espere un instante e inténtelo de nuevo.",
     problem_expired: "Este formulario ha estado abierto demasiado tiempo. Inicie sesión otra vez.",
+    problem_elsewhere: "No se puede iniciar sesión en esta dirección. Este servicio está en {}: inicie sesión allí.",
     other_way: "o",
     continue_with: "Continuar con {}",
     problem_provider_cancelled: "El inicio de sesión con el otro proveedor se canceló. Inténtelo de nuevo o elija otra forma.",

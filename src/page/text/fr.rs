@@ -14,6 +14,7 @@ pub static FR: Text<'static> = Text {
     problem_throttled: "Trop de tentatives. Patientez quelques minutes, puis réessayez.",
     problem_busy: "De nombreuses personnes se connectent en ce moment. Patientez un instant, puis réessayez.",
     problem_expired: "Ce formulaire est resté ouvert trop longtemps. Connectez-vous de nouveau.",
+    problem_elsewhere: "Il n’est pas possible de se connecter à cette adresse. Ce service se trouve à l’adresse {}\u{a0}: connectez-vous là-bas.",
     other_way: "ou",
     continue_with: "Continuer avec {}",
     problem_provider_cancelled: "La connexion auprès de l’autre fournisseur a été annulée. Réessayez ou choisissez un autre moyen.",

@@ -14,6 +14,7 @@ pub static JA: Text<'static> = Text {
     problem_throttled: "試行回数が多すぎます。数分待ってから、もう一度お試しください。",
     problem_busy: "ただいまサインインが集中しています。少し待ってから、もう一度お試しください。",
     problem_expired: "フォームの有効期限が切れました。もう一度サインインしてください。",
+    problem_elsewhere: "このアドレスではサインインできません。このサービスのアドレスは {} です。そちらでサインインしてください。",
     other_way: "または",
     continue_with: "{} で続ける",
     problem_provider_cancelled: "他のプロバイダーでのサインインが取り消されました。もう一度試すか、別の方法を選んでください。",

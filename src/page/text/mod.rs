@@ -71,6 +71,8 @@ texts! {
     pub problem_busy: &'static str,
     /// The form was too old.
     pub problem_expired: &'static str,
+    /// The page was opened under another address than that of the service; `{}` is that of the service.
+    pub problem_elsewhere: &'static str,
     /// Between the sign-in form and the providers.
     pub other_way: &'static str,
     /// Link that leads to a provider; `{}` is its name.
