@@ -3,6 +3,7 @@
 //! The lines go to the log under the target `audit`. No event can hold a secret: there is no field for one.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
@@ -32,6 +33,15 @@ pub const NAMES: &[&str] = &[
     "administered",
     "events_lost",
 ];
+
+/// How many events of each name this process has recorded, in the order of [`NAMES`].
+static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
+
+/// How many events of each name this process has recorded.
+pub fn counts() -> impl Iterator<Item = (&'static str, u64)> {
+    let counts = COUNTS.iter().map(|count| count.load(Ordering::Relaxed));
+    NAMES.iter().copied().zip(counts)
+}
 
 /// Something to be accounted for.
 #[derive(Clone, Debug)]
@@ -216,8 +226,42 @@ pub enum Event<'a> {
     },
 }
 
-/// Writes the event down.
+impl Event<'_> {
+    /// Its name: one of [`NAMES`].
+    fn name(&self) -> &'static str {
+        match self {
+            Self::SignedIn { .. } => "signed_in",
+            Self::SignInFailed { .. } => "sign_in_failed",
+            Self::ConsentAnswered { .. } => "consent_answered",
+            Self::TokensIssued { .. } => "tokens_issued",
+            Self::AssertionReplayed { .. } => "assertion_replayed",
+            Self::AnonymousUserCreated { .. } => "anonymous_user_created",
+            Self::AnonymousUserRemoved { .. } => "anonymous_user_removed",
+            Self::FederatedUserCreated { .. } => "federated_user_created",
+            Self::IdentityLinked { .. } => "identity_linked",
+            Self::ProviderTokenReplayed { .. } => "provider_token_replayed",
+            Self::CodeReplayed { .. } => "code_replayed",
+            Self::RefreshTokenReplayed { .. } => "refresh_token_replayed",
+            Self::TokenRevoked { .. } => "token_revoked",
+            Self::SignedOut { .. } => "signed_out",
+            Self::PasswordChanged { .. } => "password_changed",
+            Self::PasswordChangeFailed { .. } => "password_change_failed",
+            Self::ApplicationDisconnected { .. } => "application_disconnected",
+            Self::SigningKeyMoved { .. } => "signing_key_moved",
+            Self::CertificateIssued { .. } => "certificate_issued",
+            Self::CertificateFailed { .. } => "certificate_failed",
+            Self::BackedUp { .. } => "backed_up",
+            Self::Administered { .. } | Self::Applied { .. } | Self::Unlinked { .. } => "administered",
+        }
+    }
+}
+
+/// Writes the event down, and counts it.
 pub fn record(event: &Event<'_>) {
+    let name = event.name();
+    if let Some((_, count)) = NAMES.iter().zip(&COUNTS).find(|(known, _)| **known == name) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
     match event {
         Event::SignedIn {
             user,
@@ -225,7 +269,7 @@ pub fn record(event: &Event<'_>) {
             authority,
             client_id,
         } => {
-            tracing::info!(target: "audit", event = "signed_in", %user, %session, authority, client_id);
+            tracing::info!(target: "audit", event = name, %user, %session, authority, client_id);
         }
         Event::SignInFailed {
             user,
@@ -233,14 +277,14 @@ pub fn record(event: &Event<'_>) {
             client_id,
         } => {
             let user = user.map(tracing::field::display);
-            tracing::warn!(target: "audit", event = "sign_in_failed", user, %from, client_id);
+            tracing::warn!(target: "audit", event = name, user, %from, client_id);
         }
         Event::ConsentAnswered {
             user,
             client_id,
             allowed,
         } => {
-            tracing::info!(target: "audit", event = "consent_answered", %user, client_id, allowed);
+            tracing::info!(target: "audit", event = name, %user, client_id, allowed);
         }
         Event::TokensIssued {
             user,
@@ -250,70 +294,70 @@ pub fn record(event: &Event<'_>) {
             family,
         } => {
             let family = family.map(tracing::field::display);
-            tracing::info!(target: "audit", event = "tokens_issued", %user, client_id, grant_type, %jti, family);
+            tracing::info!(target: "audit", event = name, %user, client_id, grant_type, %jti, family);
         }
         Event::AssertionReplayed { client_id } => {
-            tracing::warn!(target: "audit", event = "assertion_replayed", client_id);
+            tracing::warn!(target: "audit", event = name, client_id);
         }
         Event::AnonymousUserCreated { user, client_id } => {
-            tracing::info!(target: "audit", event = "anonymous_user_created", %user, client_id);
+            tracing::info!(target: "audit", event = name, %user, client_id);
         }
         Event::AnonymousUserRemoved { user } => {
-            tracing::info!(target: "audit", event = "anonymous_user_removed", %user);
+            tracing::info!(target: "audit", event = name, %user);
         }
         Event::FederatedUserCreated { user, provider } => {
-            tracing::info!(target: "audit", event = "federated_user_created", %user, provider);
+            tracing::info!(target: "audit", event = name, %user, provider);
         }
         Event::IdentityLinked { user, provider } => {
-            tracing::info!(target: "audit", event = "identity_linked", %user, provider);
+            tracing::info!(target: "audit", event = name, %user, provider);
         }
         Event::ProviderTokenReplayed { provider, client_id } => {
-            tracing::warn!(target: "audit", event = "provider_token_replayed", provider, client_id);
+            tracing::warn!(target: "audit", event = name, provider, client_id);
         }
         Event::CodeReplayed { client_id, family } => {
-            tracing::warn!(target: "audit", event = "code_replayed", client_id, %family);
+            tracing::warn!(target: "audit", event = name, client_id, %family);
         }
         Event::RefreshTokenReplayed { client_id, family } => {
-            tracing::warn!(target: "audit", event = "refresh_token_replayed", client_id, %family);
+            tracing::warn!(target: "audit", event = name, client_id, %family);
         }
         Event::TokenRevoked {
             client_id,
             token_type,
         } => {
-            tracing::info!(target: "audit", event = "token_revoked", client_id, token_type);
+            tracing::info!(target: "audit", event = name, client_id, token_type);
         }
         Event::SignedOut { user, session } => {
-            tracing::info!(target: "audit", event = "signed_out", %user, %session);
+            tracing::info!(target: "audit", event = name, %user, %session);
         }
         Event::PasswordChanged { user, session } => {
-            tracing::info!(target: "audit", event = "password_changed", %user, %session);
+            tracing::info!(target: "audit", event = name, %user, %session);
         }
         Event::PasswordChangeFailed { user, from } => {
-            tracing::warn!(target: "audit", event = "password_change_failed", %user, %from);
+            tracing::warn!(target: "audit", event = name, %user, %from);
         }
         Event::ApplicationDisconnected { user, client_id } => {
-            tracing::info!(target: "audit", event = "application_disconnected", %user, client_id);
+            tracing::info!(target: "audit", event = name, %user, client_id);
         }
         Event::SigningKeyMoved { kid, alg, state } => {
-            tracing::info!(target: "audit", event = "signing_key_moved", kid, alg, state);
+            tracing::info!(target: "audit", event = name, kid, alg, state);
         }
         Event::CertificateIssued { domains, not_after } => {
-            tracing::info!(target: "audit", event = "certificate_issued", domains, not_after);
+            tracing::info!(target: "audit", event = name, domains, not_after);
         }
         Event::CertificateFailed { domains, reason } => {
-            tracing::warn!(target: "audit", event = "certificate_failed", domains, reason);
+            tracing::warn!(target: "audit", event = name, domains, reason);
         }
         Event::BackedUp { file } => {
-            tracing::info!(target: "audit", event = "backed_up", file);
+            tracing::info!(target: "audit", event = name, file);
         }
         Event::Administered { command, subject } => {
-            tracing::info!(target: "audit", event = "administered", command, subject);
+            tracing::info!(target: "audit", event = name, command, subject);
         }
         Event::Applied { kind, subject } => {
-            tracing::info!(target: "audit", event = "administered", command = "apply", subject, kind);
+            tracing::info!(target: "audit", event = name, command = "apply", subject, kind);
         }
         Event::Unlinked { user, provider } => {
-            tracing::info!(target: "audit", event = "administered", command = "user unlink", subject = %user, provider);
+            tracing::info!(target: "audit", event = name, command = "user unlink", subject = %user, provider);
         }
     }
 }
@@ -325,7 +369,7 @@ mod tests {
     #[test]
     fn every_event_is_in_the_list_of_names() {
         let code = include_str!("audit.rs").split("#[cfg(test)]").next().unwrap();
-        let marker = "event = \"";
+        let marker = "} => \"";
         let mut recorded: Vec<_> = code
             .split(marker)
             .skip(1)

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::audit;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -46,6 +47,11 @@ struct Ordered {
 /// How an order of a certificate may end.
 const ORDERED: [&str; 2] = ["issued", "failed"];
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfEvent {
+    event: &'static str,
+}
+
 /// What other parts of the service count themselves, as it is now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings {
@@ -85,6 +91,7 @@ pub struct Metrics {
     password_running: Gauge<u64, AtomicU64>,
     certificate_not_after: Gauge<u64, AtomicU64>,
     certificate_orders: Family<Ordered, Counter>,
+    events: Family<OfEvent, Counter>,
 }
 
 impl Default for Metrics {
@@ -104,6 +111,7 @@ impl Default for Metrics {
             password_running: Gauge::default(),
             certificate_not_after: Gauge::default(),
             certificate_orders: Family::default(),
+            events: Family::default(),
         };
         this.registered()
     }
@@ -175,6 +183,7 @@ impl Metrics {
             "Certificates ordered by ACME, by outcome",
             self.certificate_orders.clone(),
         );
+        all.register("events", "Events of the audit by name", self.events.clone());
         self
     }
 
@@ -209,6 +218,10 @@ impl Metrics {
             (&self.store_failures, readings.store_failures),
         ];
         for (counter, total) in totals {
+            counter.inner().store(total, Ordering::Relaxed);
+        }
+        for (event, total) in audit::counts() {
+            let counter = self.events.get_or_create(&OfEvent { event });
             counter.inner().store(total, Ordering::Relaxed);
         }
         self.store_largest_batch.set(readings.store_largest_batch);

@@ -275,16 +275,16 @@ impl Call {
         Some(format!("{}{path}", self.app.issuer_origin))
     }
 
-    /// Notes for the log whose request this is, if a client of that name is registered.
+    /// Notes for the log whose request this says it is.
     pub fn is_of(&self, client_id: &str) {
-        if self.app.core.catalog().client(client_id).is_some() {
-            let _ = self.client_id.set(client_id.to_owned());
-        }
+        let _ = self.client_id.set(client_id.to_owned());
     }
 
-    /// The registered client whose request this is, as far as that is known.
+    /// The client whose request this is, if that is known and one of the name is registered.
     pub fn client_id(&self) -> Option<&str> {
-        self.client_id.get().map(String::as_str)
+        let client_id = self.client_id.get()?;
+        let known = self.app.core.catalog().client(client_id).is_some();
+        known.then_some(client_id)
     }
 
     /// Notes for the log what the answer will not say. What is noted first stays.

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idsvc::clock::Clock;
+use idsvc::http::error::fallback;
 use idsvc::identity::password::{Memory, PasswordParams, hash};
 use idsvc::jose::keyring::SigningKey;
 use idsvc::metrics::Readings;
@@ -888,6 +889,17 @@ async fn a_full_queue_of_writes_is_a_503() {
     acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
+fn unanswered(status: u16) -> Unanswered {
+    Unanswered {
+        status: status.try_into().unwrap(),
+        peer: Peer {
+            addr: "127.0.0.1:1".parse().unwrap(),
+            tls: true,
+        },
+        uri: "/oauth2/token".parse().unwrap(),
+    }
+}
+
 /// A browser that keeps to TLS with `localhost` cannot reach what else a developer runs there.
 #[tokio::test]
 async fn a_host_that_is_this_machine_is_not_kept_to_tls() {
@@ -899,7 +911,7 @@ async fn a_host_that_is_this_machine_is_not_kept_to_tls() {
         ("https://localhost.example", Some("max-age=31536000")),
     ] {
         let server = Server::start_with(|policy| policy.issuer = issuer.to_owned()).await;
-        let answer = idsvc::http::error::fallback(&server.app, 500.try_into().unwrap(), true);
+        let answer = fallback(&server.app, &unanswered(500));
         let header = answer.headers().get("strict-transport-security");
         assert_eq!(header.map(|value| value.to_str().unwrap()), hsts, "{issuer}");
     }
@@ -909,15 +921,7 @@ async fn a_host_that_is_this_machine_is_not_kept_to_tls() {
 async fn a_request_that_came_to_no_answer_is_answered_as_all_are() {
     let (server, _acme, _alice) = scene().await;
     for (status, retry_after) in [(500_u16, None), (503, Some("2"))] {
-        let request = Unanswered {
-            status: status.try_into().unwrap(),
-            peer: Peer {
-                addr: "127.0.0.1:1".parse().unwrap(),
-                tls: true,
-            },
-            uri: "/oauth2/token".parse().unwrap(),
-        };
-        let answer = idsvc::http::error::fallback(&server.app, &request);
+        let answer = fallback(&server.app, &unanswered(status));
         let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap());
         assert_eq!(answer.status(), status);
         assert_eq!(header("x-content-type-options"), Some("nosniff"));
