@@ -58,6 +58,8 @@ kinds! {
     UpstreamState "idsvc_us_" 16;
     /// What every token of one refresh family has in common: proof that an old token really was one of it.
     Lineage "idsvc_ln_" 0;
+    /// A password's hash in a file, of which no more than the digest outlives the password.
+    DeclaredHash "idsvc_ph_" 0;
 }
 
 /// A secret in the clear. It cannot be printed by accident; [`Secret::reveal`] is the one way out.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::identity::claim::is_followable;
 use crate::identity::password::PasswordHash;
+use crate::secret::{DeclaredHash, Digest};
 
 /// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds. Every refresh reads one,
 /// so the names in the row are short.
@@ -85,6 +86,9 @@ pub struct User {
         skip_serializing_if = "Option::is_none"
     )]
     pub password: Option<PasswordHash>,
+    /// The hash that a file gave the user last, whatever the password has become since.
+    #[serde(default, rename = "pw_by", skip_serializing_if = "Option::is_none")]
+    pub declared_hash: Option<Digest<DeclaredHash>>,
     /// Who the user is at upstream providers.
     #[serde(
         default,
@@ -152,6 +156,26 @@ impl User {
         self.phone_number = phone_number;
     }
 
+    /// Gives the user a password by its hash out of a file. One hash does so once: what the password has become since,
+    /// whether hashed anew or chosen by somebody, is newer than the file.
+    pub fn take_declared(&mut self, hash: &PasswordHash) {
+        let digest = Digest::of(hash.as_str().as_bytes());
+        if self.declared_hash != Some(digest) {
+            self.declared_hash = Some(digest);
+            self.password = Some(hash.clone());
+        }
+    }
+
+    /// Whether nobody would notice that `other` takes the place of this record: it knows of another file at most.
+    pub fn is_as_declared(&self, other: &Self) -> bool {
+        let declared_hash = other.declared_hash;
+        let read = Self {
+            declared_hash,
+            ..self.clone()
+        };
+        read == *other
+    }
+
     /// A user that the operator adds: enabled, without a password.
     pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
         Self {
@@ -167,6 +191,7 @@ impl User {
             source: Self::LOCAL.to_owned(),
             claims: BTreeMap::new(),
             password: None,
+            declared_hash: None,
             identities: Vec::new(),
             enabled: true,
             created_at: now,

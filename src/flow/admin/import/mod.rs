@@ -306,7 +306,9 @@ impl Arrival {
             return Ok(Err(fault));
         }
         let Some(before) = before else {
-            user.password.clone_from(&self.password);
+            if let Some(hash) = &self.password {
+                user.take_declared(hash);
+            }
             return Ok(Ok(Step::Add(user)));
         };
         // A password that was rehashed since, or changed, is newer than the line's.
@@ -322,11 +324,14 @@ impl Arrival {
                 if let Some(fault) = self.said.mistakes(&before) {
                     return Ok(Err(fault));
                 }
-                if self.password.is_some() {
-                    user.password.clone_from(&self.password);
+                if let Some(hash) = &self.password {
+                    user.take_declared(hash);
                 }
                 if user == before {
                     return Ok(Ok(Step::Keep));
+                }
+                if before.is_as_declared(&user) {
+                    return Ok(Ok(Step::Note(user)));
                 }
                 user.updated_at = now;
                 Ok(Step::Change(Box::new(before), user))
@@ -338,6 +343,8 @@ impl Arrival {
 enum Step {
     Add(User),
     Change(Box<User>, User),
+    /// The user stays as they are, and it is kept which hash the line has of their password.
+    Note(User),
     Keep,
 }
 
@@ -382,6 +389,7 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
                 let put = match &step {
                     Step::Add(user) => put(tx, None, user)?,
                     Step::Change(before, user) => put(tx, Some(before), user)?,
+                    Step::Note(user) => put(tx, Some(user), user)?,
                     Step::Keep => Ok(()),
                 };
                 // Two lines of one request cannot mean the same name, so this is out of reach of a plan.
@@ -443,7 +451,7 @@ fn plan(
                 match &step {
                     Step::Add(_) => report.added += 1,
                     Step::Change(..) => report.updated += 1,
-                    Step::Keep => report.unchanged += 1,
+                    Step::Note(_) | Step::Keep => report.unchanged += 1,
                 }
                 steps.push((arrival.line, step));
             }

@@ -129,6 +129,36 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
     );
 }
 
+/// What is in the file may be years old, and known to whoever made people choose other passwords.
+#[tokio::test]
+async fn a_hash_gives_its_password_once() {
+    let core = core();
+    let with = |hash: &str| ImportUsers {
+        existing: Existing::Update,
+        ..request(
+            &[&format!(
+                r#"{{"email":"a@example.com","password_hash":"{hash}"}}"#
+            )],
+            true,
+        )
+    };
+    let (first, second) = (
+        "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
+        "$2b$04$zzzdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
+    );
+    users(admin(&core), with(first)).await.unwrap();
+    let chosen = user::SetPassword {
+        who: "a@example.com".to_owned(),
+        password: user::NewPassword::Generated,
+        sign_out: false,
+    };
+    user::set_password(admin(&core), chosen).await.unwrap();
+    for (hash, updated) in [(first, 0), (second, 1), (second, 0)] {
+        let report = users(admin(&core), with(hash)).await.unwrap();
+        assert_eq!((report.updated, report.unchanged), (updated, 1 - updated));
+    }
+}
+
 #[tokio::test]
 async fn a_line_between_two_users_is_bad() {
     let core = core();

@@ -201,18 +201,21 @@ enum Step {
     PutClient(Box<Client>),
     RemoveClient(Box<Client>),
     PutUser(Option<Box<User>>, Box<User>),
+    /// The user stays as they are, and it is kept which hash the file has of their password.
+    NoteUser(Box<User>),
     RemoveUser(Box<User>),
 }
 
 impl Step {
-    /// Which record it writes: its kind, and the identifier that it keeps under any name.
-    fn record(&self) -> (&'static str, String) {
-        match self {
+    /// Which record it changes, if it does: its kind, and the identifier that it keeps under any name.
+    fn record(&self) -> Option<(&'static str, String)> {
+        Some(match self {
             Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
             Self::RemoveProvider(id) => (providers::KIND, id.clone()),
             Self::PutClient(client) | Self::RemoveClient(client) => (clients::KIND, client.client_id.clone()),
             Self::PutUser(_, user) | Self::RemoveUser(user) => (users::KIND, user.uuid.to_string()),
-        }
+            Self::NoteUser(_) => return None,
+        })
     }
 }
 
@@ -351,7 +354,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
                 return Ok(Err(refusal));
             }
             execute(tx, &plan.steps, now)?;
-            let written = plan.steps.iter().map(Step::record).collect();
+            let written = plan.steps.iter().filter_map(Step::record).collect();
             Ok(Ok((plan.applied, written)))
         })
         .await??;
@@ -371,14 +374,14 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
             Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
             Step::PutUser(Some(before), _) => users::drop_names(tx, before)?,
             Step::RemoveProvider(id) => provider::remove_in(tx, id, &mut withdrawal)?,
-            Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) => {}
+            Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) | Step::NoteUser(_) => {}
         }
     }
     for step in steps {
         match step {
             Step::PutProvider(provider) => provider::put_in(tx, provider, &mut withdrawal)?,
             Step::PutClient(client) => clients::put(tx, client)?,
-            Step::PutUser(_, user) => users::put(tx, user)?,
+            Step::PutUser(_, user) | Step::NoteUser(user) => users::put(tx, user)?,
             Step::RemoveProvider(_) | Step::RemoveClient(_) | Step::RemoveUser(_) => {}
         }
     }

@@ -53,8 +53,16 @@ pub(super) struct Prepared {
     name: String,
     fresh: Uuid,
     organization: String,
-    /// The new hash; none when the password stays.
-    password: Option<PasswordHash>,
+    /// The hash of a new password; none when the password stays.
+    password: Option<Given>,
+}
+
+/// How an entry gives a password.
+enum Given {
+    /// By this hash, which the file holds.
+    Declared(PasswordHash),
+    /// In the clear: this is its hash, made because the user has another password.
+    Hashed(PasswordHash),
 }
 
 /// Hashes the passwords that differ from those that are there.
@@ -86,8 +94,12 @@ pub(super) async fn prepare(
             }
             (None, Some(hash)) => PasswordHash::import(hash)
                 .map_err(|problem| own.push(problem.to_string()))
-                .ok(),
-            (Some(password), None) => changed(admin, &entry.line, password, &mut own).await?,
+                .ok()
+                .map(Given::Declared),
+            (Some(password), None) => {
+                let hash = changed(admin, &entry.line, password, &mut own).await?;
+                hash.map(Given::Hashed)
+            }
             (None, None) => None,
         };
         faults.extend(about(KIND, &name, own));
@@ -165,8 +177,11 @@ pub(super) fn plan(
     }
     check_names(snapshot, &puts, &removed, plan)?;
     for (before, mut user) in puts {
-        if before.as_ref() == Some(&user) {
+        if before.as_ref().is_some_and(|before| before.is_as_declared(&user)) {
             plan.applied.unchanged += 1;
+            if before.as_ref() != Some(&user) {
+                plan.steps.push(Step::NoteUser(Box::new(user)));
+            }
             continue;
         }
         let has_new_password = before
@@ -220,10 +235,16 @@ fn settle(snapshot: &dyn Snapshot, entry: &Prepared, now: Timestamp) -> Result<S
         user.created_at = before.created_at;
         user.updated_at = before.updated_at;
         user.password.clone_from(&before.password);
+        user.declared_hash = before.declared_hash;
         user.identities.clone_from(&before.identities);
     }
-    if entry.password.is_some() {
-        user.password.clone_from(&entry.password);
+    match &entry.password {
+        Some(Given::Declared(hash)) => user.take_declared(hash),
+        Some(Given::Hashed(hash)) => {
+            user.password = Some(hash.clone());
+            user.declared_hash = None;
+        }
+        None => {}
     }
     Ok(Ok((before, user)))
 }

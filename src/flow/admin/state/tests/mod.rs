@@ -1,3 +1,4 @@
+mod passwords;
 mod providers;
 
 use std::time::Duration;
