@@ -224,7 +224,7 @@ async fn a_client_gets_nothing_that_is_for_others() {
     };
     assert_eq!(
         refused("robot", beyond).await,
-        "max scope names values that are not allowed: add them with --scope"
+        "max scope names values that are not allowed: name them with --scope, beside every other scope that the client keeps"
     );
     let unknown = ClientFields {
         providers: Some(vec!["corp".to_owned()]),
