@@ -170,17 +170,19 @@ impl Limiter {
         charge(self.networks(from).map(|key| (&self.begun, key)).collect(), now).map(|_| ())
     }
 
-    /// A client asks for an anonymous user.
-    pub fn create_anonymous_user(&self, client_id: &str, from: IpAddr, now: Timestamp) -> Result<(), Wait> {
-        if self.is_exempt(from) {
-            return Ok(());
+    /// A client asks for an anonymous user. The attempt is given back if none is made.
+    pub fn create_anonymous_user(
+        &self,
+        client_id: &str,
+        from: IpAddr,
+        now: Timestamp,
+    ) -> Result<Attempt<'_>, Wait> {
+        let mut charges = Vec::new();
+        if !self.is_exempt(from) {
+            charges.extend(self.networks(from).map(|key| (&self.anonymous_addresses, key)));
+            charges.push((&self.anonymous_clients, self.name(&[client_id.as_bytes()])));
         }
-        let mut charges: Vec<_> = self
-            .networks(from)
-            .map(|key| (&self.anonymous_addresses, key))
-            .collect();
-        charges.push((&self.anonymous_clients, self.name(&[client_id.as_bytes()])));
-        charge(charges, now).map(|_| ())
+        charge(charges, now)
     }
 
     /// Whether credentials of this client, from this address, are looked at now. `name` is what the sender
@@ -376,7 +378,7 @@ mod tests {
             for _ in 0..500 {
                 limiter.authentication_failed(b"web", from, NOW);
                 assert_eq!(limiter.begin_sign_in(from, NOW), Ok(()));
-                assert_eq!(limiter.create_anonymous_user("web", from, NOW), Ok(()));
+                assert!(limiter.create_anonymous_user("web", from, NOW).is_ok());
             }
             assert_eq!(limiter.may_authenticate(b"web", from, NOW), Ok(()));
             assert!(limiter.room_for_body(BODIES_KIB * 4, from).is_some());

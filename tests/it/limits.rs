@@ -582,6 +582,20 @@ async fn anonymous_users_are_limited_for_the_address_and_for_the_client() {
     assert_eq!(anonymous(&tv, HERE).await, 429);
 }
 
+/// Devices that came in vain come again, many from one address: for what made no user they would have to wait.
+#[tokio::test]
+async fn a_request_that_makes_no_anonymous_user_is_not_counted() {
+    let server = Server::start_with_limits(|limits| limits.anonymous_per_address = 1).await;
+    let tv = server.client_with("tv", makes_anonymous).await;
+    for _ in 0..3 {
+        let call = tv.post("/oauth2/token").with("grant_type", GRANT);
+        let refused = from(call.with("scope", "never.heard.of"), HERE).await;
+        assert!(refused.refusal().starts_with("400 invalid_scope"));
+    }
+    assert_eq!(anonymous(&tv, HERE).await, 200);
+    assert_eq!(anonymous(&tv, HERE).await, 429);
+}
+
 #[tokio::test]
 async fn exempt_networks_and_a_service_without_limits_are_not_limited() {
     let exempt = Server::start_with_limits(|limits| {

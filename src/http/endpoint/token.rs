@@ -15,7 +15,8 @@ use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
-use crate::oauth::token::{self, TokenRequest};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{self, TokenRequest, TokenResponse};
 
 /// Answers a token request: parse, authenticate the client, check the grant, then what the grant demands.
 pub async fn respond(call: &Call) -> Answer {
@@ -74,6 +75,25 @@ fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
     }
 }
 
+/// Makes a user for a device. What made none is no part of what the address and the client may have made: devices that
+/// came in vain, and come again as they are told, would find no room in it.
+async fn anonymous(
+    call: &Call,
+    client: &AuthenticatedClient,
+    scope: Option<Scope>,
+) -> Result<Reply<TokenResponse>, Failure> {
+    call.find_room()?;
+    let (limits, from) = (&call.app.limits, call.client_address());
+    let attempt = limits
+        .create_anonymous_user(&client.client_id, from, call.now)
+        .map_err(error::throttled)?;
+    let answer = create_anonymous_user(&call.app.core, client, scope, call.now).await;
+    if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
+        attempt.forgive(call.now);
+    }
+    answer
+}
+
 /// Carries the request out for a client that has proven who it is.
 pub(super) async fn issue(
     call: &Call,
@@ -93,14 +113,7 @@ pub(super) async fn issue(
         TokenRequest::JwtBearer { assertion, scope } => {
             exchange_assertion(core, client, assertion, scope, call.now).await
         }
-        TokenRequest::Anonymous { scope } => {
-            let (limits, from) = (&call.app.limits, call.client_address());
-            let admitted = limits.create_anonymous_user(&client.client_id, from, call.now);
-            match admitted.map_err(error::throttled).and_then(|()| call.find_room()) {
-                Ok(()) => create_anonymous_user(core, client, scope, call.now).await,
-                Err(failure) => Err(failure),
-            }
-        }
+        TokenRequest::Anonymous { scope } => anonymous(call, client, scope).await,
     };
     match answer {
         Ok(Ok(tokens)) => {
