@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::gate::Gate;
 use super::mint::{Order, mint};
 use super::{Answer, Core, Failure};
@@ -13,7 +11,7 @@ use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
-use crate::oauth::refresh::{self, PresentedRefreshToken, Refresh, RefreshFamily, Terms};
+use crate::oauth::refresh::{self, Bound, PresentedRefreshToken, Refresh, RefreshFamily, Terms};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
 use crate::store::StoreError;
@@ -31,13 +29,13 @@ enum Outcome {
 }
 
 /// Lets the user of a family pass, as client, user and session are now: what introspection calls active is what would
-/// bring tokens here. Comes with the session to which the family is bound by this, if it was not before.
+/// bring tokens here. Comes with what this changes of the session that the family ends with.
 pub(super) fn admit(
     gate: &Gate,
     snapshot: &dyn Snapshot,
     client: &Client,
     family: &mut RefreshFamily,
-) -> Result<Answer<(User, Option<Uuid>)>, StoreError> {
+) -> Result<Answer<(User, Option<Bound>)>, StoreError> {
     if let Err(refusal) = gate.check_grant(client, GrantType::RefreshToken) {
         return Ok(Err(refusal));
     }
@@ -47,7 +45,7 @@ pub(super) fn admit(
     };
     let bound = family.bind(&client.scope);
     match bound {
-        Some(session) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
+        Some(Bound::To(session)) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
         _ => Ok(Ok((user, bound))),
     }
 }
@@ -94,8 +92,12 @@ pub async fn rotate_refresh_token(
                 Ok(admitted) => admitted,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            if let Some(session) = bound {
-                FAMILIES_BY_OWNER.put(tx, &(session, id), &())?;
+            match bound {
+                Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &(session, id), &())?,
+                Some(Bound::NoLongerTo(session)) => {
+                    FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
+                }
+                None => {}
             }
             let token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = token.filter(|token| token.is_current(now));

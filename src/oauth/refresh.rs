@@ -171,6 +171,15 @@ pub struct Terms<'a> {
     pub retry_window: Duration,
 }
 
+/// The session to which a family has just been bound, or from which it was set free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// It ends with this session from now on.
+    To(Uuid),
+    /// It does not end with this session any more.
+    NoLongerTo(Uuid),
+}
+
 /// How a token stands to its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
@@ -218,14 +227,20 @@ impl RefreshFamily {
     }
 
     /// Binds the family to its session where the client may no longer have the `offline_access` that was granted, as
-    /// `allowed` says. Comes back with the session if it was not bound before.
-    pub fn bind(&mut self, allowed: &Scope) -> Option<Uuid> {
+    /// `allowed` says, and sets it free again where it may. Comes back with the session if that changes.
+    pub fn bind(&mut self, allowed: &Scope) -> Option<Bound> {
         let session = self.authorization.session?;
-        if self.bound_to_session || allowed.contains(Scope::OFFLINE_ACCESS) {
+        let is_offline = |scope: &Scope| scope.contains(Scope::OFFLINE_ACCESS);
+        let is_bound = !(is_offline(allowed) && is_offline(&self.authorization.scope));
+        if is_bound == self.bound_to_session {
             return None;
         }
-        self.bound_to_session = true;
-        Some(session)
+        self.bound_to_session = is_bound;
+        Some(if is_bound {
+            Bound::To(session)
+        } else {
+            Bound::NoLongerTo(session)
+        })
     }
 
     /// When it began or was last refreshed, to within the retry window.

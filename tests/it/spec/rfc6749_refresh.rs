@@ -257,6 +257,24 @@ async fn a_grant_whose_offline_access_was_taken_ends_with_its_session() {
     acme.refresh(theirs.refresh_token()).await.tokens();
 }
 
+/// OpenID Connect Core 11: what the token says of `offline_access` holds again, for a grant that was refreshed in
+/// between as for one that was not.
+#[tokio::test]
+async fn a_grant_whose_offline_access_is_given_back_outlives_its_session_again() {
+    let (server, acme, alice) = scene().await;
+    let offline = acme.request().with("scope", "openid offline_access");
+    let browser = alice.browser();
+    let mut tokens = acme.tokens_for(&browser, &offline).await;
+    for scope in ["openid", "openid offline_access"] {
+        let allowed: Scope = scope.parse().unwrap();
+        server.change_client(&acme, |client| client.scope = allowed).await;
+        tokens = acme.refresh(tokens.refresh_token()).await.tokens();
+    }
+    assert!(tokens.scope().contains(&"offline_access"));
+    browser.visit("/oauth2/logout").await.decide("logout").await;
+    acme.refresh(tokens.refresh_token()).await.tokens();
+}
+
 /// Section 6: ninety days, counted from the newest token.
 #[tokio::test]
 async fn a_token_lasts_ninety_days_from_the_newest_one_on() {
