@@ -57,10 +57,12 @@ pub fn find(
         return Ok(None);
     };
     let key = (provider.issuer.clone(), (*subject).to_owned());
-    if let Some(uuid) = USERS_BY_IDENTITY.get(snapshot, &key)? {
-        let Some(mut user) = USERS.get(snapshot, &uuid)? else {
-            return Ok(None);
-        };
+    // A link to somebody who has gone is none.
+    let linked = match USERS_BY_IDENTITY.get(snapshot, &key)? {
+        Some(uuid) => USERS.get(snapshot, &uuid)?,
+        None => None,
+    };
+    if let Some(mut user) = linked {
         let is_new = is_source(&provider, &user) && profile.write_to(&mut user);
         if is_new {
             user.updated_at = now;
@@ -248,6 +250,22 @@ mod tests {
         assert!(!is_admitted(&core, &first));
         let namesake = register(&core, "https://b.example").await;
         assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
+    }
+
+    /// An earlier release took users out of the store and left who they were at providers behind.
+    #[tokio::test]
+    async fn a_link_to_somebody_who_has_gone_shuts_nobody_out() {
+        let core = core();
+        let corp = register(&core, "https://a.example").await;
+        let (gone, _) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        let removed = core
+            .store
+            .write("test_removal", move |tx| USERS.remove(tx, &gone.uuid));
+        assert!(removed.await.unwrap());
+        let (user, arrival) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        assert!(arrival == Arrival::Created && user.uuid != gone.uuid);
+        let (again, arrival) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        assert!(arrival == Arrival::Known && again.uuid == user.uuid);
     }
 
     /// The id of a provider may become another issuer's: that one has not vouched for whom the first one brought.

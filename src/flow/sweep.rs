@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::admin::user::remove_in;
 use super::sessions::forget_family;
 use super::{Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::Factor;
+use crate::identity::{Factor, User};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
@@ -196,7 +197,7 @@ fn families(
             let user = family.authorization.user;
             forget_family(tx, id, &family)?;
             swept.removed += 1;
-            if family.authorization.factor == Factor::Anonymous && remove_abandoned(tx, user)? {
+            if family.authorization.factor == Factor::Anonymous && remove_abandoned(tx, user, now)? {
                 swept.removed += 1;
                 users.push(user);
             }
@@ -206,12 +207,15 @@ fn families(
 }
 
 /// Removes the user if it is an anonymous one without a refresh family.
-fn remove_abandoned(tx: &mut dyn Tx, user: Uuid) -> Result<bool, StoreError> {
-    let is_anonymous = USERS.get(&*tx, &user)?.is_some_and(|user| user.is_anonymous());
-    if !is_anonymous || !FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, 1)?.is_empty() {
+fn remove_abandoned(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let Some(record) = USERS.get(&*tx, &user)?.filter(User::is_anonymous) else {
+        return Ok(false);
+    };
+    if !FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, 1)?.is_empty() {
         return Ok(false);
     }
-    USERS.remove(tx, &user)
+    remove_in(tx, &record, now)?;
+    Ok(true)
 }
 
 fn sessions(

@@ -228,7 +228,10 @@ impl User {
 
     /// Whether nobody but the holder of a refresh token can be this user: there is no other way in.
     pub fn is_anonymous(&self) -> bool {
-        self.source == Self::ANONYMOUS && self.email.is_none() && self.password.is_none()
+        self.source == Self::ANONYMOUS
+            && self.email.is_none()
+            && self.password.is_none()
+            && self.identities.is_empty()
     }
 
     /// Whether the record was made because a provider spoke of the user.
@@ -338,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    /// Else the user would go with the device's last refresh token, and nobody would be let in by that link again.
+    #[test]
+    fn who_is_known_to_a_provider_is_not_anonymous() {
+        let now = Timestamp::from_seconds(0);
+        let mut user = User::anonymous(Uuid::from_u128(1), "default", now);
+        user.identities.push(LinkedIdentity {
+            issuer: "https://corp.example".to_owned(),
+            subject: "u-1".to_owned(),
+            provider: "corp".to_owned(),
+            linked_at: now,
+        });
+        assert!(!user.is_anonymous());
+    }
+
     fn a_claim_that_nobody_could_read_is_not_read() {
         let mut user = User::anonymous(Uuid::from_u128(1), "default", Timestamp::from_seconds(0));
         let nested = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]));

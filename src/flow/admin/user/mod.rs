@@ -514,7 +514,7 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
 }
 
 /// Takes a user and everything that belongs to them out of the store.
-pub(super) fn remove_in(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
+pub(in crate::flow) fn remove_in(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_everything(tx, user.uuid, now)?;
     for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
         match FAMILIES.get(&*tx, &family)? {
