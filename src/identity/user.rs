@@ -273,7 +273,8 @@ impl User {
     ///
     /// An address that only a provider has named is none of them: it may be somebody else's.
     pub fn login_names(&self) -> Vec<LoginName> {
-        if self.is_anonymous() {
+        // The name that it was made with nobody types; another one, which the operator chose, is nobody else's.
+        if self.is_anonymous() && self.account_id == self.uuid.to_string() {
             return Vec::new();
         }
         let mut names = vec![LoginName::new(&self.account_id)];
@@ -340,7 +341,6 @@ mod tests {
         assert_eq!(user.login_names().len(), 2);
     }
 
-    #[test]
     /// Else the user would go with the device's last refresh token, and nobody would be let in by that link again.
     #[test]
     fn who_is_known_to_a_provider_is_not_anonymous() {
@@ -355,6 +355,7 @@ mod tests {
         assert!(!user.is_anonymous());
     }
 
+    #[test]
     fn a_claim_that_nobody_could_read_is_not_read() {
         let mut user = User::anonymous(Uuid::from_u128(1), "default", Timestamp::from_seconds(0));
         let nested = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]));

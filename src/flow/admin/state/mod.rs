@@ -372,7 +372,7 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
         match step {
             Step::RemoveClient(client) => super::client::remove_in(tx, client, &mut withdrawal)?,
             Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
-            Step::PutUser(Some(before), _) => users::drop_names(tx, before)?,
+            Step::PutUser(Some(before), _) => super::user::drop_names(tx, before)?,
             Step::RemoveProvider(id) => provider::remove_in(tx, id, &mut withdrawal)?,
             Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) | Step::NoteUser(_) => {}
         }
@@ -381,7 +381,7 @@ fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreE
         match step {
             Step::PutProvider(provider) => provider::put_in(tx, provider, &mut withdrawal)?,
             Step::PutClient(client) => clients::put(tx, client)?,
-            Step::PutUser(_, user) | Step::NoteUser(user) => users::put(tx, user)?,
+            Step::PutUser(_, user) | Step::NoteUser(user) => super::user::write(tx, user)?,
             Step::RemoveProvider(_) | Step::RemoveClient(_) | Step::RemoveUser(_) => {}
         }
     }

@@ -9,13 +9,12 @@ use uuid::Uuid;
 use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::flow::admin::import::UserLine;
-use crate::flow::admin::user;
 use crate::flow::admin::{Admin, Disclosed, Done};
 use crate::flow::check_password::check_password;
 use crate::identity::password::{PasswordHash, SALT_LEN};
 use crate::identity::{LoginName, User};
 use crate::store::StoreError;
-use crate::store::backend::{Snapshot, Tx};
+use crate::store::backend::Snapshot;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 pub(super) const KIND: &str = "user";
@@ -285,19 +284,6 @@ fn check_names(
 /// Whether a user is one that an operator puts there: not a device's, not a provider's.
 pub(super) fn is_declarable(user: &User) -> bool {
     user.source == User::LOCAL || user.source == User::IMPORT
-}
-
-/// Takes the names of a user out of the index, before they are written anew.
-pub(super) fn drop_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
-    for name in user.login_names() {
-        USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
-    }
-    Ok(())
-}
-
-/// Writes the user and their names, which the plan has found free.
-pub(super) fn put(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
-    user::write(tx, user)
 }
 
 /// A user as a file has it.

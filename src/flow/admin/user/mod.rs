@@ -292,10 +292,20 @@ pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decide
             return Ok(Err(refusal.with_hint("idsvc user update changes it")));
         }
     }
-    for name in before.map(User::login_names).unwrap_or_default() {
-        USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
+    if let Some(before) = before {
+        drop_names(tx, before)?;
     }
     write(tx, user).map(Ok)
+}
+
+/// Takes the names of a user out of the index. One that another user has stays theirs.
+pub(super) fn drop_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
+    for name in user.login_names() {
+        if USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())? == Some(user.uuid) {
+            USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the user and the names to sign in with, which are free.
@@ -477,6 +487,7 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };
+            let before = user.clone();
             let issuers = provider::issuers(&*tx)?;
             let issuer = issuers.get(&request.provider);
             let (gone, kept): (Vec<_>, Vec<_>) =
@@ -501,7 +512,8 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
             }
             user.identities = kept;
             user.updated_at = now;
-            USERS.put(tx, &user.uuid, &user)?;
+            drop_names(tx, &before)?;
+            write(tx, &user)?;
             sessions::end_federated(tx, user.uuid, &providers, now)?;
             Ok(Ok(user))
         })
@@ -530,9 +542,7 @@ pub(in crate::flow) fn remove_in(tx: &mut dyn Tx, user: &User, now: Timestamp) -
     for identity in &user.identities {
         USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
     }
-    for name in user.login_names() {
-        USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
-    }
+    drop_names(tx, user)?;
     USERS.remove(tx, &user.uuid).map(|_| ())
 }
 

@@ -187,6 +187,46 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
     }
 }
 
+/// In tokens the account identifier says who somebody is, whether or not anybody can sign in by it.
+#[tokio::test]
+async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
+    let core = core();
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    let device = User::anonymous(core.random.uuid_v4(), "org", core.clock.now());
+    let uuid = device.uuid;
+    let written = core.store.write("test_device", move |tx| write(tx, &device));
+    written.await.unwrap();
+    let rename = |account_id: &str| UpdateUser {
+        who: uuid.to_string(),
+        email: None,
+        account_id: Some(account_id.to_owned()),
+        fields: UserFields::default(),
+    };
+    let refused = refusal(update(admin(&core), rename("Alice@example.com")).await);
+    assert_eq!(refused.message, "there is a user alice@example.com already");
+    update(admin(&core), rename("kiosk@example.com")).await.unwrap();
+    let refused = refusal(add(admin(&core), request("kiosk@example.com")).await);
+    assert_eq!(refused.message, "there is a user kiosk@example.com already");
+    remove(admin(&core), uuid.to_string()).await.unwrap();
+    add(admin(&core), request("kiosk@example.com")).await.unwrap();
+}
+
+/// As earlier releases let it be written.
+#[tokio::test]
+async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
+    let core = core();
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    let mut device = User::anonymous(core.random.uuid_v4(), "org", core.clock.now());
+    device.account_id = "alice@example.com".to_owned();
+    let uuid = device.uuid;
+    let written = core
+        .store
+        .write("test_device", move |tx| USERS.put(tx, &uuid, &device));
+    written.await.unwrap();
+    remove(admin(&core), uuid.to_string()).await.unwrap();
+    assert!(show(admin(&core), "alice@example.com").is_ok());
+}
+
 #[tokio::test]
 async fn all_that_is_wrong_with_a_user_is_said_at_once() {
     let core = core();
