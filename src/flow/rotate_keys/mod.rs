@@ -214,7 +214,7 @@ async fn prolong_keys(core: &Core, retention: Duration) -> Result<(), StoreError
 type Found = Result<Option<(String, SigningKeyRecord)>, StoreError>;
 
 /// The key of an algorithm that signs now.
-fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
+pub fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
     find(snapshot, alg, |standing| {
         matches!(standing, KeyStanding::Active { .. })
     })

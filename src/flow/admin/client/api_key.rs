@@ -61,20 +61,20 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> Done<ApiKeyView> {
         created_at: stored.created_at,
         last_used_at: None,
     };
-    change(admin, "client api-key add", client_id, move |client| {
+    change(admin, "client api-key add", client_id, move |_, client| {
         if !client.grant_types.contains(&GrantType::RefreshToken) {
             let refusal =
                 "an API key is for refreshing, and this client may not: it lacks the grant refresh_token";
-            return Err(AdminRefusal::new(refusal));
+            return Ok(Err(AdminRefusal::new(refusal)));
         }
         if client.api_keys.len() >= MOST_KEYS {
-            return Err(
-                AdminRefusal::new(format!("this client has {MOST_KEYS} keys already"))
-                    .with_hint("idsvc client api-key revoke removes those that are not used"),
-            );
+            let refusal = AdminRefusal::new(format!("this client has {MOST_KEYS} keys already"));
+            return Ok(Err(refusal.with_hint(
+                "idsvc client api-key revoke removes those that are not used",
+            )));
         }
         client.api_keys.push(stored.clone());
-        Ok(())
+        Ok(Ok(()))
     })
     .await?;
     Ok(view)
@@ -109,16 +109,14 @@ pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> Done<WhichApiKey> {
         admin,
         "client api-key revoke",
         which.client_id.clone(),
-        move |client| {
+        move |_, client| {
             let before = client.api_keys.len();
             client.api_keys.retain(|key| key.id != id);
             if client.api_keys.len() == before {
-                return Err(
-                    AdminRefusal::new(format!("client {} has no API key {id}", client.client_id))
-                        .with_hint("idsvc client api-key list shows all"),
-                );
+                let refusal = AdminRefusal::new(format!("client {} has no API key {id}", client.client_id));
+                return Ok(Err(refusal.with_hint("idsvc client api-key list shows all")));
             }
-            Ok(())
+            Ok(Ok(()))
         },
     )
     .await?;

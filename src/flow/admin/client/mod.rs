@@ -8,7 +8,6 @@ pub mod view;
 pub(super) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,6 @@ use super::withdraw::Withdrawal;
 use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::federation::Provider;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
@@ -113,19 +111,38 @@ pub(super) fn secret_of(
     )
 }
 
-/// Algorithms that have a key, or will have one after the first start.
-pub(super) fn usable(admin: Admin<'_>) -> Vec<Algorithm> {
-    let mut usable = admin.core.catalog().keyring().algorithms();
-    usable.extend(rotate_keys::indispensable(admin.core));
-    usable
+/// Algorithms that have a key, or will have one after the first start: those are `indispensable`.
+pub(super) fn usable(
+    snapshot: &dyn Snapshot,
+    indispensable: &[Algorithm],
+) -> Result<Vec<Algorithm>, StoreError> {
+    let mut usable = indispensable.to_vec();
+    for alg in Algorithm::ALL {
+        if rotate_keys::signing(snapshot, alg)?.is_some() {
+            usable.push(alg);
+        }
+    }
+    Ok(usable)
 }
 
 /// Providers whose tokens are exchanged and at which nobody signs in.
-fn exchange_only(admin: Admin<'_>) -> BTreeSet<String> {
-    let catalog = admin.core.catalog();
-    let is_closed = |provider: &&Arc<Provider>| !provider.signs_people_in();
-    let closed = catalog.providers().filter(is_closed);
-    closed.map(|provider| provider.id.clone()).collect()
+pub(super) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
+    let mut closed = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    closed.retain(|(_, provider)| !provider.signs_people_in());
+    Ok(closed.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Everything that is wrong with a record as a whole, beside what was found before. What it is held against may change
+/// at any time, so it is read in the transaction that writes the record.
+fn check_in(
+    snapshot: &dyn Snapshot,
+    client: &Client,
+    indispensable: &[Algorithm],
+    mut faults: Vec<String>,
+) -> Decided<()> {
+    let (usable, exchange_only) = (usable(snapshot, indispensable)?, exchange_only(snapshot)?);
+    check(client, &usable, &exchange_only, Wording::Flags, &mut faults);
+    Ok(all_or_none(&faults))
 }
 
 /// A confidential client of which nothing has been said yet.
@@ -171,7 +188,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     check_client_id(&request.client_id, &mut faults);
     let now = core.clock.now();
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let mut client = blank(&request.client_id, uuid, now);
+    let mut client = blank(&request.client_id, uuid, core.random.uuid_v4(), now);
     let mut shown = None;
     let fields = &request.fields;
     let has_key = fields.public_key.is_some() || fields.jwks.is_some() || fields.jwks_uri.is_some();
@@ -203,14 +220,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
             faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
         }
     }
-    check(
-        &client,
-        &usable(admin),
-        &exchange_only(admin),
-        Wording::Flags,
-        &mut faults,
-    );
-    all_or_none(&faults)?;
+    let indispensable = rotate_keys::indispensable(core);
     let view = ClientView {
         api_key,
         ..ClientView::of(&client, &core.policy.issuer, shown, now)
@@ -218,6 +228,9 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     core.store
         .write("add_client", move |tx| -> Decided<()> {
             if let Err(refusal) = check_providers(&*tx, &client)? {
+            if let Err(refusal) = check_in(&*tx, &client, &indispensable, faults.clone())? {
+                return Ok(Err(refusal));
+            }
                 return Ok(Err(refusal));
             }
             if CLIENTS.contains(&*tx, &client.client_id)? {
@@ -275,12 +288,12 @@ pub fn show(admin: Admin<'_>, client_id: &str) -> Done<ClientView> {
     ))
 }
 
-/// Changes a client in one transaction by a function that may refuse.
+/// Changes a client in one transaction by a function that may refuse, by what the transaction finds.
 async fn change(
     admin: Admin<'_>,
     command: &'static str,
     client_id: String,
-    change: impl Fn(&mut Client) -> Result<(), AdminRefusal> + Send + 'static,
+    change: impl Fn(&dyn Snapshot, &mut Client) -> Decided<()> + Send + 'static,
 ) -> Done<ClientView> {
     let core = admin.core;
     let now = core.clock.now();
@@ -291,7 +304,7 @@ async fn change(
             let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
             };
-            if let Err(refusal) = change(&mut client) {
+            if let Err(refusal) = change(&*tx, &mut client)? {
                 return Ok(Err(refusal));
             }
             if let Err(refusal) = check_providers(&*tx, &client)? {
@@ -312,8 +325,9 @@ async fn change(
 
 /// Changes a client.
 pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView> {
-    let (usable, exchange_only) = (usable(admin), exchange_only(admin));
-    change(admin, "client update", request.client_id, move |client| {
+    let indispensable = rotate_keys::indispensable(admin.core);
+    let command = "client update";
+    change(admin, command, request.client_id, move |snapshot, client| {
         let mut faults = Vec::new();
         request.fields.clone().apply(client, &mut faults);
         if request.no_secret {
@@ -321,8 +335,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
             client.secret_credentials = None;
             client.fit_methods_to_secrets();
         }
-        check(client, &usable, &exchange_only, Wording::Flags, &mut faults);
-        all_or_none(&faults)
+        check_in(snapshot, client, &indispensable, faults)
     })
     .await
 }
@@ -334,9 +347,9 @@ pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> 
     } else {
         "client disable"
     };
-    change(admin, command, client_id, move |client| {
+    change(admin, command, client_id, move |_, client| {
         client.enabled = enabled;
-        Ok(())
+        Ok(Ok(()))
     })
     .await
 }
@@ -348,12 +361,13 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
     all_or_none(&faults)?;
     let now = stored.created_at;
     let keep = Duration::from_secs(request.keep_old_seconds.unwrap_or(0));
-    let view = change(admin, "client rotate-secret", request.client_id, move |client| {
+    let command = "client rotate-secret";
+    let view = change(admin, command, request.client_id, move |_, client| {
         if client.is_public() {
-            return Err(AdminRefusal::new(format!(
+            return Ok(Err(AdminRefusal::new(format!(
                 "client {} is public and has no secret",
                 client.client_id
-            )));
+            ))));
         }
         let end = now + keep;
         for secret in &mut client.secrets {
@@ -364,7 +378,7 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
             .retain(|secret| secret.expires_at.is_some_and(|end| now < end));
         client.secrets.insert(0, stored.clone());
         client.fit_methods_to_secrets();
-        Ok(())
+        Ok(Ok(()))
     })
     .await?;
     Ok(ClientView {

@@ -12,6 +12,7 @@ use crate::federation::Provider;
 use crate::flow::admin::client::fields::{ClientFields, check, check_client_id, usual_grants};
 use crate::flow::admin::client::{blank, secret_of, usable};
 use crate::flow::admin::{Admin, Disclosed, Wording};
+use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
 use crate::oauth::Client;
 use crate::oauth::client::{
@@ -131,7 +132,7 @@ pub(super) struct Prepared {
     fresh: Client,
     declared_secrets: Option<Vec<StoredSecret>>,
     spare_secret: (StoredSecret, Option<Disclosed>),
-    usable: Vec<Algorithm>,
+    indispensable: Vec<Algorithm>,
     /// What is wrong with the record as a whole, to be said with the rest of it.
     faults: Vec<String>,
 }
@@ -234,7 +235,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         fresh: client,
         declared_secrets,
         spare_secret: secret_of(admin, None, faults),
-        usable: usable(admin),
+        indispensable: rotate_keys::indispensable(core),
         faults: of_the_whole,
     }
 }
@@ -303,7 +304,8 @@ pub(super) fn plan(
                 before.client_uuid
             ));
         }
-        check(&client, &entry.usable, &exchange_only, Wording::Keys, &mut faults);
+        let usable = usable(snapshot, &entry.indispensable)?;
+        check(&client, &usable, &exchange_only, Wording::Keys, &mut faults);
         for id in client
             .providers
             .iter()

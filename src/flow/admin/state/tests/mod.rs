@@ -1,5 +1,6 @@
 mod passwords;
 mod providers;
+mod registration;
 
 use std::time::Duration;
 

@@ -1,0 +1,62 @@
+//! Clients, their secrets and their keys.
+
+use super::*;
+use crate::flow::admin::key::{self, RotateKey};
+use crate::flow::introspect::live_access_token;
+use crate::flow::mint::mint_for_client;
+use crate::jose::alg::Algorithm;
+use crate::oauth::Client;
+use crate::oauth::scope::Scope;
+use crate::secret::Digest;
+use crate::store::tables::SIGNING_KEYS;
+
+async fn applied(core: &Core, client: DeclaredClient) -> Applied {
+    let done = apply(admin(core), request(Some(vec![client]), None, false)).await;
+    done.unwrap()
+}
+
+fn registered(core: &Core) -> Client {
+    Client::clone(core.catalog().client("web").unwrap())
+}
+
+/// Two administrators at once: the record of the client is held against the keys that are there when it is written.
+#[tokio::test]
+async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
+    let core = core();
+    let rotate = RotateKey {
+        alg: Algorithm::EdDsa,
+        at_once: true,
+    };
+    let key = key::rotate(admin(&core), rotate).await.unwrap();
+    client::add(admin(&core), client::tests::request("web"))
+        .await
+        .unwrap();
+    let gone = core
+        .store
+        .write("test_retire", move |tx| SIGNING_KEYS.remove(tx, &key.kid));
+    assert!(gone.await.unwrap());
+    assert!(
+        core.catalog().keyring().signer(Algorithm::EdDsa).is_some(),
+        "nobody has heard"
+    );
+    let fields = ClientFields {
+        access_token_alg: Some(Algorithm::EdDsa),
+        ..ClientFields::default()
+    };
+    let told = "there is no key for EdDSA: make one with idsvc key rotate --alg EdDSA";
+    let change = client::UpdateClient {
+        client_id: "web".to_owned(),
+        no_secret: false,
+        fields,
+    };
+    assert_eq!(refusal(client::update(admin(&core), change).await).message, told);
+    let mut other = client::tests::request("other");
+    other.fields.id_token_alg = Some(Algorithm::EdDsa);
+    assert_eq!(refusal(client::add(admin(&core), other).await).message, told);
+    let declared = DeclaredClient {
+        access_token_alg: Some(Algorithm::EdDsa),
+        ..web()
+    };
+    let refused = refusal(apply(admin(&core), request(Some(vec![declared]), None, false)).await);
+    assert_eq!(refused.message, format!("client web: {told}"));
+}
