@@ -311,7 +311,7 @@ pub(in crate::flow::admin) fn check(
             "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
         );
     }
-    if uses_code && !client.password_sign_in && client.providers.is_subset(exchange_only) {
+    if lets_nobody_in(client, exchange_only) {
         faults.push(format!(
             "nobody could sign in: name {}",
             wording.say(
@@ -339,6 +339,13 @@ pub(in crate::flow::admin) fn check(
             ));
         }
     }
+}
+
+/// Whether the client is one that people sign in for, and none of them can. At the providers `exchange_only` nobody does.
+pub(in crate::flow::admin) fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
+    client.grant_types.contains(&GrantType::AuthorizationCode)
+        && !client.password_sign_in
+        && client.providers.is_subset(exchange_only)
 }
 
 /// Where browsers may come from and be sent.

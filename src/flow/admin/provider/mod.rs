@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub use self::fields::ProviderFields;
 use self::fields::{check, check_id};
 pub use self::view::ProviderView;
+use super::client::exchange_only;
+use super::client::fields::lets_nobody_in;
 use super::withdraw::Withdrawal;
 use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
@@ -189,6 +191,9 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
             if let Err(refusal) = check_issuer(&*tx, &changed)? {
                 return Ok(Err(refusal));
             }
+            if let Err(refusal) = check_clients(&*tx, &changed)? {
+                return Ok(Err(refusal));
+            }
             let mut withdrawal = Withdrawal::default();
             put_in(tx, &changed, &mut withdrawal)?;
             withdrawal.carry_out(tx, now).map(Ok)
@@ -200,6 +205,36 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
         subject: &id,
     });
     Ok(view)
+}
+
+/// The clients for which nobody can sign in any more when nobody does `after` at these providers.
+pub(super) fn shut_out(snapshot: &dyn Snapshot, after: &BTreeSet<String>) -> Result<Vec<String>, StoreError> {
+    let before = exchange_only(snapshot)?;
+    let mut clients = CLIENTS.scan(snapshot, .., usize::MAX)?;
+    clients.retain(|(_, client)| lets_nobody_in(client, after) && !lets_nobody_in(client, &before));
+    Ok(clients.into_iter().map(|(client_id, _)| client_id).collect())
+}
+
+/// Whether people can still sign in for every client, where they could until the provider becomes this.
+fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> Decided<()> {
+    if changed.signs_people_in() {
+        return Ok(Ok(()));
+    }
+    let id = &changed.id;
+    let mut after = exchange_only(snapshot)?;
+    after.insert(id.clone());
+    let shut_out = shut_out(snapshot, &after)?;
+    let Some(client_id) = shut_out.first() else {
+        return Ok(Ok(()));
+    };
+    let refusal = AdminRefusal::new(format!(
+        "provider {id} is where people sign in for client {}, and nowhere else",
+        shut_out.join(", ")
+    ));
+    let hint = format!(
+        "idsvc client update {client_id} --password-sign-in yes, or --provider with another one that has a --client-id"
+    );
+    Ok(Err(refusal.with_hint(hint)))
 }
 
 /// Writes a provider down. What stands on the word of another issuer that had its name joins what is to be withdrawn.
@@ -265,6 +300,8 @@ mod tests {
     use std::sync::{Mutex, mpsc};
 
     use super::*;
+    use crate::flow::admin::Disclosed;
+    use crate::flow::admin::client::{self, tests::request};
     use crate::flow::admin::tests::{admin, core, refusal};
 
     fn fields(issuer: &str) -> ProviderFields {
@@ -292,6 +329,45 @@ mod tests {
                 ..ProviderFields::default()
             },
         }
+    }
+
+    #[tokio::test]
+    async fn a_provider_stays_where_a_clients_people_sign_in() {
+        let core = core();
+        let corp = ProviderFields {
+            client_id: Some("us".to_owned()),
+            client_secret: Some(Disclosed::new("zzzzzzzz")),
+            ..fields("https://corp.example")
+        };
+        let id = "corp".to_owned();
+        add(admin(&core), AddProvider { id, fields: corp }).await.unwrap();
+        let mut sso = request("sso");
+        sso.fields.providers = Some(vec!["corp".to_owned()]);
+        sso.fields.password_sign_in = Some(false);
+        client::add(admin(&core), sso).await.unwrap();
+        let close = UpdateProvider {
+            id: "corp".to_owned(),
+            fields: ProviderFields {
+                client_id: Some(String::new()),
+                client_secret: Some(Disclosed::new("")),
+                ..ProviderFields::default()
+            },
+        };
+        let refused = refusal(update(admin(&core), close.clone()).await);
+        assert_eq!(
+            refused.message,
+            "provider corp is where people sign in for client sso, and nowhere else"
+        );
+        let allow = client::UpdateClient {
+            client_id: "sso".to_owned(),
+            no_secret: false,
+            fields: client::ClientFields {
+                password_sign_in: Some(true),
+                ..client::ClientFields::default()
+            },
+        };
+        client::update(admin(&core), allow).await.unwrap();
+        update(admin(&core), close).await.unwrap();
     }
 
     /// Whom an issuer vouches for is known by the issuer.

@@ -332,7 +332,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         if let Some(clients) = &clients {
             clients::plan(snapshot, clients, prune, now, &mut plan)?;
         }
-        if providers.is_some() && prune {
+        if providers.is_some() {
             providers::refuse_orphans(snapshot, &mut plan)?;
         }
         if let Some(users) = &users {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
+use super::{Form, Plan, SecretChange, Step, about, clients, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
 use crate::flow::admin::provider::fields::{ProviderFields, check, check_id};
-use crate::flow::admin::provider::{blank, holder_of_issuer};
+use crate::flow::admin::provider::{self, blank, holder_of_issuer};
 use crate::flow::admin::{Admin, Disclosed, Done, Wording};
 use crate::jose::alg::Algorithm;
 use crate::store::StoreError;
@@ -256,7 +256,8 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// Providers that go although a client that is not declared goes on naming them.
+/// Providers that go although a client that is not declared goes on naming them, or at which its people could sign in and
+/// will not, though they can nowhere else.
 pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
     let is_planned = |client_id: &str| {
         plan.steps.iter().any(|step| match step {
@@ -265,6 +266,13 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
         })
     };
     let mut faults = Vec::new();
+    let closed = clients::exchange_only(snapshot, plan)?;
+    for client_id in provider::shut_out(snapshot, &closed)? {
+        let subject = super::subject(clients::KIND, &client_id);
+        if !is_planned(&client_id) && !plan.faults.iter().any(|fault| fault.starts_with(&subject)) {
+            faults.push(format!("{subject}nobody could sign in at its providers any more"));
+        }
+    }
     for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
         if is_planned(&client_id) {
             continue;

@@ -79,6 +79,7 @@ async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() 
         audiences: vec!["app".to_owned()],
         ..corp.clone()
     };
+    let alone = with_providers(vec![for_exchange.clone()], None, false);
     let closed = with_providers(vec![for_exchange], Some(vec![client.clone()]), false);
     let said = refusal(apply(admin(&core), closed.clone()).await).message;
     assert!(said.contains("client web: nobody could sign in"), "{said}");
@@ -86,6 +87,9 @@ async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() 
     assert_eq!(apply(admin(&core), open).await.unwrap().changes.len(), 2);
     let said = refusal(apply(admin(&core), closed).await).message;
     assert!(said.contains("client web: nobody could sign in"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+    let said = refusal(apply(admin(&core), alone).await).message;
+    assert_eq!(said, "client web: nobody could sign in at its providers any more");
 }
 
 #[tokio::test]
