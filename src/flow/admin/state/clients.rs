@@ -242,7 +242,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
 
 impl Prepared {
     /// The record as it is to be, made of the one that is there; whether its secret is new, and the one that was made.
-    fn settle(&self, before: Option<&Client>, now: Timestamp) -> (Client, bool, Option<Disclosed>) {
+    fn settle(&self, before: Option<&Client>) -> (Client, bool, Option<Disclosed>) {
         let mut client = self.fresh.clone();
         let mut made = None;
         let mut is_new = false;
@@ -255,17 +255,14 @@ impl Prepared {
             return (client, is_new, made);
         }
         let kept: Vec<StoredSecret> = before.map(|before| before.secrets.clone()).unwrap_or_default();
-        let in_force = |secret: &&StoredSecret| secret.expires_at.is_none_or(|end| now < end);
         match &self.declared_secrets {
             Some(declared) => {
-                let is_same = declared.iter().all(|one| {
-                    kept.iter()
-                        .filter(in_force)
-                        .any(|other| other.digest == one.digest)
-                }) && kept
+                // One that is about to end is not what the file says: there it lasts.
+                let lasting = || kept.iter().filter(|secret| secret.expires_at.is_none());
+                let is_same = declared
                     .iter()
-                    .filter(|secret| secret.expires_at.is_none())
-                    .all(|one| declared.iter().any(|other| other.digest == one.digest));
+                    .all(|one| lasting().any(|other| other.digest == one.digest))
+                    && lasting().all(|one| declared.iter().any(|other| other.digest == one.digest));
                 is_new = !is_same;
                 client.secrets = if is_same { kept } else { declared.clone() };
             }
@@ -294,7 +291,7 @@ pub(super) fn plan(
     let exchange_only = exchange_only(snapshot, plan)?;
     for entry in declared {
         let before = CLIENTS.get(snapshot, &entry.client_id)?;
-        let (mut client, is_new_secret, made) = entry.settle(before.as_ref(), now);
+        let (mut client, is_new_secret, made) = entry.settle(before.as_ref());
         let mut faults = entry.faults.clone();
         if let (Some(uuid), Some(before)) = (entry.uuid, &before)
             && uuid != before.client_uuid

@@ -19,6 +19,38 @@ fn registered(core: &Core) -> Client {
     Client::clone(core.catalog().client("web").unwrap())
 }
 
+/// A file has no room for an end, so what it declares has none.
+#[tokio::test]
+async fn a_declared_secret_lasts_though_it_was_about_to_end() {
+    let core = core();
+    let [old, new] = ["o", "n"].map(|letter| Disclosed::new(letter.repeat(40)));
+    let digest = |secret: &Disclosed| Digest::of(secret.reveal().as_bytes());
+    let first = DeclaredClient {
+        secret: Some(old.clone()),
+        ..web()
+    };
+    applied(&core, first).await;
+    let rotate = RotateSecret {
+        client_id: "web".to_owned(),
+        secret: Some(new.clone()),
+        keep_old_seconds: Some(60),
+    };
+    client::rotate_secret(admin(&core), rotate).await.unwrap();
+    let with = |secrets: &[&Disclosed]| DeclaredClient {
+        secret_sha256: Some(secrets.iter().map(|secret| digest(secret)).collect()),
+        ..web()
+    };
+    assert_eq!(
+        applied(&core, with(&[&new])).await.unchanged,
+        1,
+        "it ends by itself"
+    );
+    assert_eq!(applied(&core, with(&[&new, &old])).await.changes.len(), 1);
+    assert_eq!(applied(&core, with(&[&new, &old])).await.unchanged, 1);
+    core.clock.advance(Duration::from_mins(2));
+    assert!(registered(&core).accepts_secret(&digest(&old), core.clock.now()));
+}
+
 /// Two administrators at once: the record of the client is held against the keys that are there when it is written.
 #[tokio::test]
 async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
