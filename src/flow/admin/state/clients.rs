@@ -171,6 +171,19 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         client.auth_methods = BTreeSet::from([AuthMethod::None]);
         client.pkce = PkceRequirement::Required;
     }
+    let has_keys = entry.keys.as_ref().is_some_and(|keys| !keys.is_empty());
+    let ways = [
+        has_keys,
+        entry.public_key.is_some(),
+        entry.jwks.is_some(),
+        entry.jwks_uri.is_some(),
+    ];
+    if ways.into_iter().filter(|is_given| *is_given).count() > 1 {
+        faults.push(
+            "the client's keys are said in several ways: name one of keys, public_key_file, jwks_file and jwks_uri"
+                .to_owned(),
+        );
+    }
     let jwks = match (entry.jwks, entry.keys) {
         (None, Some(keys)) if !keys.is_empty() => Some(json!({ "keys": keys }).to_string()),
         (jwks, _) => jwks,

@@ -92,3 +92,34 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
     let refused = refusal(apply(admin(&core), request(Some(vec![declared]), None, false)).await);
     assert_eq!(refused.message, format!("client web: {told}"));
 }
+
+/// One of them would be left out without a word.
+#[tokio::test]
+async fn keys_are_said_in_one_way() {
+    let core = core();
+    let jwks =
+        r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let set: Value = serde_json::from_str(jwks).unwrap();
+    let keyed = DeclaredClient {
+        keys: set["keys"].as_array().cloned(),
+        ..web()
+    };
+    for both in [
+        DeclaredClient {
+            jwks_uri: Some("https://app.example/jwks".to_owned()),
+            ..keyed.clone()
+        },
+        DeclaredClient {
+            jwks: Some(jwks.to_owned()),
+            ..keyed.clone()
+        },
+    ] {
+        let refused = refusal(apply(admin(&core), request(Some(vec![both]), None, false)).await);
+        assert!(
+            refused.message.contains("name one of keys,"),
+            "{}",
+            refused.message
+        );
+    }
+    applied(&core, keyed).await;
+}
