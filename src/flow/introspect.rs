@@ -23,8 +23,8 @@ pub struct LiveAccessToken {
 }
 
 /// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
-/// force since. A grant is in force only as long as [`super::gate::Gate::admit`] would let it bring more tokens. A token without one
-/// is a client's own, and stands with the client.
+/// force since. A grant is in force only as long as [`super::gate::Gate::admit`] would let it bring more tokens. A client's own token
+/// stands with the record of the client that it was made for.
 pub fn live_access_token(
     core: &Core,
     token: &str,
@@ -43,8 +43,8 @@ pub fn live_access_token(
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
-        let Some(grant) = claims.grant_id else {
-            let is_own = claims.sub == client.client_uuid;
+        let Some(grant) = claims.grant_id.filter(|id| Some(*id) != client.own_grant) else {
+            let is_own = claims.sub == client.client_uuid && claims.grant_id == client.own_grant;
             return Ok(is_own.then_some(LiveAccessToken { claims, grant: None }));
         };
         let Some(family) = FAMILIES

@@ -193,7 +193,11 @@ pub fn mint_for_client(
         email: String::new(),
         uuid: client.client_uuid,
     };
-    let access_token = access_token(core, &core.catalog(), client, &common, Grant::default())?;
+    let grant = Grant {
+        id: client.own_grant,
+        ..Grant::default()
+    };
+    let access_token = access_token(core, &core.catalog(), client, &common, grant)?;
     audit::record(&Event::TokensIssued {
         user: common.uuid,
         client_id: &client.client_id,

@@ -65,7 +65,8 @@ pub struct AccessTokenClaims<'a> {
     /// When the user signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<Timestamp>,
-    /// The grant behind the token: the refresh family that ends it when it is revoked.
+    /// The grant behind the token: the refresh family that ends it when it is revoked, or what the client's record says
+    /// of tokens for itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant_id: Option<Uuid>,
     /// The provider's access token, under the name that its record gives it.

@@ -214,6 +214,11 @@ pub struct Client {
     pub client_id: String,
     /// The record's own identifier.
     pub client_uuid: Uuid,
+    /// What the tokens name as the grant behind them that the client is given for itself; none in a record of an
+    /// earlier release. It is in no file: of two clients with the same identifiers, one after the other, each has its
+    /// own tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_grant: Option<Uuid>,
     /// The name shown to people; the identifier when there is none.
     pub name: Option<String>,
     /// How the client may prove who it is.

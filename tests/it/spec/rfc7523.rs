@@ -127,7 +127,7 @@ async fn a_client_gets_a_token_for_itself() {
     );
     assert_eq!((&access["client_id"], &access["jti"]), (&json!("robot"), &jti));
     assert_eq!(access["exp"], START.seconds() + 86400);
-    assert!(access.get("auth_time").is_none() && access.get("grant_id").is_none());
+    assert!(access.get("auth_time").is_none());
 }
 
 #[tokio::test]

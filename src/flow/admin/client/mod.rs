@@ -146,10 +146,11 @@ fn check_in(
 }
 
 /// A confidential client of which nothing has been said yet.
-pub(super) fn blank(client_id: &str, client_uuid: Uuid, now: Timestamp) -> Client {
+pub(super) fn blank(client_id: &str, client_uuid: Uuid, own_grant: Uuid, now: Timestamp) -> Client {
     Client {
         client_id: client_id.to_owned(),
         client_uuid,
+        own_grant: Some(own_grant),
         name: None,
         auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
         secrets: Vec::new(),
@@ -227,10 +228,10 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     };
     core.store
         .write("add_client", move |tx| -> Decided<()> {
-            if let Err(refusal) = check_providers(&*tx, &client)? {
             if let Err(refusal) = check_in(&*tx, &client, &indispensable, faults.clone())? {
                 return Ok(Err(refusal));
             }
+            if let Err(refusal) = check_providers(&*tx, &client)? {
                 return Ok(Err(refusal));
             }
             if CLIENTS.contains(&*tx, &client.client_id)? {

@@ -165,7 +165,7 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     let uuid = entry
         .client_uuid
         .unwrap_or_else(|| core.random.uuid_v7(core.clock.since_epoch()));
-    let mut client = blank(&entry.client_id, uuid, now);
+    let mut client = blank(&entry.client_id, uuid, core.random.uuid_v4(), now);
     client.enabled = entry.enabled.unwrap_or(true);
     if entry.public {
         client.auth_methods = BTreeSet::from([AuthMethod::None]);
@@ -261,6 +261,7 @@ impl Prepared {
         let mut is_new = false;
         if let Some(before) = before {
             client.client_uuid = before.client_uuid;
+            client.own_grant = before.own_grant;
             client.api_keys.clone_from(&before.api_keys);
             client.created_at = before.created_at;
         }
@@ -360,7 +361,7 @@ pub(super) fn plan(
 }
 
 /// Providers at which nobody will sign in.
-fn exchange_only(snapshot: &dyn Snapshot, plan: &Plan) -> Result<BTreeSet<String>, StoreError> {
+pub(super) fn exchange_only(snapshot: &dyn Snapshot, plan: &Plan) -> Result<BTreeSet<String>, StoreError> {
     let stored = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     let mut by_id: BTreeMap<&str, &Provider> = BTreeMap::new();
     by_id.extend(stored.iter().map(|(id, provider)| (id.as_str(), provider)));

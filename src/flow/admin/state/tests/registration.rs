@@ -51,6 +51,58 @@ async fn a_declared_secret_lasts_though_it_was_about_to_end() {
     assert!(registered(&core).accepts_secret(&digest(&old), core.clock.now()));
 }
 
+/// An export names the `client_uuid`, which the tokens of a client for itself name too.
+#[tokio::test]
+async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went() {
+    let core = core();
+    crate::flow::rotate_keys::ensure_keys(&core).await.unwrap();
+    let now = core.clock.now();
+    let with_uuid = DeclaredClient {
+        client_uuid: Some(uuid::Uuid::from_u128(1)),
+        ..web()
+    };
+    let token_of = |client: &Client| {
+        let made = mint_for_client(&core, client, Scope::empty(), now).unwrap();
+        made.access_token
+    };
+    let is_live = |token: &str| live_access_token(&core, token, now).unwrap().is_some();
+    applied(&core, with_uuid.clone()).await;
+    let before = token_of(&registered(&core));
+    let renamed = DeclaredClient {
+        name: Some("Acme".to_owned()),
+        ..with_uuid.clone()
+    };
+    applied(&core, renamed).await;
+    assert!(is_live(&before));
+    client::remove(admin(&core), "web".to_owned()).await.unwrap();
+    applied(&core, with_uuid).await;
+    assert!(!is_live(&before));
+    assert!(is_live(&token_of(&registered(&core))));
+}
+
+/// Its tokens say no more than they did, and stand with the client.
+#[tokio::test]
+async fn a_client_of_an_earlier_release_keeps_its_tokens() {
+    let core = core();
+    crate::flow::rotate_keys::ensure_keys(&core).await.unwrap();
+    applied(&core, web()).await;
+    let mut client = registered(&core);
+    client.own_grant = None;
+    let row = client.clone();
+    let written = core
+        .store
+        .write("test_client", move |tx| CLIENTS.put(tx, &row.client_id, &row));
+    written.await.unwrap();
+    core.reload_catalog().unwrap();
+    let now = core.clock.now();
+    let made = mint_for_client(&core, &client, Scope::empty(), now).unwrap();
+    assert!(
+        live_access_token(&core, &made.access_token, now)
+            .unwrap()
+            .is_some()
+    );
+}
+
 /// Two administrators at once: the record of the client is held against the keys that are there when it is written.
 #[tokio::test]
 async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
