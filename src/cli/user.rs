@@ -325,7 +325,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Reply::UserRemoved(uuid, account_id) => {
             output.line(&format!("user {account_id} is removed"))?;
             output.hint(&format!(
-                "Backups, copies from before upgrades and room that is free in the database hold what they held: README, To erase a person.\nEvents name the user as {uuid}."
+                "What is left of them, in the database until idsvc compact and in backups, is in README, To erase a person.\nEvents name the user as {uuid}."
             ));
             Ok(())
         }

@@ -80,7 +80,7 @@ async fn a_visitor_signs_in_and_comes_back() {
     let (_server, acme, alice) = scene().await;
     let browser = alice.browser();
     let login = browser.visit("/account").await;
-    assert!(login.text().contains("Your account"), "it says what for");
+    assert!(login.text().contains("your account"), "it says what for");
     let arrived = login.clone().sign_in().await;
     assert_eq!(
         (arrived.page(), arrived.heading().as_str()),

@@ -149,7 +149,7 @@ mod tests {
             "ALICE.LIDDELL",
             "alice liddell",
             "AliceLiddell",
-            "al1c31984!",
+            "al1ce1984!",
             "liddell1",
             "+15550003",
             "15550003",

@@ -510,6 +510,7 @@ mod tests {
         let of_names = [
             "sign_in_to",
             "continue_as",
+            "problem_elsewhere",
             "continue_with",
             "consent_lead",
             "consent_user",

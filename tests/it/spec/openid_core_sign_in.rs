@@ -547,7 +547,7 @@ async fn a_password_out_of_the_history_signs_nobody_in_who_has_signed_out() {
 /// The same where the session was left alone until it was over: its cookie tells that the answer arrived.
 #[tokio::test]
 async fn a_sign_in_whose_session_has_gone_idle_is_over() {
-    let idle = Duration::from_secs(60);
+    let idle = Duration::from_mins(1);
     let server = Server::start_with(|policy| policy.lifetimes.session.idle = idle).await;
     let (acme, alice) = (server.client("acme").await, server.user("alice").await);
     let browser = alice.browser();
