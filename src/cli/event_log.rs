@@ -1,22 +1,20 @@
 //! The audit kept in the data directory: one JSON object a line, in a few files of bounded size.
 //!
 //! Events come as log lines of the target `audit`, so nothing is kept that is not logged. A request hands its
-//! event over and goes on; a thread of its own writes what has gathered, without waiting for the disk. When
-//! it cannot keep up, events are dropped, and the next line says how many.
+//! event over and goes on; [a thread of its own](super::lines) writes what has gathered, without waiting for the
+//! disk. When it cannot keep up, events are dropped, and the next line says how many.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 use super::data_dir::make_folder_in;
+use super::lines::{Lines, count};
 use super::members::Members;
 use crate::clock::Clock;
 use crate::store::owner;
@@ -30,58 +28,40 @@ pub const FILES: u64 = 4;
 /// The target under which the audit logs.
 pub const TARGET: &str = "audit";
 
-/// How many events may wait to be written.
-const QUEUE: usize = 8192;
 /// What most lines take.
 const TYPICAL_BYTES: usize = 320;
-/// How long events gather after those before were written: so a busy service wakes the thread, and writes, fifty times
-/// a second and not for each event.
-const GATHER: Duration = Duration::from_millis(20);
 /// How long the end of the process waits for them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-enum Order {
-    Line(Vec<u8>),
-    Flush(SyncSender<()>),
-}
-
 /// Takes the audit's events out of the log and hands them to the thread that writes.
 pub struct EventLog {
-    queue: SyncSender<Order>,
-    lost: Arc<AtomicU64>,
+    lines: Lines,
     clock: Clock,
 }
 
-/// The queue of the one log of this process.
-static STARTED: OnceLock<SyncSender<Order>> = OnceLock::new();
+/// Those of the one log of this process.
+static STARTED: OnceLock<Lines> = OnceLock::new();
 
 /// Waits until what was recorded so far has been written.
 pub fn flush() {
-    let Some(queue) = STARTED.get() else { return };
-    let (done, written) = sync_channel(1);
-    if queue.send(Order::Flush(done)).is_ok() {
-        let _ = written.recv_timeout(PATIENCE);
+    if let Some(lines) = STARTED.get() {
+        lines.flush(PATIENCE);
     }
 }
 
 impl EventLog {
     /// Starts the thread that writes below `data_dir`, at most `max_bytes` in all.
     pub fn start(data_dir: &Path, max_bytes: u64, clock: Clock) -> io::Result<Self> {
-        let (queue, orders) = sync_channel(QUEUE);
-        let lost = Arc::new(AtomicU64::new(0));
-        let writer = Writer {
+        let mut writer = Writer {
             data_dir: data_dir.to_owned(),
             file: None,
             file_bytes: (max_bytes / FILES).max(1),
-            lost: Arc::clone(&lost),
             clock: clock.clone(),
             has_failed: false,
         };
-        thread::Builder::new()
-            .name("events".to_owned())
-            .spawn(move || writer.work(&orders))?;
-        let _ = STARTED.set(queue.clone());
-        Ok(Self { queue, lost, clock })
+        let lines = Lines::start("events", move |text, lost| writer.write(text, lost))?;
+        let _ = STARTED.set(lines.clone());
+        Ok(Self { lines, clock })
     }
 }
 
@@ -95,9 +75,7 @@ impl<S: Subscriber> Layer<S> for EventLog {
         event.record(&mut members);
         let mut line = members.into_object();
         line.push(b'\n');
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Line(line)) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.lines.push(&line);
     }
 }
 
@@ -105,52 +83,30 @@ struct Writer {
     data_dir: PathBuf,
     file: Option<(File, u64)>,
     file_bytes: u64,
-    lost: Arc<AtomicU64>,
     clock: Clock,
     has_failed: bool,
 }
 
 impl Writer {
-    fn work(mut self, orders: &Receiver<Order>) {
-        while let Ok(first) = orders.recv() {
-            let mut text = Vec::new();
-            let mut waiting = Vec::new();
-            let mut lines = 0;
-            for order in std::iter::once(first).chain(orders.try_iter().take(QUEUE)) {
-                match order {
-                    Order::Line(line) => {
-                        text.extend_from_slice(&line);
-                        lines += 1;
-                    }
-                    Order::Flush(done) => waiting.push(done),
-                }
-            }
-            self.write(text, lines);
-            for done in waiting {
-                let _ = done.send(());
-            }
-            thread::sleep(GATHER);
-        }
-    }
-
-    fn write(&mut self, mut text: Vec<u8>, lines: u64) {
-        let lost = self.lost.swap(0, Ordering::Relaxed);
+    /// Writes events, then how many others were lost. How many have to be said to be lost after that.
+    fn write(&mut self, mut text: Vec<u8>, lost: u64) -> u64 {
+        let events = count(&text);
         if lost > 0 {
             let note = serde_json::json!({"time": self.clock.now().seconds(), "event": "events_lost", "count": lost});
             let _ = writeln!(text, "{note}");
         }
-        if text.is_empty() {
-            return;
-        }
         match self.append(&text) {
-            Ok(()) => self.has_failed = false,
+            Ok(()) => {
+                self.has_failed = false;
+                0
+            }
             Err(error) => {
                 self.file = None;
-                self.lost.fetch_add(lost.saturating_add(lines), Ordering::Relaxed);
                 if !self.has_failed {
                     tracing::error!(%error, "events are not kept");
                 }
                 self.has_failed = true;
+                lost.saturating_add(events)
             }
         }
     }
@@ -218,18 +174,12 @@ mod tests {
     use super::*;
     use crate::audit;
 
-    fn written(log: &SyncSender<Order>) {
-        let (done, is_done) = sync_channel(1);
-        log.send(Order::Flush(done)).unwrap();
-        is_done.recv().unwrap();
-    }
-
     #[test]
     fn events_are_lines_of_json_and_other_log_lines_are_not_kept() {
         let data = TempDir::new().unwrap();
         let clock = Clock::manual(crate::clock::Timestamp::from_seconds(5));
         let log = EventLog::start(data.path(), 1 << 20, clock).unwrap();
-        let queue = log.queue.clone();
+        let lines = log.lines.clone();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
             tracing::info!("something else");
             audit::record(&audit::Event::TokensIssued {
@@ -244,7 +194,7 @@ mod tests {
                 subject: "a \"quoted\"\nname",
             });
         });
-        written(&queue);
+        lines.flush(PATIENCE);
         let text = fs::read_to_string(data.path().join(EVENTS).join(CURRENT)).unwrap();
         let lines: Vec<Value> = text
             .lines()
@@ -266,12 +216,11 @@ mod tests {
             data_dir: data.path().to_owned(),
             file: None,
             file_bytes: 100,
-            lost: Arc::default(),
             clock: Clock::System,
             has_failed: false,
         };
         for number in 0..60 {
-            writer.write(format!("{{\"number\":{number}}}\n").into_bytes(), 1);
+            writer.write(format!("{{\"number\":{number}}}\n").into_bytes(), 0);
         }
         let folder = data.path().join(EVENTS);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
@@ -295,17 +244,15 @@ mod tests {
             data_dir: data.path().to_owned(),
             file: None,
             file_bytes: 1000,
-            lost: Arc::default(),
             clock: Clock::System,
             has_failed: false,
         };
-        writer.write(b"{}\n".to_vec(), 1);
+        assert_eq!(writer.write(b"{}\n".to_vec(), 0), 0);
         assert_eq!(
             fs::read_to_string(folder.join(CURRENT)).unwrap(),
             "{\"cut\":\n{}\n"
         );
-        writer.lost.fetch_add(3, Ordering::Relaxed);
-        writer.write(Vec::new(), 0);
+        assert_eq!(writer.write(Vec::new(), 3), 0);
         assert!(
             fs::read_to_string(folder.join(CURRENT))
                 .unwrap()
@@ -314,7 +261,6 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         fs::write(&folder, "in the way").unwrap();
         writer.file = None;
-        writer.write(b"{}\n".to_vec(), 1);
-        assert_eq!(writer.lost.load(Ordering::Relaxed), 1);
+        assert_eq!(writer.write(b"{}\n".to_vec(), 3), 4);
     }
 }

@@ -1,7 +1,15 @@
 //! Log lines: to standard error, for people or for machines.
+//!
+//! Who reads standard error may stop to, and a pipe holds little. So [a thread of its own](super::lines) writes it, from
+//! the moment on that the service logs: whatever else the process has to say there goes the same way and stays in order.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
-use std::io::{IsTerminal, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::panic;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -15,6 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, registry};
 
 use super::event_log::{EventLog, TARGET};
+use super::lines::{Lines, count};
 use super::members::Members;
 use crate::clock::Clock;
 use crate::config::{Log, LogFormat, Settings};
@@ -33,29 +42,141 @@ fn events(settings: &Settings) -> Option<impl Layer<Registry> + Send + Sync> {
     Some(log.with_filter(Targets::new().with_target(TARGET, LevelFilter::INFO)))
 }
 
+/// How long the end of the process waits for whoever reads the log.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a panic does, which may be the end of the process.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// So many bytes written at once stay together in a pipe that others write to as well (`PIPE_BUF`, POSIX.1-2017
+/// `write`).
+const TOGETHER: usize = 4096;
+
+/// Standard error of this process, once the service logs.
+static STARTED: OnceLock<Lines> = OnceLock::new();
+
+/// Standard error: by way of the log once there is one, without waiting for whoever reads it.
+pub struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match STARTED.get() {
+            Some(lines) => lines.clone().write(text),
+            None => stderr().write(text),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().flush()
+    }
+}
+
+/// Waits until what was logged so far has been written, unless nobody reads it.
+pub fn flush() {
+    if let Some(lines) = STARTED.get() {
+        lines.flush(PATIENCE);
+    }
+}
+
+/// How lines look.
+#[derive(Clone, Copy)]
+struct Form {
+    as_json: bool,
+    has_colours: bool,
+}
+
+impl Form {
+    /// Lines of this form, each written at once.
+    fn to<S, W>(self, writer: impl Fn() -> W + Send + Sync + 'static) -> Box<dyn Layer<S> + Send + Sync>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+        W: Write + 'static,
+    {
+        let layer = layer().with_writer(writer);
+        if self.as_json {
+            layer.event_format(JsonLines).boxed()
+        } else {
+            layer.with_ansi(self.has_colours).boxed()
+        }
+    }
+
+    /// The line in place of those that were lost.
+    fn of_lost(self, lines: u64) -> Vec<u8> {
+        let line = Lines::default();
+        let written = line.clone();
+        let note = registry().with(self.to(move || written.clone()));
+        tracing::subscriber::with_default(note, || {
+            tracing::error!(lines, "log lines were lost here: nobody read them in time");
+        });
+        line.waiting()
+    }
+}
+
 /// Begins to log, and to keep the audit. Below `info` only our own lines appear; the audit's appear at every level.
-pub fn start(log: Log, settings: &Settings) {
+pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     let is_terminal = stderr().is_terminal();
     let targets = Targets::new()
         .with_default(log.level.min(Level::INFO))
         .with_target("idsvc", log.level)
         .with_target(TARGET, LevelFilter::INFO);
-    let as_json = match log.format {
-        LogFormat::Json => true,
-        LogFormat::Text => false,
-        LogFormat::Auto => !is_terminal,
+    let form = Form {
+        as_json: match log.format {
+            LogFormat::Json => true,
+            LogFormat::Text => false,
+            LogFormat::Auto => !is_terminal,
+        },
+        has_colours: is_terminal,
     };
-    let layer = layer().with_writer(stderr);
-    let layer = if as_json {
-        layer.event_format(JsonLines).boxed()
-    } else {
-        layer.with_ansi(is_terminal).boxed()
-    };
+    let lines = Lines::start("log", move |text, lost| write(form, &text, lost))?;
+    let written = lines.clone();
+    let layer = form.to(move || written.clone()).with_filter(targets);
     // A second subscriber in one process, as in tests, leaves the first in place.
-    let _ = registry()
-        .with(events(settings))
-        .with(layer.with_filter(targets))
-        .try_init();
+    if registry().with(events(settings)).with(layer).try_init().is_ok() {
+        let _ = STARTED.set(lines.clone());
+        log_panics(lines);
+    }
+    Ok(())
+}
+
+/// Writes lines, then that others were lost. How many have to be said to be lost after that.
+fn write(form: Form, text: &[u8], lost: u64) -> u64 {
+    if let Err(unwritten) = write_together(text, &mut stderr()) {
+        return lost.saturating_add(count(unwritten));
+    }
+    if lost > 0 && write_together(&form.of_lost(lost), &mut stderr()).is_err() {
+        return lost;
+    }
+    0
+}
+
+/// Writes as many whole lines at once as stay together. What was not written otherwise.
+fn write_together<'a>(text: &'a [u8], to: &mut impl Write) -> Result<(), &'a [u8]> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let is_end = |byte: &u8| *byte == b'\n';
+        let fits = rest.get(..TOGETHER.min(rest.len())).unwrap_or(rest);
+        let end = fits
+            .iter()
+            .rposition(is_end)
+            .or_else(|| rest.iter().position(is_end));
+        let (lines, others) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+        to.write_all(lines).map_err(|_| rest)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Has what a panic says written in the order of the log, as the language's own way has it otherwise.
+fn log_panics(lines: Lines) {
+    panic::set_hook(Box::new(move |panic| {
+        let current = thread::current();
+        let name = current.name().unwrap_or("<unnamed>");
+        let mut text = format!("thread '{name}' {panic}\n");
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            text.push_str(&format!("stack backtrace:\n{backtrace}\n"));
+        }
+        lines.push(text.as_bytes());
+        lines.flush(LAST_WORDS);
+    }));
 }
 
 /// A line is one JSON object. The library's own format puts it together from pieces that are looked at one by one, which
@@ -156,5 +277,60 @@ mod tests {
             (&lines[0]["level"], &lines[1]["target"]),
             (&json!("WARN"), &json!("audit"))
         );
+    }
+    #[test]
+    fn lost_lines_are_told_in_the_form_of_the_others() {
+        let told = |as_json| {
+            let has_colours = false;
+            let line = Form { as_json, has_colours }.of_lost(7);
+            String::from_utf8(line).unwrap()
+        };
+        let line: Value = serde_json::from_str(&told(true)).unwrap();
+        let message = "log lines were lost here: nobody read them in time";
+        assert_eq!(
+            (&line["level"], &line["fields"]),
+            (&json!("ERROR"), &json!({"message": message, "lines": 7}))
+        );
+        let line = told(false);
+        assert!(line.ends_with(&format!("{message} lines=7\n")), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
+
+    /// Notes what is written at once; full after so many times.
+    struct Chunks(Vec<Vec<u8>>, usize);
+
+    impl Write for Chunks {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0.len() == self.1 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.0.push(bytes.to_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_stay_whole_beside_those_of_others() {
+        let line = |length| [b"x".repeat(length - 1), b"\n".to_vec()].concat();
+        let lines = [
+            line(4000),
+            line(96),
+            line(1),
+            line(5000),
+            line(10),
+            b"cut".to_vec(),
+        ];
+        let text = lines.concat();
+        let written = |most| {
+            let mut chunks = Chunks(Vec::new(), most);
+            let rest = write_together(&text, &mut chunks).err().map(count);
+            (chunks.0.iter().map(Vec::len).collect::<Vec<_>>(), rest)
+        };
+        assert_eq!(written(9), (vec![4096, 1, 5000, 10, 3], None));
+        assert_eq!(written(2), (vec![4096, 1], Some(3)));
     }
 }

@@ -17,6 +17,7 @@ pub mod events;
 pub mod given;
 pub mod import;
 pub mod key;
+mod lines;
 pub mod log;
 pub mod man;
 mod members;
@@ -194,18 +195,21 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let (mut out, mut err) = (io::stdout().lock(), log::StandardError);
     let mut output = Output {
         json: cli.global.json,
         out: &mut out,
         err: &mut err,
     };
-    let stop = match run(cli, &mut output) {
-        Ok(()) | Err(Stop::Unread) => return ExitCode::SUCCESS,
-        Err(stop) => stop,
+    let code = match run(cli, &mut output) {
+        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
+        Err(stop) => {
+            output.complain(&stop);
+            ExitCode::from(if matches!(stop, Stop::Misused(_)) { 2 } else { 1 })
+        }
     };
-    output.complain(&stop);
-    ExitCode::from(if matches!(stop, Stop::Misused(_)) { 2 } else { 1 })
+    log::flush();
+    code
 }
 
 /// Runs one command.

@@ -133,7 +133,8 @@ impl Output<'_> {
 
     /// Says something to people that is no result. Nobody is stopped by a closed standard error.
     pub fn say(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{}", harmless(text));
+        // At once, so that nothing comes between a line and its end.
+        let _ = self.err.write_all(format!("{}\n", harmless(text)).as_bytes());
     }
 
     /// Says why a command ended.

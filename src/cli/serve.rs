@@ -69,7 +69,8 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     }
     let config = resolve(&sources).map_err(Stop::refused)?;
     let inherited = Inherited::take().map_err(Stop::refused)?;
-    log::start(config.log, &config.settings);
+    log::start(config.log, &config.settings)
+        .map_err(|error| Stop::refused(format!("the log cannot be started: {error}")))?;
     for warning in &sources.warnings {
         tracing::warn!("{warning}");
     }

@@ -870,7 +870,7 @@ fn a_change_survives_a_kill_and_is_accounted_for() {
     let renewed = cookie(&changed);
     process.kill();
 
-    let process = service.serve();
+    let mut process = service.serve();
     let (refused, _) = process.type_in("/account", "alice@example.com", old);
     assert_eq!(refused.status, 200, "the old password is gone");
     let page = process
@@ -884,7 +884,7 @@ fn a_change_survives_a_kill_and_is_accounted_for() {
     let listed = service.json(&["session", "list", "alice@example.com", "--json"]);
     assert_eq!(listed.as_array().unwrap().len(), 1);
     assert_eq!(listed[0]["address"], "127.0.0.1");
-    drop(process);
+    process.terminate();
 
     let log = service.log();
     for event in ["password_change_failed", "password_changed"] {

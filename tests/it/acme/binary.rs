@@ -102,7 +102,7 @@ async fn a_domain_is_the_whole_set_up() {
         "not waiting any longer with the next order",
         "ordering a certificate: there is none that can be used",
     ] {
-        assert!(service.log().contains(said), "{said}: {}", service.log());
+        service.logged(said);
     }
     assert!(!service.log().contains("unchanged"), "{}", service.log());
     let page = request(metrics, "GET", "/metrics", &[], "").unwrap().body;

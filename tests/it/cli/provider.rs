@@ -487,7 +487,7 @@ async fn a_provider_is_trusted_as_long_as_the_operator_says() {
         (replayed.status, &replayed.json()["error_description"]),
         (400, &json!("assertion was used before"))
     );
-    assert!(service.log().contains("provider_token_replayed"));
+    service.logged("provider_token_replayed");
     let user = service.json(&["user", "show", "up:u-1", "--json"]);
     assert_eq!(user["uuid"], first.json()["uuid"]);
     assert_eq!(exchange(&running, &web, &plain).json()["uuid"], user["uuid"]);

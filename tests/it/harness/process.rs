@@ -197,6 +197,11 @@ impl Service {
             .append(true)
             .open(self.folder.path().join("log"))
             .unwrap();
+        self.begin_logging_to(log, command)
+    }
+
+    /// Starts the service, with its log going somewhere else than into a file.
+    pub(crate) fn begin_logging_to(&self, log: impl Into<Stdio>, command: &mut Command) -> Running<'_> {
         let child = command.stderr(log).spawn().unwrap();
         Running { service: self, child }
     }
@@ -206,8 +211,22 @@ impl Service {
         self.begin(self.command(arguments).stdout(Stdio::null()))
     }
 
+    /// What a service has logged so far. One that runs or was killed may have had more to say.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The log, once this is in it.
+    pub(crate) fn logged(&self, what: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let log = self.log();
+            if log.contains(what) {
+                return log;
+            }
+            assert!(start.elapsed() < Duration::from_mins(1), "{what}: {log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -225,7 +244,7 @@ impl Drop for Running<'_> {
 
 impl Running<'_> {
     /// The same once it answers.
-    fn answering(mut self) -> Self {
+    pub(crate) fn answering(mut self) -> Self {
         self.until(|running| {
             let reply = running.request("GET", "/readyz", &[], "");
             reply.is_some_and(|reply| reply.status == 200)

@@ -1,0 +1,188 @@
+//! Lines that a thread of its own writes, so that nobody else waits for a disk, or for whoever reads the log.
+//!
+//! A request hands its line over and goes on. What waits to be written is bounded: when it is full, lines are dropped
+//! and counted, and whoever writes is told how many, so that it stands where they would have stood.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How much may wait to be written, in bytes.
+const ROOM: usize = 2 << 20;
+/// How long lines gather after those before were written: so a busy service wakes the thread, and writes, fifty times
+/// a second and not for each line.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// The way to one such thread.
+#[derive(Clone, Default)]
+pub(super) struct Lines(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    handed: Condvar,
+    done: Condvar,
+}
+
+/// What was handed over and is not being written yet.
+#[derive(Default)]
+struct Waiting {
+    text: Vec<u8>,
+    /// How many lines were dropped behind that text.
+    lost: u64,
+    /// How often something was handed over.
+    handed: u64,
+    /// How much of that is done with: written, or told to be lost.
+    done: u64,
+}
+
+impl Lines {
+    /// Starts the thread of this name. `write` gets whole lines and how many are missing behind them, which it has to
+    /// say there. It returns how many are missing still, to be said after the next ones: none if all was written.
+    pub(super) fn start(
+        name: &str,
+        mut write: impl FnMut(Vec<u8>, u64) -> u64 + Send + 'static,
+    ) -> io::Result<Self> {
+        let lines = Self::default();
+        let taken = lines.clone();
+        let work = move || {
+            let mut missing = 0_u64;
+            loop {
+                let Waiting {
+                    text, lost, handed, ..
+                } = taken.next();
+                missing = write(text, missing.saturating_add(lost));
+                taken.lock().done = handed;
+                taken.0.done.notify_all();
+                thread::sleep(GATHER);
+            }
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        Ok(lines)
+    }
+
+    /// Hands over one line, or several, each with its end.
+    pub(super) fn push(&self, text: &[u8]) {
+        if text.is_empty() {
+            return;
+        }
+        let mut waiting = self.lock();
+        let was_idle = waiting.handed == waiting.done;
+        waiting.handed = waiting.handed.saturating_add(1);
+        // Behind a gap nothing is taken in until the gap can be told of in its place.
+        if waiting.lost > 0 || waiting.text.len().saturating_add(text.len()) > ROOM {
+            waiting.lost = waiting.lost.saturating_add(count(text));
+        } else {
+            waiting.text.extend_from_slice(text);
+        }
+        drop(waiting);
+        if was_idle {
+            self.0.handed.notify_one();
+        }
+    }
+
+    /// Waits until what was handed over so far has been written, but no longer than `patience`.
+    pub(super) fn flush(&self, patience: Duration) {
+        let waiting = self.lock();
+        let last = waiting.handed;
+        let _ = self
+            .0
+            .done
+            .wait_timeout_while(waiting, patience, |waiting| waiting.done < last);
+    }
+
+    /// What waits; none without a thread.
+    pub(super) fn waiting(&self) -> Vec<u8> {
+        self.lock().text.clone()
+    }
+
+    /// Waits for something and takes it.
+    fn next(&self) -> Waiting {
+        let is_idle = |waiting: &mut Waiting| waiting.text.is_empty() && waiting.lost == 0;
+        let waiting = self.0.handed.wait_while(self.lock(), is_idle);
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        Waiting {
+            text: std::mem::take(&mut waiting.text),
+            lost: std::mem::take(&mut waiting.lost),
+            ..*waiting
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Each time, whole lines: as those do who format a line and write it at once.
+impl Write for Lines {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.push(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How many lines these are.
+pub(super) fn count(text: &[u8]) -> u64 {
+    let ends = text.split_inclusive(|byte| *byte == b'\n').count();
+    u64::try_from(ends).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{channel, sync_channel};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_finds_no_room_is_counted_in_its_place_and_nobody_waits_for_who_writes() {
+        let (goes_on, gate) = sync_channel::<()>(0);
+        let (written, reports) = channel();
+        let lines = Lines::start("test", move |text, lost| {
+            written.send((text, lost)).unwrap();
+            gate.recv().unwrap();
+            0
+        })
+        .unwrap();
+        lines.push(b"first\n");
+        assert_eq!(reports.recv().unwrap(), (b"first\n".to_vec(), 0));
+        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+        let room = ROOM / line.len();
+        for _ in 0..room + 2 {
+            lines.push(&line);
+        }
+        // It would fit where a longer one did not, but comes after the gap.
+        lines.push(b"a\nb\n");
+        lines.flush(Duration::from_millis(1));
+        goes_on.send(()).unwrap();
+        assert_eq!(reports.recv().unwrap(), (line.repeat(room), 4));
+        lines.push(b"last\n");
+        goes_on.send(()).unwrap();
+        assert_eq!(reports.recv().unwrap(), (b"last\n".to_vec(), 0));
+        goes_on.send(()).unwrap();
+        lines.flush(PATIENCE);
+        assert_eq!(lines.waiting(), b"");
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_said_with_the_next_lines() {
+        let (written, reports) = channel();
+        let lines = Lines::start("test", move |text, lost| {
+            let missing = lost + count(&text);
+            written.send((text, lost)).unwrap();
+            missing
+        })
+        .unwrap();
+        for lost in 0..3 {
+            lines.push(b"line\n");
+            lines.flush(PATIENCE);
+            assert_eq!(reports.recv().unwrap(), (b"line\n".to_vec(), lost));
+        }
+    }
+}

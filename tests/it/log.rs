@@ -1,0 +1,67 @@
+//! The log and the audit, and those who read them or take them away.
+
+use std::io::{Read, pipe};
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::harness::process::{Service, said};
+
+/// More refused requests than a pipe takes lines of.
+const REFUSED: usize = 500;
+const STRANGER: &str = "/oauth2/authorize?client_id=nobody";
+
+#[test]
+fn who_does_not_read_the_log_holds_up_neither_requests_nor_the_end() {
+    let service = Service::new();
+    for is_read_later in [true, false] {
+        let (mut log, standard_error) = pipe().unwrap();
+        let mut command = service.command(&["serve"]);
+        let mut running = service
+            .begin_logging_to(standard_error, command.stdout(Stdio::null()))
+            .answering();
+        // It has the other end open, too.
+        drop(command);
+        for _ in 0..REFUSED {
+            let refused = running.request("GET", STRANGER, &[], "");
+            assert_eq!(refused.map(|reply| reply.status), Some(400));
+        }
+        assert_eq!(service.run(&["client", "list"]).status.code(), Some(0));
+        if is_read_later {
+            let reader = std::thread::spawn(move || {
+                let mut text = String::new();
+                log.read_to_string(&mut text).map(|_| text)
+            });
+            running.terminate();
+            let text = reader.join().unwrap().unwrap();
+            let of = |what: &str| text.lines().position(|line| line.contains(what)).unwrap();
+            assert_eq!(text.matches("\"message\":\"refused\"").count(), REFUSED);
+            assert!(of("\"ready\"") < of("\"refused\""));
+            assert!(of("\"ready\"") + REFUSED < of("\"stopped\""), "{text}");
+            assert!(text.lines().all(|line| line.ends_with('}')), "{text}");
+        } else {
+            running.signal("TERM");
+            let told = Instant::now();
+            while running.ended().is_none() {
+                assert!(
+                    told.elapsed() < Duration::from_secs(30),
+                    "it waits for the reader"
+                );
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(running.wait().success());
+        }
+    }
+}
+
+#[test]
+fn why_a_start_failed_is_the_last_that_the_log_says() {
+    let service = Service::new().with("IDSVC_ACME_DOMAINS", "id.example.com");
+    let _taken = TcpListener::bind(("127.0.0.1", service.port)).unwrap();
+    let refused = service.run(&["serve"]);
+    let lines: Vec<String> = said(&refused).lines().map(ToOwned::to_owned).collect();
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("acme.domains has no effect"), "{lines:?}");
+    assert!(lines[1].starts_with("error: "), "{lines:?}");
+}
