@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -81,7 +82,7 @@ impl<S: Subscriber> Layer<S> for EventLog {
 
 struct Writer {
     data_dir: PathBuf,
-    file: Option<(File, u64)>,
+    file: Option<File>,
     file_bytes: u64,
     clock: Clock,
     has_failed: bool,
@@ -112,27 +113,44 @@ impl Writer {
     }
 
     fn append(&mut self, text: &[u8]) -> io::Result<()> {
-        if self
-            .file
-            .as_ref()
-            .is_some_and(|(_, size)| *size >= self.file_bytes)
-        {
-            self.file = None;
-            let folder = self.data_dir.join(EVENTS);
-            for number in (1..FILES - 1).rev() {
-                rename(&folder.join(older(number)), &folder.join(older(number + 1)))?;
+        let folder = self.data_dir.join(EVENTS);
+        let current = folder.join(CURRENT);
+        if let Some(file) = &self.file {
+            match of_same_file(file, &current)? {
+                // Whoever reads it cannot find what would be written to it.
+                None => {
+                    tracing::warn!(file = %current.display(), "the file of events was taken away: what happens is in a new one");
+                    self.file = None;
+                }
+                Some(size) if size >= self.file_bytes => {
+                    self.file = None;
+                    for number in (1..FILES - 1).rev() {
+                        rename(&folder.join(older(number)), &folder.join(older(number + 1)))?;
+                    }
+                    rename(&current, &folder.join(older(1)))?;
+                }
+                Some(_) => {}
             }
-            rename(&folder.join(CURRENT), &folder.join(older(1)))?;
         }
-        let (mut file, size) = match self.file.take() {
+        let mut file = match self.file.take() {
             Some(open) => open,
             None => open(&self.data_dir)?,
         };
         file.write_all(text)?;
-        let written = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        self.file = Some((file, size.saturating_add(written)));
+        self.file = Some(file);
         Ok(())
     }
+}
+
+/// The size in bytes of what is at `path`, if that is this file.
+fn of_same_file(file: &File, path: &Path) -> io::Result<Option<u64>> {
+    let (own, found) = match (file.metadata()?, fs::metadata(path)) {
+        (own, Ok(found)) => (own, found),
+        (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        (_, Err(error)) => return Err(error),
+    };
+    let is_same = (own.dev(), own.ino()) == (found.dev(), found.ino());
+    Ok(is_same.then(|| found.len()))
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
@@ -148,7 +166,7 @@ pub fn older(number: u64) -> String {
 }
 
 /// The file that is written to. A line that a killed process left unfinished is ended first.
-fn open(data_dir: &Path) -> io::Result<(File, u64)> {
+fn open(data_dir: &Path) -> io::Result<File> {
     let folder = make_folder_in(data_dir, EVENTS).map_err(io::Error::other)?;
     let mut options = OpenOptions::new();
     options.read(true).append(true);
@@ -162,7 +180,7 @@ fn open(data_dir: &Path) -> io::Result<(File, u64)> {
             file.write_all(b"\n")?;
         }
     }
-    Ok((file, size))
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The log and the audit, and those who read them or take them away.
 
-use std::io::{Read, pipe};
+use std::fs;
+use std::io::{self, Read, pipe};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::harness::process::{Service, said};
+use crate::harness::process::{Service, said, shown};
 
 /// More refused requests than a pipe takes lines of.
 const REFUSED: usize = 500;
@@ -64,4 +66,37 @@ fn why_a_start_failed_is_the_last_that_the_log_says() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("acme.domains has no effect"), "{lines:?}");
     assert!(lines[1].starts_with("error: "), "{lines:?}");
+}
+
+#[test]
+fn the_audit_goes_on_in_a_new_file_when_somebody_takes_its_own_away() {
+    let service = Service::with_client();
+    let mut running = service.serve();
+    let file = service.folder.path().join("data/events/events.jsonl");
+    let until_kept = |what: &str| {
+        let kept = || shown(&service.run(&["events", "--json"]));
+        let begun = Instant::now();
+        while !kept().contains(what) {
+            assert!(begun.elapsed() < Duration::from_mins(1), "{what}: {}", kept());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let ways: [(&str, fn(&Path) -> io::Result<()>); 2] = [
+        ("disable", |file| fs::remove_file(file)),
+        ("enable", |file| fs::rename(file, file.with_extension("old"))),
+    ];
+    // The service has begun to write.
+    until_kept("backed_up");
+    for (verb, take_away) in ways {
+        take_away(&file).unwrap();
+        service.json(&["client", verb, "web", "--json"]);
+        until_kept(&format!("client {verb}"));
+    }
+    // It may be cut, too.
+    fs::write(&file, "").unwrap();
+    service.json(&["client", "disable", "web", "--json"]);
+    running.terminate();
+    assert!(fs::read_to_string(&file).unwrap().starts_with('{'));
+    let told = "the file of events was taken away: what happens is in a new one";
+    assert_eq!(service.log().matches(told).count(), 2, "{}", service.log());
 }
