@@ -44,6 +44,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(target_os = "linux")]
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use self::call::Call;
 use self::output::{Output, Stop};
@@ -184,6 +186,9 @@ fn no_text(place: &str) -> Fault {
 pub fn main() -> ExitCode {
     #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
     crate::net::nss::stay_built_in();
+    // A core would hold the private keys in the clear, and no limit keeps one from a program that takes them.
+    #[cfg(target_os = "linux")]
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     // A file that may not grow further is then an error of writing, and not the end of the process. Where that cannot
     // be had the system's way is as good as any.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());

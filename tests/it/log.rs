@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read, pipe};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -99,4 +100,16 @@ fn the_audit_goes_on_in_a_new_file_when_somebody_takes_its_own_away() {
     assert!(fs::read_to_string(&file).unwrap().starts_with('{'));
     let told = "the file of events was taken away: what happens is in a new one";
     assert_eq!(service.log().matches(told).count(), 2, "{}", service.log());
+}
+
+#[test]
+fn a_crash_leaves_no_core_in_which_the_keys_could_be_read() {
+    let script = "ulimit -c \"$(ulimit -H -c)\" && exec \"$0\" \"$@\"";
+    let service = Service::new().by(&["/bin/sh", "-c", script].map(ToOwned::to_owned));
+    for signal in ["QUIT", "ABRT"] {
+        let mut running = service.serve();
+        running.signal(signal);
+        let ended = running.wait();
+        assert!(ended.signal().is_some() && !ended.core_dumped(), "{ended:?}");
+    }
 }
