@@ -113,19 +113,23 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
         return Ok(Vec::new());
     };
     let (host, now) = (config.host(), Clock::System.now().seconds());
-    let Examined { lapse, misfit } =
-        examine(cert, key, host.as_deref(), now).map_err(|errors| ConfigError {
-            faults: errors
-                .into_iter()
-                .map(|error| Fault {
-                    place: "tls".to_owned(),
-                    message: error.to_string(),
-                })
-                .collect(),
-        })?;
+    let Examined {
+        lapse,
+        misfit,
+        exposure,
+    } = examine(cert, key, host.as_deref(), now).map_err(|errors| ConfigError {
+        faults: errors
+            .into_iter()
+            .map(|error| Fault {
+                place: "tls".to_owned(),
+                message: error.to_string(),
+            })
+            .collect(),
+    })?;
     let warnings = lapse.map(|lapse| lapse.to_string()).into_iter().chain(misfit);
     Ok(warnings
         .map(|warning| format!("{}: {warning}", cert.display()))
+        .chain(exposure)
         .collect())
 }
 

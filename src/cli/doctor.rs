@@ -47,8 +47,6 @@ pub struct Doctor {
 
 /// The bits of a mode that let anybody but the owner do anything.
 const BEYOND_OWNER: u32 = 0o077;
-/// The same, but that the group may read: so keys are shared on purpose, as with the group `ssl-cert` of Debian.
-const BEYOND_GROUP: u32 = 0o037;
 /// Below so much room, in bytes, the database is in danger.
 const LEAST_ROOM: u64 = 256 << 20;
 /// From so many bytes on it is asked how much of the database holds nothing: everything in it is looked at for that.

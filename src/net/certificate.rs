@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -29,6 +29,10 @@ const SELF_SIGNED_REMAINDER: u64 = 30 * DAY;
 const LONGEST_CHAIN: (usize, usize) = (10, 64 * 1024);
 /// How far a clock may be behind that of whoever issues certificates, in seconds.
 const CLOCK_SKEW: u64 = 60;
+
+/// The bits of a mode that let anybody do anything with a private key but its owner, and a group read it: so keys are
+/// shared on purpose, as with the group `ssl-cert` of Debian.
+pub const BEYOND_GROUP: u32 = 0o037;
 
 /// A certificate chain and the private key of its first certificate.
 pub struct Pair {
@@ -174,6 +178,17 @@ pub struct Examined {
     pub lapse: Option<Lapse>,
     /// That it is for something else: [`Pair::misfit`].
     pub misfit: Option<String>,
+    /// That others can get at the key: [`exposure`].
+    pub exposure: Option<String>,
+}
+
+/// The sentence about a private key that is open to others than it may be.
+pub fn exposure(key_file: &Path) -> Option<String> {
+    let mode = fs::metadata(key_file).ok()?.permissions().mode() & 0o777;
+    let right = mode & !BEYOND_GROUP;
+    let file = key_file.display();
+    (mode != right)
+        .then(|| format!("{file}: the private key is open to others ({mode:03o}): chmod {right:03o} {file}"))
 }
 
 /// Everything that is wrong with the operator's files, and what is worth a warning. `host` is that of the service.
@@ -195,6 +210,7 @@ pub fn examine(
             Ok(Examined {
                 lapse: pair.lapse(now_unix_seconds),
                 misfit: host.and_then(|host| pair.misfit(host)),
+                exposure: exposure(key_file),
             })
         }
         (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),

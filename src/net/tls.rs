@@ -166,7 +166,12 @@ impl Source {
 
     /// Says what somebody must do about the certificate, unless something here does.
     fn warn(&self, pair: &Pair, now_unix_seconds: u64) {
-        let Self::Files { host, .. } = self else { return };
+        let Self::Files { host, key, .. } = self else {
+            return;
+        };
+        if let Some(exposure) = certificate::exposure(key) {
+            tracing::warn!("{exposure}");
+        }
         self.warn_of(self.lapse(pair.validity(), now_unix_seconds));
         if let Some(misfit) = host.as_deref().and_then(|host| pair.misfit(host)) {
             tracing::warn!(file = %pair.certificate_file.display(), "{misfit}");

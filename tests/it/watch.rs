@@ -118,6 +118,29 @@ fn the_doctor_lets_a_group_read_the_key_of_the_certificate_and_nobody_else() {
 }
 
 #[test]
+fn a_private_key_that_is_open_to_others_is_told_by_the_check_and_by_a_start() {
+    let service = tls::service(10);
+    tls::issue(&service);
+    let key = service.folder.path().join("key.pem");
+    let check = |mode: u32| {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let checked = service.run(&["config", "check"]);
+        assert!(checked.status.success(), "{checked:?}");
+        said(&checked)
+    };
+    for mode in [0o600, 0o640] {
+        assert_eq!(check(mode), "");
+    }
+    let warning = format!(
+        "{}: the private key is open to others (666): chmod 640",
+        key.display()
+    );
+    assert!(check(0o666).contains(&warning), "{}", check(0o666));
+    let _running = service.launch();
+    service.logged(&warning);
+}
+
+#[test]
 fn a_certificate_for_another_host_is_told_by_the_check_and_the_doctor() {
     let service = tls::service(10);
     tls::issue(&service);

@@ -1,13 +1,13 @@
 //! The certificate: of files, of an authority, or of nobody whom browsers trust.
 
 use super::finding::{Finding, Level};
-use super::{BEYOND_GROUP, BEYOND_OWNER, closed};
+use super::{BEYOND_OWNER, closed};
 use crate::cli::output::moment;
 use crate::clock::Timestamp;
 use crate::config::{Config, Tls};
 use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
-use crate::net::certificate::{self, Examined};
+use crate::net::certificate::{self, BEYOND_GROUP, Examined};
 use crate::net::x509::Validity;
 
 /// Where a certificate authority looks for the service (RFC 8737 section 3).
@@ -22,7 +22,7 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
             let subject = cert.display().to_string();
             let found = |message: String| Finding::good("certificate", subject.clone(), message);
             match certificate::examine(cert, key, config.host().as_deref(), now.seconds()) {
-                Ok(Examined { lapse, misfit }) => {
+                Ok(Examined { lapse, misfit, .. }) => {
                     if lapse.is_none() && misfit.is_none() {
                         findings.push(found("valid".to_owned()));
                     }
