@@ -225,10 +225,23 @@ pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Res
     }
     let whole = session.take_bytes(command, gather)?;
     warn(&whole.left_out, output);
-    if output.json {
-        return output.document(&whole);
+    let text = if output.json {
+        serde_json::to_string_pretty(&whole).map_err(Stop::refused)?
+    } else {
+        to_toml(&whole)?
+    };
+    print(text.trim_end(), output)
+}
+
+/// Prints an export, and says when there is more of it than [`apply`] reads.
+fn print(text: &str, output: &mut Output<'_>) -> Result<(), Stop> {
+    // With the end of its last line.
+    if u64::try_from(text.len()).is_ok_and(|bytes| bytes >= FILE_LIMIT) {
+        output.say(&format!(
+            "warning: this is more than the {FILE_LIMIT} bytes that idsvc apply reads: to make another installation the same, take idsvc backup and idsvc restore"
+        ));
     }
-    output.exact(to_toml(&whole)?.trim_end())
+    output.exact(text)
 }
 
 /// Says what the file lacks of another installation that would be the same.
@@ -341,6 +354,24 @@ mod tests {
         for cut in [0, 1, user.len() - 1, user.len(), whole.len() - 2] {
             let said = gather(&mut &whole.as_bytes()[..cut]).err().unwrap();
             assert!(said.to_string().contains("broken off"), "{cut}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_export_that_apply_would_refuse_for_its_length_is_warned_of() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("state.toml");
+        let most = usize::try_from(FILE_LIMIT).unwrap() - 1;
+        for (length, is_read) in [(most, true), (most + 1, false)] {
+            let (mut out, mut err) = (File::create(&file).unwrap(), Vec::new());
+            let mut output = Output {
+                json: false,
+                out: &mut out,
+                err: &mut err,
+            };
+            print(&"#".repeat(length), &mut output).unwrap();
+            assert_eq!(err.is_empty(), is_read, "{}", String::from_utf8_lossy(&err));
+            assert_eq!(read(&file).is_ok(), is_read);
         }
     }
 }
