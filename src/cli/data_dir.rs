@@ -163,14 +163,14 @@ pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {
     Ok(control::client::is_there(&control_socket(data_dir))?)
 }
 
-/// Opens a data directory by `open` when it is this process's turn. Nothing comes of it where a service has it, as
-/// `is_served` says.
+/// Opens a data directory by `open` when it is this process's turn. Nothing comes of it once `is_over` says that there
+/// is nothing to wait for, as where a service has the directory.
 pub fn in_turn<T>(
-    is_served: impl Fn() -> Result<bool, DataDirError>,
+    is_over: impl Fn() -> Result<bool, DataDirError>,
     open: impl Fn() -> Result<T, DataDirError>,
 ) -> Result<Option<T>, DataDirError> {
     let begun = Instant::now();
-    while !is_served()? {
+    while !is_over()? {
         match open() {
             Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
                 thread::sleep(PAUSE);

@@ -105,7 +105,11 @@ async fn serve_until_stopped(
         }
         Tls::Acme(_) | Tls::SelfSigned | Tls::Off => None,
     };
-    let (core, store) = open_core(config, &clock).await?;
+    let Some((core, store)) = open_core(config, &clock, &stops).await? else {
+        tracing::info!("stopped before the data could be opened");
+        event_log::flush();
+        return Ok(());
+    };
     let tls = match &config.tls {
         Tls::Acme(plan) => {
             let acceptor = Acceptor::acme(&Folder::of(data_dir), &plan.domains, now);
@@ -256,19 +260,26 @@ fn take_commands(
     Ok(tokio::spawn(socket.serve(execute, pour, told(stops, 1))))
 }
 
-/// Opens the data directory, or makes it, and sees to it that there are keys.
-async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop> {
+/// Opens the data directory, or makes it, and sees to it that there are keys. Nothing comes of it where the process is
+/// told to stop while another one has the data.
+async fn open_core(
+    config: &Config,
+    clock: &Clock,
+    stops: &watch::Receiver<u32>,
+) -> Result<Option<(Core, Store)>, Stop> {
     let (settings, random) = (&config.settings, Random::system());
     let data_dir = &settings.data_dir;
     // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
+    let is_told = || *stops.borrow() > 0;
     let opened = in_turn(
-        || Ok(is_served(data_dir).unwrap_or(false)),
+        || Ok(is_told() || is_served(data_dir).unwrap_or(false)),
         || DataDir::open(data_dir, true, &random),
     );
-    let data = opened.map_err(Stop::refused)?.ok_or_else(|| {
+    let Some(data) = opened.map_err(Stop::refused)? else {
         let path = settings.data_dir.join(DATABASE);
-        Stop::refused(OpenError::AlreadyOpen { path })
-    })?;
+        let refused = Stop::refused(OpenError::AlreadyOpen { path });
+        return if is_told() { Ok(None) } else { Err(refused) };
+    };
     if let Some(exposure) = exposure(&settings.data_dir) {
         tracing::warn!("{exposure}");
     }
@@ -308,7 +319,7 @@ async fn open_core(config: &Config, clock: &Clock) -> Result<(Core, Store), Stop
             );
         }
     }
-    Ok((core, store))
+    Ok(Some((core, store)))
 }
 
 /// The issuer of the first start. One that follows from the domains of the certificate gives way to it, if it is at

@@ -5,6 +5,7 @@ mod provider;
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -275,6 +276,20 @@ fn a_second_service_on_the_same_data_says_so() {
         "{}",
         said(&second)
     );
+}
+
+#[test]
+fn a_start_that_waits_for_the_data_ends_when_it_is_told_to() {
+    let service = Service::new();
+    service.run(&ADD_WEB);
+    let database = service.folder.path().join("data/idsvc.redb");
+    let held = fs::File::options().read(true).write(true).open(database).unwrap();
+    held.lock().unwrap();
+    let mut waiting = service.launch();
+    let address = service.issuer().replace("http://", "");
+    waiting.until(|_| TcpStream::connect(&address).is_ok());
+    waiting.terminate();
+    assert!(waiting.log().contains("stopped before"), "{}", waiting.log());
 }
 
 #[test]
