@@ -160,6 +160,42 @@ fn a_form_that_leads_elsewhere_refuses_its_page() {
     assert!(!theme.draw(&Login::sample(), english()).html.contains("evil"));
 }
 
+/// Pages are read at every view. Whoever would look at each of these to the end of the page each time, or go back to its
+/// beginning, would take minutes.
+#[test]
+fn the_longest_page_is_read_in_one_go_whatever_it_is_made_of() {
+    let long = |part: &str, most: usize| part.repeat(most / part.len());
+    let most = template::LONGEST_PAGE;
+    let mut pages: Vec<String> = [
+        "<!---->",
+        "<!-- ",
+        "<!x",
+        "<a '",
+        "<title></",
+        "<title></titl>",
+        "<p id=a>",
+        "</b>",
+    ]
+    .map(|part| long(part, most))
+    .to_vec();
+    pages.push(format!("<p title=\"{}\">", long("&", most)));
+    pages.push(format!("<p title=\"{}\">", long("&#1", most)));
+    pages.push(format!("{}{}", long("<a>", most / 2), long("</b>", most / 2)));
+    pages.push(format!("{}{}", long("<a>", most / 2), long("</a>", most / 2)));
+    pages.push(format!(
+        "{}{}",
+        long("<fieldset>", most / 2),
+        long("<input>", most / 2)
+    ));
+    let form = "<form method=post action=/login><input name=username><button></form>";
+    let policy = ContentSecurityPolicy::default();
+    for page in pages {
+        let page = format!("{form}{page}");
+        markup::inspect("login.html", &page, &policy);
+        forms::compare("login.html", &page, form);
+    }
+}
+
 #[test]
 fn what_the_browser_blocks_is_a_fault_and_the_page_is_used() {
     let inline = FORM.replace(
