@@ -37,6 +37,12 @@ pub const NAMES: &[&str] = &[
 /// How many events of each name this process has recorded, in the order of [`NAMES`].
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
+/// Counts events that could not be kept.
+pub fn lost(events: u64) {
+    let [.., count] = &COUNTS;
+    count.fetch_add(events, Ordering::Relaxed);
+}
+
 /// How many events of each name this process has recorded.
 pub fn counts() -> impl Iterator<Item = (&'static str, u64)> {
     let counts = COUNTS.iter().map(|count| count.load(Ordering::Relaxed));
@@ -365,6 +371,17 @@ pub fn record(event: &Event<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_event_is_counted_under_its_name() {
+        let of = |name: &str| counts().find(|(known, _)| *known == name).unwrap().1;
+        let (before, lost_before) = (of("application_disconnected"), of("events_lost"));
+        let (user, client_id) = (Uuid::nil(), "web");
+        record(&Event::ApplicationDisconnected { user, client_id });
+        lost(7);
+        assert!(of("application_disconnected") > before);
+        assert!(of("events_lost") >= lost_before + 7);
+    }
 
     #[test]
     fn every_event_is_in_the_list_of_names() {

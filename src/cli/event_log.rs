@@ -17,6 +17,7 @@ use tracing_subscriber::layer::{Context, Layer};
 use super::data_dir::make_folder_in;
 use super::lines::{Lines, count};
 use super::members::Members;
+use crate::audit;
 use crate::clock::Clock;
 use crate::store::owner;
 
@@ -59,6 +60,7 @@ impl EventLog {
             file_bytes: (max_bytes / FILES).max(1),
             clock: clock.clone(),
             has_failed: false,
+            counted: 0,
         };
         let lines = Lines::start("events", move |text, lost| writer.write(text, lost))?;
         let _ = STARTED.set(lines.clone());
@@ -86,6 +88,8 @@ struct Writer {
     file_bytes: u64,
     clock: Clock,
     has_failed: bool,
+    /// How many of those that have still to be said to be lost are counted.
+    counted: u64,
 }
 
 impl Writer {
@@ -96,9 +100,13 @@ impl Writer {
             let note = serde_json::json!({"time": self.clock.now().seconds(), "event": "events_lost", "count": lost});
             let _ = writeln!(text, "{note}");
         }
-        match self.append(&text) {
+        let appended = self.append(&text);
+        let missing = appended.as_ref().map_or(lost.saturating_add(events), |()| lost);
+        audit::lost(missing.saturating_sub(self.counted));
+        match appended {
             Ok(()) => {
                 self.has_failed = false;
+                self.counted = 0;
                 0
             }
             Err(error) => {
@@ -107,7 +115,8 @@ impl Writer {
                     tracing::error!(%error, "events are not kept");
                 }
                 self.has_failed = true;
-                lost.saturating_add(events)
+                self.counted = missing;
+                missing
             }
         }
     }
@@ -236,6 +245,7 @@ mod tests {
             file_bytes: 100,
             clock: Clock::System,
             has_failed: false,
+            counted: 0,
         };
         for number in 0..60 {
             writer.write(format!("{{\"number\":{number}}}\n").into_bytes(), 0);
@@ -264,6 +274,7 @@ mod tests {
             file_bytes: 1000,
             clock: Clock::System,
             has_failed: false,
+            counted: 0,
         };
         assert_eq!(writer.write(b"{}\n".to_vec(), 0), 0);
         assert_eq!(

@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn lines_stay_whole_beside_those_of_others() {
-        let line = |length| [b"x".repeat(length - 1), b"\n".to_vec()].concat();
+        let line = |length: usize| [b"x".repeat(length - 1), b"\n".to_vec()].concat();
         let lines = [
             line(4000),
             line(96),

@@ -239,6 +239,7 @@ impl Server {
             .with("notes.read")
             .with("notes.write");
         Client {
+            own_grant: None,
             client_id: client_id.to_owned(),
             client_uuid: self.app.core.random.uuid_v4(),
             name: None,
