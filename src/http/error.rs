@@ -52,11 +52,15 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
 
 /// Writes down why a request was refused, under the name by which its sender may ask about it. Nothing of it is the
 /// sender's own but the name of a parameter, if that is one plain word, a client that is registered, and what
-/// [`Aside`] has of an address.
+/// [`Aside`] has of an address. Whoever is refused all the time is not written down each time.
 pub fn note(call: &Call, error: &str, description: &str) {
+    let Some(unnoted) = call.app.limits.note_refusal(call.client_address(), call.now) else {
+        return;
+    };
     let aside = call.aside();
     tracing::info!(
         request_id = %call.request_id,
+        from = %call.client_address(),
         error,
         description,
         client_id = call.client_id(),
@@ -64,6 +68,7 @@ pub fn note(call: &Call, error: &str, description: &str) {
         redirect_uri = aside.redirect_uri.as_deref(),
         origin = aside.origin.as_deref(),
         own_origin = aside.own_origin.as_deref(),
+        left_out = (unnoted > 0).then_some(unnoted),
         "refused"
     );
 }

@@ -13,6 +13,7 @@
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
 //! | | 200, 1 second | the address |
 //! | anonymous users | as configured | the address; the client |
+//! | refusals that are logged | 100, 1 second | the address |
 //!
 //! An address is an IPv4 address or an IPv6 /64; the /48 around it may do eight times as much.
 //!
@@ -34,6 +35,7 @@ pub mod shares;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -51,6 +53,7 @@ const SIGN_IN: Rule = Rule::new(30, Duration::from_secs(20));
 const BEGUN: Rule = Rule::new(300, Duration::from_millis(500));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const STRANGER: Rule = Rule::new(200, Duration::from_secs(1));
+const NOTED: Rule = Rule::new(100, Duration::from_secs(1));
 
 /// Memory for bodies that one address may hold, in KiB; 64 MiB are there for all.
 const BODIES_KIB: usize = 8 * 1024;
@@ -96,6 +99,9 @@ pub struct Limiter {
     begun: Buckets,
     clients: Buckets,
     strangers: Buckets,
+    noted: Buckets,
+    /// How many refusals were not logged since one was.
+    unnoted: AtomicU64,
     anonymous_addresses: Buckets,
     anonymous_clients: Buckets,
     bodies: Arc<Shares>,
@@ -133,6 +139,8 @@ impl Limiter {
             begun: Buckets::new(BEGUN),
             clients: Buckets::new(CLIENT),
             strangers: Buckets::new(STRANGER),
+            noted: Buckets::new(NOTED),
+            unnoted: AtomicU64::new(0),
             anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
             bodies: shares(BODIES_KIB),
@@ -206,6 +214,22 @@ impl Limiter {
         self.clients.add(self.client_at(name, from), now);
         for key in self.networks(from) {
             self.strangers.add(key, now);
+        }
+    }
+
+    /// A request was refused, and its sender may have many refused: how many of anybody's were left out of the log since
+    /// the last one that was not, if this one is to be in it.
+    pub fn note_refusal(&self, from: IpAddr, now: Timestamp) -> Option<u64> {
+        let charges = if self.is_exempt(from) {
+            Vec::new()
+        } else {
+            self.networks(from).map(|key| (&self.noted, key)).collect()
+        };
+        if charge(charges, now).is_ok() {
+            Some(self.unnoted.swap(0, Ordering::Relaxed))
+        } else {
+            self.unnoted.fetch_add(1, Ordering::Relaxed);
+            None
         }
     }
 
@@ -308,6 +332,19 @@ mod tests {
         assert_eq!(failures(&limiter, 1_000, |_| "alice".to_owned(), spread), 10);
         assert_eq!(failures(&limiter, 1_000, |_| "nobody".to_owned(), spread), 10);
         assert!(limiter.try_password("bob", None, spread(1), NOW).is_ok());
+    }
+
+    #[test]
+    fn whoever_is_refused_all_the_time_does_not_fill_the_log() {
+        let limiter = limiter(|_| {});
+        let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        let logged = (0..1_000)
+            .filter(|_| limiter.note_refusal(one, NOW) == Some(0))
+            .count();
+        assert_eq!(logged, 100);
+        assert_eq!(limiter.note_refusal(other, NOW), Some(900));
+        assert_eq!(limiter.note_refusal(other, NOW), Some(0));
+        assert_eq!(limiter.note_refusal(one, NOW + Duration::from_secs(1)), Some(0));
     }
 
     #[test]
