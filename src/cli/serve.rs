@@ -492,8 +492,8 @@ async fn watch_room(app: Arc<App>) {
     }
 }
 
-/// Moves keys on and removes what has expired, every minute, unless the clock is not to be believed; round after
-/// round as long as that finds something, so that no flood of requests outgrows it.
+/// Moves keys on and removes what has expired, every minute, unless the clock is not to be believed. A round of the
+/// sweep that takes longer goes on in the next minute.
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
     let now = app.core.clock.now();
@@ -503,23 +503,36 @@ async fn keep_house(app: Arc<App>) {
     });
     let mut steady = Steady::new(now, uptime(), known);
     loop {
-        if !steady.is_believed(app.core.clock.now(), uptime()) {
-            tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
-            continue;
-        }
-        if let Err(error) = rotate_keys::keep(&app.core).await {
-            tracing::error!(%error, "signing keys were not moved on");
-        }
-        loop {
-            match sweep::sweep(&app.core, &mut cursor, app.core.clock.now()).await {
-                Ok(swept) if swept.more && swept.removed > 0 => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::error!(%error, "what has expired was not removed");
+        let begun = Instant::now();
+        if steady.is_believed(app.core.clock.now(), uptime()) {
+            if let Err(error) = rotate_keys::keep(&app.core).await {
+                tracing::error!(%error, "signing keys were not moved on");
+            }
+            while let Some(pause) = sweep_page(&app.core, &mut cursor, &mut steady).await {
+                tokio::time::sleep(pause).await;
+                if begun.elapsed() >= HOUSEKEEPING_INTERVAL {
                     break;
                 }
             }
         }
-        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL.saturating_sub(begun.elapsed())).await;
+    }
+}
+
+/// Sweeps a page, and says how long to wait before the next one; none when there is nothing more to do for now.
+async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, steady: &mut Steady) -> Option<Duration> {
+    let now = core.clock.now();
+    if !steady.is_believed(now, uptime()) {
+        return None;
+    }
+    let begun = Instant::now();
+    match sweep::sweep(core, cursor, now).await {
+        Ok(swept) => swept
+            .pause(begun.elapsed())
+            .map(|pause| pause.min(HOUSEKEEPING_INTERVAL)),
+        Err(error) => {
+            tracing::error!(%error, "what has expired was not removed");
+            None
+        }
     }
 }

@@ -1,11 +1,16 @@
 //! What has expired goes; what lives stays.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use idsvc::clock::Timestamp;
 use idsvc::flow::sweep::{Cursor, sweep};
+use idsvc::oauth::refresh::RefreshFamily;
+use idsvc::store::backend::Tx;
 use idsvc::store::tables::{
     CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
 };
+use uuid::Uuid;
 
 use crate::harness::{Server, scene};
 
@@ -30,7 +35,7 @@ fn rows(server: &Server) -> [u64; 7] {
         .unwrap()
 }
 
-/// Sweeps until nothing is left to do.
+/// Sweeps until everything has been looked at.
 pub(crate) async fn sweep_all(server: &Server) -> usize {
     let core = &server.app.core;
     let mut cursor = Cursor::default();
@@ -38,7 +43,7 @@ pub(crate) async fn sweep_all(server: &Server) -> usize {
     loop {
         let swept = sweep(core, &mut cursor, core.clock.now()).await.unwrap();
         removed += swept.removed;
-        if swept.removed == 0 {
+        if !swept.more {
             return removed;
         }
     }
@@ -54,7 +59,10 @@ async fn rows_go_when_they_have_expired_and_not_before() {
     acme.revoke(second.access_token()).await;
     // a sign-in that was answered, a redeemed code and a fresh one, a family under its user and its session
     assert_eq!(rows(&server), [1, 2, 1, 2, 1, 1, 1]);
+    let transactions = || server.app.core.store.stats().transactions;
+    let before = transactions();
     assert_eq!(sweep_all(&server).await, 0);
+    assert_eq!(transactions(), before, "who only looks writes");
 
     server.advance(31 * MINUTE);
     sweep_all(&server).await;
@@ -157,7 +165,7 @@ async fn a_revoked_access_token_stays_revoked_as_long_as_it_would_have_lived() {
 }
 
 #[tokio::test]
-async fn more_rows_than_one_round_holds_are_all_seen() {
+async fn more_rows_than_a_page_holds_are_all_seen() {
     let server = Server::start_with_limits(|limits| limits.enabled = false).await;
     let (acme, alice) = (server.client("acme").await, server.user("alice").await);
     let browser = alice.browser();
@@ -172,37 +180,83 @@ async fn more_rows_than_one_round_holds_are_all_seen() {
     acme.refresh(kept.refresh_token()).await.tokens();
 }
 
+/// Refresh families that are older than anything that a client was given.
+struct Families {
+    live: RefreshFamily,
+    ended: RefreshFamily,
+    from: Timestamp,
+}
+
+impl Families {
+    async fn like_those_of(server: &Server) -> Self {
+        let (acme, alice) = (server.client("acme").await, server.user("alice").await);
+        acme.tokens(&alice.browser()).await;
+        let core = &server.app.core;
+        let (_, live) = core
+            .store
+            .read(|snapshot| FAMILIES.scan(snapshot, .., 1))
+            .unwrap()
+            .remove(0);
+        let now = core.clock.now();
+        let mut ended = live.clone();
+        ended.revoke(now - Duration::from_secs(2 * DAY));
+        Self {
+            live,
+            ended,
+            from: now - Duration::from_secs(30 * DAY),
+        }
+    }
+
+    fn id(&self, number: u64) -> Uuid {
+        (self.from + Duration::from_secs(number)).first_id()
+    }
+
+    async fn put(&self, server: &Server, numbers: Range<u64>, family: &RefreshFamily) {
+        let ids: Vec<_> = numbers.map(|number| self.id(number)).collect();
+        let family = family.clone();
+        let put = move |tx: &mut dyn Tx| ids.iter().try_for_each(|id| FAMILIES.put(tx, id, &family));
+        server.app.core.store.write("test", put).await.unwrap();
+    }
+
+    fn is_there(&self, server: &Server, number: u64) -> bool {
+        let store = &server.app.core.store;
+        store
+            .read(|snapshot| FAMILIES.contains(snapshot, &self.id(number)))
+            .unwrap()
+    }
+}
+
 /// Otherwise what lives for months would hide all that expires behind it.
 #[tokio::test]
-async fn a_round_goes_on_where_the_one_before_ended() {
-    let (server, acme, alice) = scene().await;
-    acme.tokens(&alice.browser()).await;
+async fn a_page_goes_on_where_the_one_before_ended() {
+    let server = Server::start().await;
+    let families = Families::like_those_of(&server).await;
+    families.put(&server, 0..1_000, &families.live).await;
+    families.put(&server, 1_000..1_001, &families.ended).await;
+    assert_eq!(sweep_all(&server).await, 1);
+    let left = [0, 999, 1_000].map(|number| families.is_there(&server, number));
+    assert_eq!(left, [true, true, false]);
+}
+
+/// Otherwise a service that is always busy would never come back to what lives longest.
+#[tokio::test]
+async fn what_expires_behind_the_cursor_goes_though_more_comes_than_a_page_holds() {
+    let server = Server::start().await;
+    let families = Families::like_those_of(&server).await;
+    families.put(&server, 0..1_000, &families.live).await;
     let core = &server.app.core;
-    let now = core.clock.now();
-    let (_, live) = core
-        .store
-        .read(|snapshot| FAMILIES.scan(snapshot, .., 1))
-        .unwrap()
-        .remove(0);
-    let mut ended = live.clone();
-    ended.revoke(now - Duration::from_secs(2 * DAY));
-    let id = move |number: u64| (now - Duration::from_secs(30 * DAY - number)).first_id();
-    core.store
-        .write("test", move |tx| {
-            for number in 0..1_000 {
-                FAMILIES.put(tx, &id(number), &live)?;
-            }
-            FAMILIES.put(tx, &id(1_000), &ended)
-        })
-        .await
-        .unwrap();
     let mut cursor = Cursor::default();
-    for _ in 0..3 {
-        sweep(core, &mut cursor, now).await.unwrap();
+    for page in 0..12 {
+        if page == 3 {
+            // The walk is past it.
+            families.put(&server, 0..1, &families.ended).await;
+        }
+        sweep(core, &mut cursor, core.clock.now()).await.unwrap();
+        let now = core.clock.now().since(families.from).as_secs();
+        families.put(&server, now - 600..now, &families.live).await;
+        // By the next page they are old enough to be looked at.
+        server.advance(core.policy.lifetimes.access_token.as_secs() + 600);
     }
-    let left = core.store.read(|snapshot| {
-        let is_there = |number| FAMILIES.contains(snapshot, &id(number));
-        Ok((is_there(0)?, is_there(999)?, is_there(1_000)?))
-    });
-    assert_eq!(left.unwrap(), (true, true, false));
+    let left = [0, 1, 999].map(|number| families.is_there(&server, number));
+    assert_eq!(left, [false, true, true]);
 }
