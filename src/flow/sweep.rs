@@ -331,15 +331,18 @@ fn sessions(
     let shortest = lifetimes.idle.min(lifetimes.absolute);
     let (rows, next) = candidates(&*tx, SESSIONS, place, now - shortest)?;
     for (id, session) in rows {
-        // Signing out has to find it as long as there is a grant that ends with it.
-        let is_bound = || Ok(!FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty());
-        if session.is_over(lifetimes, now) && !is_bound()? {
+        let is_over = session.is_over(lifetimes, now);
+        if is_over && FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty() {
             SESSIONS.remove(tx, &id)?;
             SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
             swept.removed += 1;
-        } else {
-            swept.kept += 1;
+            continue;
         }
+        // Signing out has to find it as long as there is a grant that ends with it, and needs no more of it.
+        if is_over && session.tells_of_its_browser() {
+            SESSIONS.put(tx, &id, &session.bare())?;
+        }
+        swept.kept += 1;
     }
     Ok(next)
 }

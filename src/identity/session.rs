@@ -134,6 +134,21 @@ impl Session {
         now >= self.last_used_at + lifetimes.idle || now >= self.created_at + lifetimes.absolute
     }
 
+    /// Whether there is anything in it that is only for the time in which somebody is signed in by it.
+    pub fn tells_of_its_browser(&self) -> bool {
+        self.upstream_token.is_some() || self.device != Device::default()
+    }
+
+    /// The session without that: as it is kept when it is over, for the grants that end with it.
+    #[must_use]
+    pub fn bare(self) -> Self {
+        Self {
+            upstream_token: None,
+            device: Device::default(),
+            ..self
+        }
+    }
+
     /// Whether this use is to be written down.
     pub fn is_due_for_touch(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
         now.since(self.last_used_at) >= Self::TOUCH_AFTER.min(lifetimes.idle / 10)

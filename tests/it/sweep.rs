@@ -1,10 +1,12 @@
 //! What has expired goes; what lives stays.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
 use idsvc::clock::Timestamp;
 use idsvc::flow::sweep::{Cursor, sweep};
+use idsvc::identity::{Device, UpstreamToken};
 use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::backend::Tx;
 use idsvc::store::tables::{
@@ -224,6 +226,43 @@ impl Families {
             .read(|snapshot| FAMILIES.contains(snapshot, &self.id(number)))
             .unwrap()
     }
+}
+
+/// The session is kept for signing out, and its user was told that what it tells of the browser goes with it.
+#[tokio::test]
+async fn an_expired_session_that_a_grant_keeps_tells_nothing_of_its_browser() {
+    let (server, acme, alice) = scene().await;
+    acme.tokens(&alice.browser()).await;
+    let core = &server.app.core;
+    let kept = || {
+        let rows = core.store.read(|snapshot| SESSIONS.scan(snapshot, .., 2));
+        rows.unwrap().remove(0)
+    };
+    let told = || {
+        let (_, session) = kept();
+        (session.device.address, session.upstream_token)
+    };
+    let (id, mut session) = kept();
+    let address = Some(IpAddr::from([192, 0, 2, 1]));
+    let token = UpstreamToken {
+        sealed: "sealed".to_owned(),
+        expires_at: core.clock.now() + Duration::from_secs(90 * DAY),
+    };
+    session.device.address = address;
+    session.upstream_token = Some(token.clone());
+    let put = move |tx: &mut dyn Tx| SESSIONS.put(tx, &id, &session);
+    core.store.write("test", put).await.unwrap();
+    sweep_all(&server).await;
+    assert_eq!(told(), (address, Some(token)));
+
+    server.advance(DAY);
+    sweep_all(&server).await;
+    assert_eq!(told(), (None, None));
+    assert_eq!(kept().1.device, Device::default());
+    let transactions = || core.store.stats().transactions;
+    let before = transactions();
+    sweep_all(&server).await;
+    assert_eq!(transactions(), before, "it is written again and again");
 }
 
 /// Otherwise what lives for months would hide all that expires behind it.
