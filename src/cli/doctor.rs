@@ -356,7 +356,7 @@ fn of_clock(now: Timestamp, newest: Option<Timestamp>, last_known: Option<Timest
         ))
         .but(
             Level::Advice,
-            "set the clock, unless the service was off or idle for so long: it removes nothing that looks expired in the first hour after a start",
+            "set the clock, unless the service was off for so long: it removes nothing that looks expired in the first hour after a start",
         ),
         None => finding(format!("it shows {}", moment(now))),
     }

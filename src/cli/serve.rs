@@ -502,11 +502,19 @@ async fn keep_house(app: Arc<App>) {
         None
     });
     let mut steady = Steady::new(now, uptime(), known);
+    let started = Instant::now();
     loop {
         let begun = Instant::now();
-        if steady.is_believed(app.core.clock.now(), uptime()) {
+        let now = app.core.clock.now();
+        if steady.is_believed(now, uptime()) {
             if let Err(error) = rotate_keys::keep(&app.core).await {
                 tracing::error!(%error, "signing keys were not moved on");
+            }
+            // Not at the start: a time server may yet set the clock right.
+            if started.elapsed() >= HOUSEKEEPING_INTERVAL
+                && let Err(error) = last_known::note(&app.core, now).await
+            {
+                tracing::error!(%error, "the time was not noted");
             }
             while let Some(pause) = sweep_page(&app.core, &mut cursor, &mut steady).await {
                 tokio::time::sleep(pause).await;

@@ -4,8 +4,9 @@
 //! afterwards. But what housekeeping removes is gone: the keys that tokens are verified with, and the memory that an
 //! assertion was used, which could be used again once the clock is right.
 //!
-//! When the service starts there is no earlier look. Then the clock is held against the newest thing in the store: a
-//! machine without a battery may come up in any year, long before a time server answers.
+//! When the service starts there is no earlier look. Then the clock is held against the newest thing in the store, where
+//! it is noted every hour how late it is: a machine without a battery may come up in any year, long before a time
+//! server answers.
 //!
 //! A machine that wakes up is no such case: the timer that the clock is held against ([`crate::clock::uptime`]) has
 //! counted the time asleep. Where it has not, as in a virtual machine that was paused, the clock seems to jump.
@@ -19,7 +20,7 @@ use crate::flow::last_known::SETTLED;
 const TOLERANCE: Duration = Duration::from_mins(5);
 /// How long nothing is removed after that. A clock that is still there then was set right, not wrong.
 const PAUSE: Duration = SETTLED;
-/// How much later than the newest thing in the store it may be at a start. A service that was not used for longer is
+/// How much later than the newest thing in the store it may be at a start. A service that was off for longer is
 /// taken for one whose clock is ahead, which costs it a pause.
 const LONGEST_GAP: Duration = Duration::from_hours(24);
 /// The longest that nothing is removed, however often the clock jumps: a machine that is paused every hour has its
@@ -52,7 +53,7 @@ impl Steady {
         if let Some(by) = by {
             tracing::warn!(
                 seconds = by.as_secs(),
-                "the clock is more than a day ahead of all that is in the database: unless the service was off or idle for so long, set it right; nothing that looks expired is removed for an hour"
+                "the clock is more than a day ahead of all that is in the database: unless the service was off for so long, set it right; nothing that looks expired is removed for an hour"
             );
         }
         Self {

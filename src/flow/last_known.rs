@@ -1,29 +1,60 @@
-//! How late it was when the store was last in use, as far as what is in it tells.
+//! How late it was when the service last ran, as far as what is in the store tells.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::Core;
-use crate::clock::Timestamp;
+use crate::clock::{EARLIEST, Timestamp};
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
 use crate::store::record::Record;
+use crate::store::schema::{meta_get, meta_put};
 use crate::store::table::Table;
 use crate::store::tables::{CODES, FAMILIES, LOGIN_TRANSACTIONS, SESSIONS, SIGNING_KEYS};
 
 /// What is younger than this tells nothing of the clock: it may be from a start shortly before, by the same clock.
 pub const SETTLED: Duration = Duration::from_hours(1);
 
-/// The newest moment at which a sign-in, a code, a session, a grant or a key in the store was made, to the second, of
-/// those that are at least [`SETTLED`] before `now`; none where there is nothing so old.
+/// The value about the store that says when the clock was last believed: seconds since the epoch.
+const BELIEVED: &str = "clock_believed_at";
+/// How often that is written down.
+const NOTED_AFTER: Duration = Duration::from_hours(1);
+
+/// Writes down, once an hour, that it is so late: for housekeeping, when it believes the clock. What machines do all
+/// day, such as refreshing, leaves nothing in the store that tells when it was made.
+pub async fn note(core: &Core, now: Timestamp) -> Result<(), StoreError> {
+    if !is_due(core.store.read(noted)?, now) {
+        return Ok(());
+    }
+    core.store
+        .write("note the time", move |tx| {
+            meta_put(tx, BELIEVED, &now.seconds().to_string())
+        })
+        .await
+}
+
+/// A note that lies ahead is replaced: the clock was wrong when it was written. A clock that is behind for certain is
+/// not written down.
+fn is_due(noted: Option<Timestamp>, now: Timestamp) -> bool {
+    now >= EARLIEST && noted.is_none_or(|noted| noted.is_ahead_of(now) || now.since(noted) >= NOTED_AFTER)
+}
+
+fn noted(snapshot: &dyn Snapshot) -> Result<Option<Timestamp>, StoreError> {
+    let seconds = meta_get(snapshot, BELIEVED)?.and_then(|text| text.parse().ok());
+    Ok(seconds.map(Timestamp::from_seconds))
+}
+
+/// The newest moment, to the second, that the store knows of: of the note ([`note`]), and of those at which a sign-in, a
+/// code, a session, a grant or a key was made at least [`SETTLED`] before `now`; none where there is nothing so old.
 ///
-/// The service may have been used later: a refresh makes nothing new. Identifiers are time-ordered, so the moment is
-/// found by halves, in some tens of looks into each table.
+/// The note counts however young it is, since it is of a clock that was believed, and not at all where it lies ahead.
+/// Identifiers are time-ordered, so the newest of the others is found by halves, in some tens of looks into each table.
 pub fn last_known(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let end = now - SETTLED;
     core.store.read(|snapshot| {
-        let mut newest = newest_key(snapshot, end)?;
+        let noted = noted(snapshot)?.filter(|noted| !noted.is_ahead_of(now));
+        let mut newest = newest_key(snapshot, end)?.max(noted.map(|noted| noted.min(now)));
         let (mut from, mut to) = (newest.map_or(0, Timestamp::seconds), end.seconds());
         while from < to {
             let middle = from + (to - from) / 2;
@@ -117,5 +148,49 @@ mod tests {
         }
         assert_eq!(known(start), None);
         assert_eq!(last_known(&core, Timestamp::from_seconds(0)).unwrap(), None);
+    }
+
+    const MINUTE: Duration = Duration::from_mins(1);
+    const YEAR: Duration = Duration::from_hours(24 * 365);
+
+    /// Machines may leave nothing in the store for months.
+    #[tokio::test]
+    async fn a_clock_that_was_believed_is_written_down_once_an_hour() {
+        let core = core();
+        let transactions = || core.store.stats().transactions;
+        let before = transactions();
+        let start = EARLIEST;
+        for minutes in 0..180 {
+            note(&core, start + MINUTE * minutes).await.unwrap();
+        }
+        assert_eq!(transactions() - before, 3);
+        let last = start + 2 * 60 * MINUTE;
+        for later in [last, last + MINUTE, last + YEAR] {
+            assert_eq!(last_known(&core, later).unwrap(), Some(last));
+        }
+        // The clock was put back by as much as a right one may be.
+        let corrected = last - MINUTE;
+        assert_eq!(last_known(&core, corrected).unwrap(), Some(corrected));
+    }
+
+    #[tokio::test]
+    async fn a_note_of_a_clock_that_was_ahead_does_not_count_and_is_replaced() {
+        let core = core();
+        core.clock.advance(EARLIEST.since(core.clock.now()));
+        let now = core.clock.now();
+        rotate_keys::rotate(&core, Algorithm::EdDsa, true).await.unwrap();
+        let (soon, ahead) = (now + 2 * 60 * MINUTE, now + 73 * YEAR);
+        note(&core, ahead).await.unwrap();
+        assert_eq!(
+            last_known(&core, soon).unwrap(),
+            Some(now),
+            "the key is all that is known"
+        );
+        note(&core, soon).await.unwrap();
+        assert_eq!(last_known(&core, soon + MINUTE).unwrap(), Some(soon));
+        assert_eq!(last_known(&core, ahead).unwrap(), Some(soon));
+        // A machine without a battery is in 1970 for a while.
+        note(&core, Timestamp::from_seconds(0)).await.unwrap();
+        assert_eq!(last_known(&core, soon + MINUTE).unwrap(), Some(soon));
     }
 }
