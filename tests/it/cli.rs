@@ -364,7 +364,6 @@ fn a_new_client_comes_with_advice() {
         "two --public --redirect-uri http://localhost:3000/cb",
         "three --redirect-uri http://localhost/cb --pkce required",
         "four --grant anonymous --grant refresh_token --refresh-policy reuse",
-        "five --public --grant anonymous --grant refresh_token",
     ] {
         let said = add(none);
         assert!(!said.contains("client update"), "{none}: {said}");
