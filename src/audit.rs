@@ -233,6 +233,15 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// Counts it, under the name that comes back.
+    fn counted(&self) -> &'static str {
+        let name = self.name();
+        if let Some((_, count)) = NAMES.iter().zip(&COUNTS).find(|(known, _)| **known == name) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        name
+    }
+
     /// Its name: one of [`NAMES`].
     fn name(&self) -> &'static str {
         match self {
@@ -264,10 +273,7 @@ impl Event<'_> {
 
 /// Writes the event down, and counts it.
 pub fn record(event: &Event<'_>) {
-    let name = event.name();
-    if let Some((_, count)) = NAMES.iter().zip(&COUNTS).find(|(known, _)| **known == name) {
-        count.fetch_add(1, Ordering::Relaxed);
-    }
+    let name = event.counted();
     match event {
         Event::SignedIn {
             user,

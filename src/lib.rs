@@ -19,7 +19,7 @@
 //! | [`route`] | every path of the service, once | nothing |
 //! | [`audit`] | what has to be accounted for, as log lines | nothing |
 //! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
-//! | [`metrics`] | what is counted | nothing |
+//! | [`metrics`] | what is counted | audit |
 //! | [`disk`] | how much room there is | nothing |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
 //! | [`identity`] | users, passwords, sessions, consents | clock, secret |

@@ -13,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::audit;
+
 /// The media type of the text (`OpenMetrics` 1.0).
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -52,7 +54,7 @@ struct OfEvent {
 }
 
 /// What other parts of the service count themselves, as it is now.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Readings {
     /// Commits of the store.
     pub store_commits: u64,
@@ -72,8 +74,6 @@ pub struct Readings {
     pub password_running: u64,
     /// The last second of the certificate in use, in seconds since the epoch; zero without one.
     pub certificate_not_after: u64,
-    /// Events of the audit, by names of a fixed set.
-    pub events: Vec<(&'static str, u64)>,
 }
 
 /// Everything that is counted.
@@ -221,7 +221,7 @@ impl Metrics {
         for (counter, total) in totals {
             counter.inner().store(total, Ordering::Relaxed);
         }
-        for &(event, total) in &readings.events {
+        for (event, total) in audit::counts() {
             let counter = self.events.get_or_create(&OfEvent { event });
             counter.inner().store(total, Ordering::Relaxed);
         }

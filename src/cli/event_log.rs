@@ -159,7 +159,7 @@ fn of_same_file(file: &File, path: &Path) -> io::Result<Option<u64>> {
         (_, Err(error)) => return Err(error),
     };
     let is_same = (own.dev(), own.ino()) == (found.dev(), found.ino());
-    Ok(is_same.then(|| found.len()))
+    Ok(is_same.then_some(found.len()))
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {

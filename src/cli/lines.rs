@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_mins(1);
 
     #[test]
     fn what_finds_no_room_is_counted_in_its_place_and_nobody_waits_for_who_writes() {

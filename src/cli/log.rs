@@ -172,7 +172,7 @@ fn log_panics(lines: Lines) {
         let mut text = format!("thread '{name}' {panic}\n");
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
-            text.push_str(&format!("stack backtrace:\n{backtrace}\n"));
+            text = format!("{text}stack backtrace:\n{backtrace}\n");
         }
         lines.push(text.as_bytes());
         lines.flush(LAST_WORDS);

@@ -5,7 +5,6 @@ use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
-use crate::audit;
 use crate::http::endpoint::health;
 use crate::http::response::{self, Answer, empty};
 use crate::metrics::{MEDIA_TYPE, Readings};
@@ -49,7 +48,6 @@ fn read(app: &App) -> Readings {
         store_is_writable: app.core.store.is_writable(),
         password_queue: count(waiting),
         password_running: count(running),
-        events: audit::counts().collect(),
         ..Readings::default()
     }
 }

@@ -69,6 +69,9 @@ fn why_a_start_failed_is_the_last_that_the_log_says() {
     assert!(lines[1].starts_with("error: "), "{lines:?}");
 }
 
+/// A way in which somebody takes a file away.
+type Removal = fn(&Path) -> io::Result<()>;
+
 #[test]
 fn the_audit_goes_on_in_a_new_file_when_somebody_takes_its_own_away() {
     let service = Service::with_client();
@@ -82,7 +85,7 @@ fn the_audit_goes_on_in_a_new_file_when_somebody_takes_its_own_away() {
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    let ways: [(&str, fn(&Path) -> io::Result<()>); 2] = [
+    let ways: [(&str, Removal); 2] = [
         ("disable", |file| fs::remove_file(file)),
         ("enable", |file| fs::rename(file, file.with_extension("old"))),
     ];

@@ -144,6 +144,7 @@ async fn the_log_says_which_redirect_uri_is_not_registered() {
             [json!({
                 "error": "400",
                 "description": "redirect_uri is not registered for this client",
+                "from": "127.0.0.1",
                 "client_id": "web",
                 "redirect_uri": logged,
             })]
@@ -203,6 +204,7 @@ async fn who_signs_in_under_another_name_is_told_the_right_one() {
             [json!({
                 "error": "400",
                 "description": "the sign-in page was opened under another address than base_url",
+                "from": "127.0.0.1",
                 "client_id": "web",
                 "origin": ELSEWHERE,
                 "own_origin": ISSUER,

@@ -186,7 +186,7 @@ fn advise(view: &ClientView, output: &mut Output<'_>) {
     }
     let has_devices = view.grant_types.contains(&GrantType::Anonymous)
         && view.grant_types.contains(&GrantType::RefreshToken);
-    if has_devices && !view.public && view.refresh_policy == RefreshPolicy::Rotate {
+    if has_devices && view.refresh_policy == RefreshPolicy::Rotate {
         output.hint(&format!(
             "A device that loses an answer, and asks again too late (refresh.retry_window), has lost its user. For devices that are cut off without warning: idsvc client update {id} --refresh-policy reuse"
         ));

@@ -239,9 +239,9 @@ impl Server {
             .with("notes.read")
             .with("notes.write");
         Client {
-            own_grant: None,
             client_id: client_id.to_owned(),
             client_uuid: self.app.core.random.uuid_v4(),
+            own_grant: Some(self.app.core.random.uuid_v4()),
             name: None,
             auth_methods: [AuthMethod::ClientSecretBasic].into(),
             secrets: vec![StoredSecret {
