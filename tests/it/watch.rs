@@ -579,12 +579,8 @@ fn what_is_set_and_has_no_effect_is_said_by_everybody_who_reads_the_settings() {
         "{}",
         shown(&doctor)
     );
-    service.serve().kill();
-    assert!(
-        service.log().contains("acme.domains has no effect"),
-        "{}",
-        service.log()
-    );
+    terminate(service.serve());
+    service.logged("acme.domains has no effect");
 }
 
 fn terminate(mut running: crate::harness::process::Running<'_>) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::harness::process::{Service, request, said, shown};
+use crate::harness::until;
 
 /// The settings of a service at `id.example` that has its certificate from this authority. What the internet does,
 /// which brings port 443 of the domain to the service, the authority does here by asking at its port.
@@ -137,13 +138,8 @@ async fn a_domain_is_the_whole_set_up() {
     );
     let issuer = service.run(&["config", "check", "--acme", "id.example", "--json"]);
     assert!(shown(&issuer).contains("https://id.example"), "{}", said(&issuer));
-    assert_eq!(
-        service
-            .log()
-            .matches("there is no certificate for id.example yet: one is ordered")
-            .count(),
-        2
-    );
+    let told = "there is no certificate for id.example yet: one is ordered";
+    until(async || service.log().matches(told).count() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
