@@ -154,10 +154,13 @@ impl UserLine {
         })
     }
 
-    /// Why the user may not have the type that the line wants, if it is so. One whose uuid is named comes from another
-    /// installation, as an export says, and is what they were there.
+    /// Why the user may not have the type that the line wants, if it is so. One who is new here and whose uuid is named
+    /// comes from another installation, as an export says, and is what they were there.
     pub(super) fn borrowed_type(&self, before: Option<&User>) -> Option<String> {
-        let user_type = self.user_type.as_deref().filter(|_| self.uuid.is_none())?;
+        let user_type = self
+            .user_type
+            .as_deref()
+            .filter(|_| self.uuid.is_none() || before.is_some())?;
         borrowed_type(before, user_type)
     }
 

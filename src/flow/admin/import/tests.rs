@@ -190,6 +190,20 @@ async fn a_type_that_is_no_persons_is_bad() {
     let report = users(admin(&core), request(&[line], true)).await.unwrap();
     let told = "user type client is that of clients that act for themselves: choose another";
     assert_eq!(reasons(&report), [(1, told)]);
+    let person = r#"{"email":"alice@example.com"}"#;
+    users(admin(&core), request(&[person], true)).await.unwrap();
+    let uuid = user::show(admin(&core), "alice@example.com").unwrap().uuid;
+    let named = format!(r#"{{"email":"alice@example.com","uuid":"{uuid}","user_type":"client"}}"#);
+    let update = ImportUsers {
+        existing: Existing::Update,
+        ..request(&[&named], true)
+    };
+    let report = users(admin(&core), update).await.unwrap();
+    assert_eq!(
+        reasons(&report),
+        [(1, told)],
+        "whoever is here is no client by being named"
+    );
 }
 
 #[tokio::test]
