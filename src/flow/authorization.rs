@@ -2,8 +2,8 @@
 //!
 //! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
 //! page ends by taking the next step; the step that answers the client also ends the transaction, but for a moment in which
-//! it answers once more. The answer to a sign-in brings the session's cookie: where a browser has not that one, and the session
-//! is there, it never arrived, and whoever proves anew who they are gets another.
+//! it answers once more. The answer to a sign-in brings the session's cookie: where nobody is signed in, and the session
+//! lives, it never arrived, and whoever proves anew who they are gets another.
 
 use std::sync::Arc;
 
@@ -121,12 +121,11 @@ pub struct Underway {
 pub(super) fn may_go_on(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
-    browser: &Browser,
+    is_signed_in: bool,
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let signed_in = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
-    match transaction.settled_session.filter(|_| signed_in.is_none()) {
+    match transaction.settled_session.filter(|_| !is_signed_in) {
         Some(settled) => {
             let session = SESSIONS.get(snapshot, &settled)?;
             Ok(session.is_some_and(|session| session.is_live(lifetimes, now)))
@@ -149,7 +148,7 @@ pub fn underway(
         };
         let lifetimes = core.policy.lifetimes.session;
         let session = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
-        let goes_on = may_go_on(snapshot, &transaction, browser, lifetimes, now)?;
+        let goes_on = may_go_on(snapshot, &transaction, session.is_some(), lifetimes, now)?;
         Ok(Some((transaction, session, goes_on)))
     })?;
     let Some((transaction, session, goes_on)) = found else {

@@ -74,7 +74,8 @@ where
                 return Ok(Err(stale));
             }
             let lifetimes = policy.lifetimes.session;
-            if !authorization::may_go_on(&*tx, &transaction, &browser, lifetimes, now)? {
+            let signed_in = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
+            if !authorization::may_go_on(&*tx, &transaction, signed_in.is_some(), lifetimes, now)? {
                 return Ok(Err(Stale::Expired));
             }
             let client = authorization::client_of(&*tx, &transaction.request, &own_page)?;

@@ -379,7 +379,7 @@ fn check_addresses(client: &Client, faults: &mut Vec<String>) {
     for origin in &client.cors_origins {
         if !is_origin(origin) {
             faults.push(format!(
-                "origin {origin:?}: an origin is scheme, host and port in small letters, without a wildcard, as in \
+                "origin {origin:?}: an origin is scheme, host and port in lower-case letters, without a wildcard, as in \
                  https://app.example or capacitor://localhost"
             ));
         }
