@@ -868,6 +868,7 @@ fn a_change_survives_a_kill_and_is_accounted_for() {
     let changed = change(old);
     assert_eq!(changed.status, 303);
     let renewed = cookie(&changed);
+    service.logged("password_changed");
     process.kill();
 
     let mut process = service.serve();

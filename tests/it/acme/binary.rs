@@ -75,6 +75,11 @@ async fn a_domain_is_the_whole_set_up() {
         "{}",
         shown(&sick)
     );
+    let told = |what: &[&str]| {
+        let events = tokio::task::block_in_place(|| service.run(&["events", "--json"]));
+        what.iter().all(|what| shown(&events).contains(what))
+    };
+    until(async || told(&["certificate_failed", "said dns (dns)"])).await;
     running.kill();
     let stopped = tokio::task::block_in_place(doctor);
     assert!(
@@ -126,16 +131,12 @@ async fn a_domain_is_the_whole_set_up() {
     running.terminate();
     assert_eq!(authority.asked("/").len(), asked, "a restart asks for nothing");
 
-    let events = service.run(&["events", "--json"]);
-    let events = shown(&events);
-    assert!(
-        events.contains("certificate_failed") && events.contains("said dns (dns)"),
-        "{events}"
-    );
-    assert!(
-        events.contains("certificate_issued") && events.contains("id.example"),
-        "{events}"
-    );
+    assert!(told(&[
+        "certificate_failed",
+        "said dns (dns)",
+        "certificate_issued",
+        "id.example"
+    ]));
     let issuer = service.run(&["config", "check", "--acme", "id.example", "--json"]);
     assert!(shown(&issuer).contains("https://id.example"), "{}", said(&issuer));
     let told = "there is no certificate for id.example yet: one is ordered";
