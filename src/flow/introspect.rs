@@ -32,7 +32,7 @@ pub fn live_access_token(
 ) -> Result<Option<LiveAccessToken>, StoreError> {
     let catalog = core.catalog();
     let Some(claims) =
-        signed_access_token(&catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
+        signed_access_token(core, &catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
     else {
         return Ok(None);
     };
@@ -62,12 +62,21 @@ pub fn live_access_token(
 }
 
 /// The claims of a token that bears this service's signature as an access token, whichever `typ` is configured.
-pub(super) fn signed_access_token(catalog: &Catalog, token: &str) -> Option<PresentedAccessToken> {
+pub(super) fn signed_access_token(
+    core: &Core,
+    catalog: &Catalog,
+    token: &str,
+) -> Option<PresentedAccessToken> {
     let keyring = catalog.keyring();
     let verify = |typ| {
-        jwt::verify(token, ExpectedTyp::Exactly(typ), &Algorithm::ALL, |kid, _| {
-            keyring.verifier(kid?)
-        })
+        let select = |kid: Option<&str>, _| keyring.verifier(kid?);
+        jwt::verify_again(
+            token,
+            ExpectedTyp::Exactly(typ),
+            &Algorithm::ALL,
+            select,
+            &core.proven,
+        )
     };
     // The signature is looked at once at most: no token has two types.
     AccessTokenClaims::TYPS

@@ -47,6 +47,7 @@ use crate::federation::Upstreams;
 use crate::federation::upstreams::{SetupError, Terms};
 use crate::identity::password::PasswordPool;
 use crate::jose::keyring::SignError;
+use crate::jose::proven::ProvenSignatures;
 use crate::oauth::{Policy, Refusal};
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -114,6 +115,8 @@ pub struct Core {
     pub passwords: PasswordPool,
     /// The way to upstream providers, and what they publish.
     pub upstreams: Upstreams,
+    /// The access tokens that have been here before.
+    pub proven: ProvenSignatures,
     catalog: Arc<ArcSwap<Catalog>>,
     reloading: Mutex<()>,
 }
@@ -132,6 +135,7 @@ impl Core {
         let upstreams = Upstreams::new(&Terms::default(), &random)?;
         Ok(Self {
             upstreams,
+            proven: ProvenSignatures::default(),
             store,
             clock,
             random,

@@ -70,7 +70,7 @@ async fn revoke_access_token(
     token: &str,
     now: Timestamp,
 ) -> Result<Answer<bool>, Failure> {
-    let Some(claims) = signed_access_token(&core.catalog(), token) else {
+    let Some(claims) = signed_access_token(core, &core.catalog(), token) else {
         return Ok(Ok(false));
     };
     if claims.client_id != client.client_id {

@@ -264,6 +264,15 @@ impl PublicKey {
         encode(digest::digest(&digest::SHA256, required.as_bytes()).as_ref())
     }
 
+    /// What makes it this key and no other: its parts, in order.
+    pub(super) fn material(&self) -> [&[u8]; 2] {
+        match &self.material {
+            Material::Rsa { n, e } => [n, e],
+            Material::P256(point) => [point, &[]],
+            Material::Ed25519(key) => [key, &[]],
+        }
+    }
+
     /// Checks a signature. An algorithm that the key is not for is a bad signature too.
     pub fn verify(&self, alg: Algorithm, message: &[u8], signature: &[u8]) -> Result<(), BadSignature> {
         if !self.algorithms.contains(&alg) {

@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 
 use super::alg::Algorithm;
 use super::json;
-use super::jwk::PublicKey;
+use super::jwk::{BadSignature, PublicKey};
 use super::jws::{Compact, JwsError};
 use super::keyring::{SignError, SigningKey};
+use super::proven::ProvenSignatures;
 use crate::clock::Timestamp;
 
 /// Claims that were read under a signature that holds. Only [`verify`] makes one.
@@ -119,6 +120,29 @@ pub fn verify<'k, T: DeserializeOwned>(
     allowed: &[Algorithm],
     select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
 ) -> Result<Verified<T>, JwtError> {
+    verify_with(token, typ, allowed, select, PublicKey::verify)
+}
+
+/// The same for tokens that come again and again: those whose signature is among `proven` are not computed with.
+pub fn verify_again<'k, T: DeserializeOwned>(
+    token: &str,
+    typ: ExpectedTyp<'_>,
+    allowed: &[Algorithm],
+    select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
+    proven: &ProvenSignatures,
+) -> Result<Verified<T>, JwtError> {
+    verify_with(token, typ, allowed, select, |key, alg, message, signature| {
+        proven.verify(key, alg, message, signature)
+    })
+}
+
+fn verify_with<'k, T: DeserializeOwned>(
+    token: &str,
+    typ: ExpectedTyp<'_>,
+    allowed: &[Algorithm],
+    select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
+    check: impl FnOnce(&PublicKey, Algorithm, &[u8], &[u8]) -> Result<(), BadSignature>,
+) -> Result<Verified<T>, JwtError> {
     let compact = Compact::parse(token)?;
     let algorithm: Algorithm = compact.alg().parse().map_err(|_| JwtError::Algorithm)?;
     if !allowed.contains(&algorithm) {
@@ -128,8 +152,8 @@ pub fn verify<'k, T: DeserializeOwned>(
         return Err(JwtError::Typ);
     }
     let key = select(compact.kid(), algorithm).ok_or(JwtError::UnknownKey)?;
-    key.verify(algorithm, compact.signing_input().as_bytes(), compact.signature())
-        .map_err(|_| JwtError::Signature)?;
+    let message = compact.signing_input().as_bytes();
+    check(key, algorithm, message, compact.signature()).map_err(|_| JwtError::Signature)?;
     let claims = payload_claims(compact.payload())?;
     serde_json::from_value(Value::Object(claims))
         .map(Verified)

@@ -12,6 +12,7 @@ pub mod jwk;
 pub mod jws;
 pub mod jwt;
 pub mod keyring;
+pub mod proven;
 mod roca;
 pub mod rsa_keygen;
 #[cfg(test)]

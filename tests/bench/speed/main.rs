@@ -275,10 +275,21 @@ impl<'a> Bench<'a> {
             Goal::Signed(120.0),
             Self::exchanges,
         );
-        self.row(&mut run, "introspection", Goal::Signed(75.0), |bench| {
-            let token = bench.access_token();
-            bench.same(&scripts::introspection(&bench.secret, &token))
-        });
+        self.row(
+            &mut run,
+            "introspection",
+            Goal::Signed(75.0),
+            Self::introspections,
+        );
+        self.row(
+            &mut run,
+            "introspection of a token that was there before",
+            Goal::Signed(75.0),
+            |bench| {
+                let token = bench.access_token();
+                bench.same(&scripts::introspection(&bench.secret, &token))
+            },
+        );
         self.row(
             &mut run,
             "authorize and code exchange",
@@ -384,6 +395,15 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Access tokens, each of them once: what is remembered of a token is of no use.
+    fn introspections(&mut self) -> Vec<Box<dyn Script>> {
+        const EACH: usize = 250;
+        self.each(|bench, _| {
+            let requests = (0..EACH).map(|_| scripts::introspection(&bench.secret, &bench.access_token()));
+            Box::new(Each(requests.collect()))
+        })
+    }
+
     /// Every connection has families of its own, and asks so often at most; all rows together use each family once.
     fn refreshes(&mut self, with_api_key: bool, each: usize) -> Vec<Box<dyn Script>> {
         let share = (self.tokens.len() / 4 / self.options.connections).max(1);
@@ -434,7 +454,7 @@ impl<'a> Bench<'a> {
     }
 
     /// An access token to be asked about.
-    fn access_token(&mut self) -> String {
+    fn access_token(&self) -> String {
         let request = scripts::client_credentials(&self.secret);
         let reply = self.runtime.block_on(load::once(self.server.address, &request));
         reply.quoted_after("\"access_token\":\"")
