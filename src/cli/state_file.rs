@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::given::{read_file, read_secret};
 use super::provider::read_logo;
-use crate::config::file::{BadSyntax, line_of, table_of};
+use crate::config::file::{BadSyntax, LineEnds, table_of};
 use crate::config::reference::nearest;
 use crate::flow::admin::Disclosed;
 use crate::flow::admin::state::clients;
@@ -288,7 +288,8 @@ fn unknown_kind(name: &str) -> String {
 }
 
 fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
-    let line_of = |offset: usize| line_of(text, offset);
+    let ends = LineEnds::of(text);
+    let line_of = |offset: usize| ends.line_of(offset);
     let mut sections = Vec::new();
     let table = match table_of(text) {
         Ok(table) => table,
@@ -424,6 +425,20 @@ mod tests {
         let client = &state.client.unwrap()[0];
         assert_eq!(client.secret.as_ref().unwrap().reveal(), "s".repeat(32));
         assert!(state.user.is_none());
+    }
+
+    /// Reading it once for every key would take minutes here.
+    #[test]
+    fn a_file_of_many_users_is_read_in_one_pass() {
+        const USERS: usize = 30_000;
+        let entry = "[[user]]\naccount_id = \"";
+        let users = (0..USERS)
+            .map(|user| format!("{entry}u{user}@example.com\"\npassword_hash = \"{user:0>100}\"\n"));
+        let text = users.collect::<Vec<_>>().concat();
+        let unknown = format!("{text}[[user]]\ntypo = 1\n");
+        let refused = read(&unknown).unwrap_err();
+        assert!(refused.contains(&format!("line {}", USERS * 3 + 2)), "{refused}");
+        assert_eq!(read(&text).unwrap().user.unwrap().len(), USERS);
     }
 
     #[test]

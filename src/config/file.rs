@@ -94,9 +94,9 @@ pub fn parse(text: &str, path: &Path) -> Parsed {
             }]);
         }
     };
-    let mut parsed = Parsed::default();
+    let (mut parsed, ends) = (Parsed::default(), LineEnds::of(text));
     walk(&table, "", &mut |key, value, start| {
-        let line = line_of(text, start);
+        let line = ends.line_of(start);
         match known(key, value, Origin::File(path.to_owned(), line)) {
             Ok(value) => parsed.given.push(value),
             Err(message) => {
@@ -145,7 +145,7 @@ impl BadSyntax {
         let before = text.get(..offset).unwrap_or_default();
         let in_line = before.rsplit('\n').next().unwrap_or_default();
         Self {
-            line: line_of(text, offset),
+            line: LineEnds::of(text).line_of(offset),
             column: in_line.chars().count().saturating_add(1),
             message,
         }
@@ -172,13 +172,19 @@ fn unfit(value: &Spanned<DeValue<'_>>, text: &str) -> Option<(usize, String)> {
     Some((value.span().start, message))
 }
 
-/// The line that a byte of a text is in, from 1 on.
-pub fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes()
-        .take(offset)
-        .filter(|byte| *byte == b'\n')
-        .count()
-        .saturating_add(1)
+/// Where the lines of a text end, for a text of which many places are named.
+pub struct LineEnds(Vec<usize>);
+
+impl LineEnds {
+    /// Looks for them once.
+    pub fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    /// The line that a byte is in, from 1 on.
+    pub fn line_of(&self, offset: usize) -> usize {
+        self.0.partition_point(|end| *end < offset).saturating_add(1)
+    }
 }
 
 /// Calls `leaf` for every key that is no section, with its dotted name and where it begins.
