@@ -345,10 +345,11 @@ fn a_new_client_comes_with_advice() {
         assert_eq!(code(&done), Some(0), "{remedy}");
         remedy
     };
-    let cli = add("cli --public --redirect-uri http://localhost/cb");
+    let cli = add("cli --public --redirect-uri http://localhost/cb --redirect-uri com.example.app:/cb");
     assert_eq!(
         advised(&cli),
-        "client update cli --redirect-uri http://127.0.0.1/cb"
+        "client update cli --redirect-uri http://127.0.0.1/cb --redirect-uri com.example.app:/cb",
+        "the whole new list"
     );
     let kiosk = add("kiosk --grant anonymous --grant refresh_token");
     assert!(kiosk.contains("refresh.retry_window"), "{kiosk}");

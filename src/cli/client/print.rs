@@ -175,13 +175,15 @@ fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result
 /// What the operator of a new client may not know.
 fn advise(view: &ClientView, output: &mut Output<'_>) {
     let id = &view.client_id;
-    let fixed = view
-        .redirect_uris
-        .iter()
-        .find_map(|uri| uri.strip_prefix("http://localhost/"));
-    if let Some(path) = fixed.filter(|_| view.public) {
+    let fixed = "http://localhost/";
+    if view.public && view.redirect_uris.iter().any(|uri| uri.starts_with(fixed)) {
+        let uris = view.redirect_uris.iter();
+        let all: Vec<_> = uris
+            .map(|uri| uri.replacen(fixed, "http://127.0.0.1/", 1))
+            .collect();
+        let all = all.join(" --redirect-uri ");
         output.hint(&format!(
-            "http://localhost/ is port 80 alone. For an application that listens on any port: idsvc client update {id} --redirect-uri http://127.0.0.1/{path}"
+            "http://localhost/ is port 80 alone. For an application that listens on any port: idsvc client update {id} --redirect-uri {all}"
         ));
     }
     let has_devices = view.grant_types.contains(&GrantType::Anonymous)
