@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::flow::admin::client::ClientView;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
-use crate::oauth::redirect_uri::is_private_by_name;
+use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};
 
 // OAuth 2.1 is a draft whose sections move; the rule is named.
 const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
@@ -38,6 +38,7 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
         );
     }
     findings.extend(of_schemes(client));
+    findings.extend(of_old_addresses(client));
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
     let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
     let by_key = if has_key {
@@ -139,6 +140,30 @@ fn of_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
     })
 }
 
+/// What is to be said of addresses from an earlier release that this one would not take.
+fn of_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
+    let id = &client.client_id;
+    let refused = |uri: &String| Some((uri.clone(), check_registrable(uri, client.public).err()?));
+    let uris = client
+        .redirect_uris
+        .iter()
+        .chain(&client.post_logout_redirect_uris);
+    let uris = uris.filter_map(move |uri| {
+        let (uri, error) = refused(uri)?;
+        let message = format!("the address {uri} would not be registered any more: {error}");
+        Some((message, "--redirect-uri and --post-logout-redirect-uri"))
+    });
+    let origins = client.cors_origins.iter().filter(|origin| !is_origin(origin));
+    let origins = origins.map(|origin| {
+        let message = format!("no browser is let in by the origin {origin}: none sends it");
+        (message, "--cors-origin")
+    });
+    uris.chain(origins).map(move |(message, flags)| {
+        let remedy = format!("name those that are in use with idsvc client update {id} {flags}");
+        Finding::good("client", id, message).but(Level::Advice, remedy)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +210,30 @@ mod tests {
             "pkce": "required", "auth_methods": ["private_key_jwt"], "id_token_signed_response_alg": "ES256",
         }));
         assert!(remedies(&lax, 0)[0].contains("--assertion-audience strict"));
+    }
+
+    #[test]
+    fn addresses_that_would_not_be_taken_any_more_are_named() {
+        let app = |changes: serde_json::Value| {
+            let found = of(&view(&changes), Timestamp::from_seconds(0));
+            let old = found.into_iter().filter(|finding| {
+                let remedy = finding.remedy.as_deref().unwrap_or_default();
+                remedy.contains("that are in use")
+            });
+            old.map(|finding| finding.message).collect::<Vec<_>>()
+        };
+        let old = app(serde_json::json!({
+            "redirect_uris": ["https://a.example/", "tel:1"], "post_logout_redirect_uris": ["https:/a.example"],
+            "cors_origins": ["https://a.example", "https://*.a.example"], "public": true,
+        }));
+        assert_eq!(old.len(), 3, "{old:?}");
+        for (message, named) in old
+            .iter()
+            .zip(["tel:1", "https:/a.example", "https://*.a.example"])
+        {
+            assert!(message.contains(named), "{message}");
+        }
+        assert_eq!(app(serde_json::json!({})), [""; 0]);
     }
 
     #[test]

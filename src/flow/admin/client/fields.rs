@@ -251,15 +251,17 @@ pub(in crate::flow::admin) fn usual_grants(
     vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
 }
 
-/// Everything about the record as a whole that cannot be. At the providers `exchange_only` nobody signs in.
+/// Everything about the record as a whole that cannot be, but for addresses that it had `before`. At the providers
+/// `exchange_only` nobody signs in.
 pub(in crate::flow::admin) fn check(
+    before: Option<&Client>,
     client: &Client,
     usable: &[Algorithm],
     exchange_only: &BTreeSet<String>,
     wording: Wording,
     faults: &mut Vec<String>,
 ) {
-    check_addresses(client, faults);
+    check_addresses(before, client, faults);
     for scope in client.scope_texts.keys() {
         if !client.scope.contains(scope) {
             let remedy = match wording {
@@ -348,8 +350,14 @@ pub(in crate::flow::admin) fn lets_nobody_in(client: &Client, exchange_only: &BT
         && client.providers.is_subset(exchange_only)
 }
 
-/// Where browsers may come from and be sent.
-fn check_addresses(client: &Client, faults: &mut Vec<String>) {
+type Addresses = fn(&Client) -> &Vec<String>;
+
+/// Where browsers may come from and be sent. An address that an earlier release took stays: whoever changes something
+/// else, or applies the file of then again, is not told to change it.
+fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<String>) {
+    let before = before.filter(|before| before.is_public() == client.is_public());
+    let is_new =
+        |list: Addresses, address: &String| before.is_none_or(|before| !list(before).contains(address));
     let lists = [
         &client.redirect_uris,
         &client.post_logout_redirect_uris,
@@ -358,15 +366,16 @@ fn check_addresses(client: &Client, faults: &mut Vec<String>) {
     if lists.iter().any(|list| list.len() > MOST_URIS) {
         faults.push(format!("more than {MOST_URIS} addresses in one list"));
     }
-    for (field, uris, added) in [
-        ("redirect URI", &client.redirect_uris, ANSWERED),
+    let uris: [(&str, Addresses, &[&str]); 2] = [
+        ("redirect URI", |client| &client.redirect_uris, ANSWERED),
         (
             "post-logout redirect URI",
-            &client.post_logout_redirect_uris,
+            |client| &client.post_logout_redirect_uris,
             SIGNED_OUT,
         ),
-    ] {
-        for uri in uris {
+    ];
+    for (field, list, added) in uris {
+        for uri in list(client).iter().filter(|uri| is_new(list, uri)) {
             if uri.len() > LONGEST_URI {
                 faults.push(format!("{field} is longer than {LONGEST_URI} bytes"));
             } else if let Err(error) =
@@ -376,7 +385,8 @@ fn check_addresses(client: &Client, faults: &mut Vec<String>) {
             }
         }
     }
-    for origin in &client.cors_origins {
+    let origins: Addresses = |client| &client.cors_origins;
+    for origin in origins(client).iter().filter(|origin| is_new(origins, origin)) {
         if !is_origin(origin) {
             faults.push(format!(
                 "origin {origin:?}: an origin is scheme, host and port in lower-case letters, without a wildcard, as in \

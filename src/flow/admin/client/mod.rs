@@ -136,12 +136,20 @@ pub(super) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>,
 /// at any time, so it is read in the transaction that writes the record.
 fn check_in(
     snapshot: &dyn Snapshot,
+    before: Option<&Client>,
     client: &Client,
     indispensable: &[Algorithm],
     mut faults: Vec<String>,
 ) -> Decided<()> {
     let (usable, exchange_only) = (usable(snapshot, indispensable)?, exchange_only(snapshot)?);
-    check(client, &usable, &exchange_only, Wording::Flags, &mut faults);
+    check(
+        before,
+        client,
+        &usable,
+        &exchange_only,
+        Wording::Flags,
+        &mut faults,
+    );
     Ok(all_or_none(&faults))
 }
 
@@ -228,7 +236,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     };
     core.store
         .write("add_client", move |tx| -> Decided<()> {
-            if let Err(refusal) = check_in(&*tx, &client, &indispensable, faults.clone())? {
+            if let Err(refusal) = check_in(&*tx, None, &client, &indispensable, faults.clone())? {
                 return Ok(Err(refusal));
             }
             if let Err(refusal) = check_providers(&*tx, &client)? {
@@ -329,14 +337,14 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
     let indispensable = rotate_keys::indispensable(admin.core);
     let command = "client update";
     change(admin, command, request.client_id, move |snapshot, client| {
-        let mut faults = Vec::new();
+        let (before, mut faults) = (client.clone(), Vec::new());
         request.fields.clone().apply(client, &mut faults);
         if request.no_secret {
             client.secrets.clear();
             client.secret_credentials = None;
             client.fit_methods_to_secrets();
         }
-        check_in(snapshot, client, &indispensable, faults)
+        check_in(snapshot, Some(&before), client, &indispensable, faults)
     })
     .await
 }

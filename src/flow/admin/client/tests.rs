@@ -252,38 +252,47 @@ async fn an_update_changes_what_it_names() {
 }
 
 #[tokio::test]
-async fn a_client_whose_address_could_not_be_registered_any_more_is_shown_and_mended() {
+async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_it_is_mended() {
+    const OLD: &str = "https:/app.example/cb";
     let core = core();
     add(admin(&core), request("web")).await.unwrap();
     core.store
         .write("test", |tx| {
             let id = "web".to_owned();
             let mut client = CLIENTS.get(&*tx, &id)?.unwrap();
-            client.redirect_uris = vec!["https:/app.example/cb".to_owned()];
+            client.redirect_uris = vec![OLD.to_owned()];
+            client.cors_origins = vec!["https://*.app.example".to_owned()];
             CLIENTS.put(tx, &id, &client)
         })
         .await
         .unwrap();
     core.reload_catalog().unwrap();
     let shown = show(admin(&core), "web").unwrap();
-    assert_eq!(shown.redirect_uris, ["https:/app.example/cb"]);
+    assert_eq!(shown.redirect_uris, [OLD]);
     set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
-    let change = |uri: Option<&str>| {
+    let change = |uris: Option<&[&str]>| {
         let fields = ClientFields {
             name: Some("Web".to_owned()),
-            redirect_uris: uri.map(|uri| vec![uri.to_owned()]),
+            redirect_uris: uris.map(|uris| uris.iter().map(|&uri| uri.to_owned()).collect()),
             ..ClientFields::default()
         };
         change_of("web", fields)
     };
-    let refused = refusal(update(admin(&core), change(None)).await).message;
+    let kept = update(admin(&core), change(None)).await.unwrap();
+    assert_eq!(kept.redirect_uris, [OLD]);
+    let refused = update(admin(&core), change(Some(&[OLD, "https:/app.example/other"]))).await;
+    let refused = refusal(refused).message;
     assert!(
-        refused.contains(r#"redirect URI "https:/app.example/cb""#),
+        refused.contains(r#"redirect URI "https:/app.example/other""#) && !refused.contains(OLD),
         "{refused}"
     );
-    update(admin(&core), change(Some("https://app.example/cb")))
-        .await
-        .unwrap();
+    let mended = change(Some(&["https://app.example/cb"]));
+    update(admin(&core), mended).await.unwrap();
+    let refused = refusal(update(admin(&core), change(Some(&[OLD]))).await).message;
+    assert!(
+        refused.contains(OLD),
+        "what is gone does not come back: {refused}"
+    );
 }
 
 #[tokio::test]

@@ -316,7 +316,14 @@ pub(super) fn plan(
             ));
         }
         let usable = usable(snapshot, &entry.indispensable)?;
-        check(&client, &usable, &exchange_only, Wording::Keys, &mut faults);
+        check(
+            before.as_ref(),
+            &client,
+            &usable,
+            &exchange_only,
+            Wording::Keys,
+            &mut faults,
+        );
         for id in client
             .providers
             .iter()

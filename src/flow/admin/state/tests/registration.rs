@@ -19,6 +19,31 @@ fn registered(core: &Core) -> Client {
     Client::clone(core.catalog().client("web").unwrap())
 }
 
+/// The file was applied with an earlier release, which took the addresses.
+#[tokio::test]
+async fn a_file_of_before_is_applied_though_its_addresses_would_not_be_taken_any_more() {
+    let core = core();
+    applied(&core, web()).await;
+    let mut row = registered(&core);
+    row.cors_origins = vec!["https://*.app.example".to_owned()];
+    let written = core
+        .store
+        .write("test_client", move |tx| CLIENTS.put(tx, &row.client_id, &row));
+    written.await.unwrap();
+    core.reload_catalog().unwrap();
+    let with = |origins: &[&str], name: &str| DeclaredClient {
+        cors_origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
+        name: Some(name.to_owned()),
+        ..web()
+    };
+    let before = ["https://*.app.example"];
+    assert_eq!(applied(&core, with(&before, "Acme")).await.changes.len(), 1);
+    assert_eq!(applied(&core, with(&before, "Acme")).await.unchanged, 1);
+    let other = request(Some(vec![with(&["https://*.example"], "Acme")]), None, false);
+    let refused = refusal(apply(admin(&core), other).await).message;
+    assert!(refused.contains("https://*.example"), "{refused}");
+}
+
 /// A file has no room for an end, so what it declares has none.
 #[tokio::test]
 async fn a_declared_secret_lasts_though_it_was_about_to_end() {
