@@ -1,4 +1,5 @@
-//! `/` and `/dev/callback`: the development server's own relying party. Elsewhere these are 404.
+//! `/` and `/dev/callback`: the development server's own relying party. Elsewhere `/` leads people to their account, and
+//! `/dev/callback` is 404.
 
 use ::http::{Method, StatusCode};
 use base64::Engine;
@@ -12,7 +13,7 @@ use crate::flow::redeem_code::redeem_code;
 use crate::http::call::Call;
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::Answer;
+use crate::http::response::{self, Answer};
 use crate::oauth::client_auth::Credentials;
 use crate::oauth::code::CodeExchange;
 use crate::oauth::error::Refusal;
@@ -22,10 +23,11 @@ use crate::oauth::token::TokenResponse;
 use crate::page::{DevToken, DevTokens, Heading, Home};
 use crate::route::Route;
 
-/// Offers to sign in with the example client.
+/// Offers to sign in with the example client. Whoever types the address of a service that is no development server, or
+/// follows a link to it, is a person.
 pub fn respond(call: &Call) -> Answer {
     let Some(dev) = &call.app.dev else {
-        return call.not_found();
+        return response::redirect_303(&call.app.path(&Route::Account));
     };
     let [state, verifier] =
         [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(call.app.core.random.bytes::<32>())));
