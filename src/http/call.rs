@@ -57,7 +57,7 @@ pub struct Aside {
     pub reason: Option<&'static str>,
     /// The address to return to that is not registered, without its query.
     pub redirect_uri: Option<String>,
-    /// The origin of the page that sent a form, where that is not ours.
+    /// The origin of the page that sent a form or of the script that asks, where that is not one of those let in.
     pub origin: Option<String>,
     /// The origin that it has to be.
     pub own_origin: Option<String>,

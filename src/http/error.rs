@@ -97,7 +97,10 @@ fn status_of(code: ErrorCode) -> StatusCode {
 
 /// A refusal as a protected resource sends it (RFC 6750 section 3). Without credentials the challenge
 /// says nothing but the scheme.
-pub fn refused_bearer(refusal: Option<&Refusal>) -> Answer {
+pub fn refused_bearer(call: &Call, refusal: Option<&Refusal>) -> Answer {
+    if let Some(refusal) = refusal {
+        note(call, refusal.code.as_str(), &refusal.description);
+    }
     let status = refusal.map_or(StatusCode::UNAUTHORIZED, |refusal| status_of(refusal.code));
     let challenge = match refusal {
         None => "Bearer realm=\"idsvc\"".to_owned(),

@@ -25,12 +25,13 @@ use ::http::{Method, Request, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::Body;
 
-use self::call::Call;
+use self::call::{Aside, Call};
 use self::headers::AllowedOrigin;
 use self::request::{BodyError, MOST_UNREAD, discard_unread, keep_unread, names_its_host, read_body};
 use self::response::{Answer, empty};
 use crate::app::{App, Room};
 use crate::net::{Peer, REQUEST_TIMEOUT};
+use crate::oauth::error::printable;
 use crate::route::{Cors, Route, strip_issuer_path};
 
 /// The greatest body that is read.
@@ -228,10 +229,18 @@ fn allowed_origin<'a>(call: &'a Call, route: &Route) -> Option<AllowedOrigin<'a>
 }
 
 fn preflight(call: &Call, route: &Route) -> Answer {
-    match allowed_origin(call, route) {
-        Some(origin) => headers::preflight(route.methods(), origin),
-        None => empty(StatusCode::FORBIDDEN),
+    if let Some(origin) = allowed_origin(call, route) {
+        return headers::preflight(route.methods(), origin);
     }
+    let origin = call.headers().get(ORIGIN).map(HeaderValue::as_bytes);
+    let origin = String::from_utf8_lossy(origin.unwrap_or_default());
+    call.note_aside(Aside {
+        origin: Some(printable(&origin, 200)),
+        ..Aside::default()
+    });
+    let status = StatusCode::FORBIDDEN;
+    error::note(call, status.as_str(), "no client has the origin of this script");
+    empty(status)
 }
 
 /// Lets scripts of the right origins read the answer.

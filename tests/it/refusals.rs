@@ -113,6 +113,41 @@ async fn the_log_says_which_client_asked_for_too_much() {
     assert_eq!(line.get("reason"), None);
 }
 
+/// Scripts and APIs ask without a page that could show what is wrong.
+#[tokio::test]
+async fn the_log_says_which_token_and_which_origin_are_not_taken() {
+    let server = Server::start().await;
+    let web = server.client("web").await;
+    let audit = Audit::listen();
+    let refused = web.userinfo("guessed").await;
+    assert_eq!(refused.status, 401);
+    let [line] = audit.refusals().try_into().unwrap();
+    assert_eq!(line["error"], "invalid_token");
+    assert!(!line.to_string().contains("guessed"), "{line}");
+    assert_eq!(server.get("/oauth2/userinfo").await.status, 401);
+    assert!(audit.refusals().is_empty(), "who brings none asks how it is done");
+    for (origin, logged) in [
+        ("https://other.example", "https://other.example"),
+        ("https://a.example\"", "https://a.example?"),
+    ] {
+        let preflight = server
+            .call("OPTIONS", "/oauth2/token")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .await;
+        assert_eq!(preflight.status, 403);
+        assert_eq!(
+            audit.refusals(),
+            [json!({
+                "error": "403",
+                "description": "no client has the origin of this script",
+                "from": "127.0.0.1",
+                "origin": logged,
+            })]
+        );
+    }
+}
+
 /// Its query and its user name are left out: they may hold a secret.
 #[tokio::test]
 async fn the_log_says_which_redirect_uri_is_not_registered() {
@@ -231,6 +266,12 @@ async fn who_signs_in_under_another_name_is_told_the_right_one() {
         );
         assert!(audit.refusals().is_empty(), "{origin}");
     }
+    let at_issuer = server.get("/").await;
+    assert_eq!(
+        (at_issuer.status, at_issuer.location()),
+        (303, "/account"),
+        "the link leads somewhere"
+    );
     let done = browser.submit(&form).await;
     assert!(
         done.location().starts_with(web.redirect_uri()),

@@ -14,12 +14,12 @@ use crate::oauth::error::Refusal;
 pub fn respond(call: &Call) -> Answer {
     let token = match presented(call) {
         Ok(Some(token)) => token,
-        Ok(None) => return error::refused_bearer(None),
-        Err(refusal) => return error::refused_bearer(Some(&refusal)),
+        Ok(None) => return error::refused_bearer(call, None),
+        Err(refusal) => return error::refused_bearer(call, Some(&refusal)),
     };
     match read_userinfo(&call.app.core, &token, call.now) {
         Ok(Ok(claims)) => response::no_store(response::json(StatusCode::OK, &claims)),
-        Ok(Err(refusal)) => error::refused_bearer(Some(&refusal)),
+        Ok(Err(refusal)) => error::refused_bearer(call, Some(&refusal)),
         Err(failure) => error::failed(call, &failure),
     }
 }
