@@ -1,5 +1,6 @@
 //! Token Introspection.
 
+use idsvc::flow::admin::key::{self, RotateKey};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::Client;
 use idsvc::oauth::client::GrantType;
@@ -103,6 +104,51 @@ async fn an_inactive_token_is_only_said_to_be_so() {
     assert_eq!(verdict(&acme, tokens.refresh_token()).await["active"], true);
     server.advance(90 * 86_400);
     assert_eq!(verdict(&acme, tokens.refresh_token()).await, inactive);
+}
+
+/// Section 4: that a token was active a moment ago says nothing of one that differs from it, nor of its key.
+#[tokio::test]
+async fn a_token_that_was_active_is_judged_anew_each_time() {
+    let (server, acme, alice) = scene().await;
+    let eddsa = RotateKey {
+        alg: Algorithm::EdDsa,
+        at_once: true,
+    };
+    let key = key::rotate(server.admin(), eddsa).await.unwrap();
+    server
+        .change_client(&acme, |client| client.access_token_alg = Some(Algorithm::EdDsa))
+        .await;
+    let browser = alice.browser();
+    let (tokens, others) = (acme.tokens(&browser).await, acme.tokens(&browser).await);
+    let parts = |token: &str| -> [String; 3] {
+        let parts: Vec<_> = token.split('.').map(ToOwned::to_owned).collect();
+        parts.try_into().unwrap()
+    };
+    let ([header, payload, signature], [_, payload_of_other, signature_of_other]) =
+        (parts(tokens.access_token()), parts(others.access_token()));
+    let forged = [
+        [&header, &payload, &signature_of_other],
+        [&header, &payload_of_other, &signature],
+        [&parts(tokens.id_token())[0], &payload, &signature],
+    ];
+    for _ in 0..2 {
+        assert_eq!(verdict(&acme, tokens.access_token()).await["active"], true);
+        for parts in forged {
+            let token = parts.map(String::as_str).join(".");
+            assert_eq!(verdict(&acme, &token).await, json!({"active": false}));
+        }
+    }
+    server
+        .change_client(&acme, |client| client.access_token_alg = None)
+        .await;
+    for _ in ["signing", "retired, while its tokens are good"] {
+        assert_eq!(verdict(&acme, tokens.access_token()).await["active"], true);
+        key::retire(server.admin(), key.kid.clone()).await.unwrap();
+    }
+    assert_eq!(
+        verdict(&acme, tokens.access_token()).await,
+        json!({"active": false})
+    );
 }
 
 /// Section 2.2: active is what the token endpoint would take.
