@@ -112,26 +112,27 @@ pub struct Underway {
     pub session: Option<LiveSession>,
     /// What comes next.
     pub step: Step,
+    /// Whether somebody may yet prove in it who they are. Where not, it only goes on for whoever is signed in.
+    pub takes_proof: bool,
 }
 
-/// Whether a sign-in may be gone through: until it is answered and for a moment longer, and then only where the answer was
-/// lost. Where somebody has proven who they are, a browser in which nobody is signed in has lost the answer while their
-/// session lives; else it is over, by signing out or by itself, and a password that is sent again out of the history signs
-/// nobody in.
-pub(super) fn may_go_on(
+/// Whether whoever proves in a sign-in who they are is signed in by it: until it is answered and for a moment longer, and
+/// then only where the answer was lost. Where somebody has proven who they are, a browser in which nobody is signed in has
+/// lost the answer while their session lives; else it is over, by signing out or by itself, and a password that is sent
+/// again out of the history signs nobody in, whoever has come meanwhile.
+pub(super) fn takes_proof(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
     is_signed_in: bool,
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    match transaction.settled_session.filter(|_| !is_signed_in) {
-        Some(settled) => {
-            let session = SESSIONS.get(snapshot, &settled)?;
-            Ok(session.is_some_and(|session| session.is_live(lifetimes, now)))
-        }
-        None => Ok(transaction.goes_on(now)),
-    }
+    let Some(settled) = transaction.settled_session else {
+        return Ok(transaction.goes_on(now));
+    };
+    let session = SESSIONS.get(snapshot, &settled)?;
+    let lives = session.is_some_and(|session| session.is_live(lifetimes, now));
+    Ok(lives && (!is_signed_in || transaction.goes_on(now)))
 }
 
 /// Finds a transaction for a page of this browser.
@@ -148,16 +149,17 @@ pub fn underway(
         };
         let lifetimes = core.policy.lifetimes.session;
         let session = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
-        let goes_on = may_go_on(snapshot, &transaction, session.is_some(), lifetimes, now)?;
-        Ok(Some((transaction, session, goes_on)))
+        let takes_proof = takes_proof(snapshot, &transaction, session.is_some(), lifetimes, now)?;
+        Ok(Some((transaction, session, takes_proof)))
     })?;
-    let Some((transaction, session, goes_on)) = found else {
+    let Some((transaction, session, takes_proof)) = found else {
         return Ok(Err(Stale::Expired));
     };
     if let Err(stale) = check((id, &transaction), browser, now) {
         return Ok(Err(stale));
     }
-    if !goes_on {
+    let is_carried_on = session.is_some() && transaction.goes_on(now);
+    if !takes_proof && !is_carried_on {
         return Ok(Err(Stale::Expired));
     }
     let client = if transaction.request.is_for_own_page() {
@@ -181,12 +183,16 @@ pub fn underway(
             )
         })?,
     };
+    if !takes_proof && matches!(step, Step::SignIn) {
+        return Ok(Err(Stale::Expired));
+    }
     Ok(Ok(Underway {
         id,
         client: Arc::clone(client),
         transaction,
         session,
         step,
+        takes_proof,
     }))
 }
 

@@ -75,7 +75,7 @@ where
             }
             let lifetimes = policy.lifetimes.session;
             let signed_in = sessions::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
-            if !authorization::may_go_on(&*tx, &transaction, signed_in.is_some(), lifetimes, now)? {
+            if !authorization::takes_proof(&*tx, &transaction, signed_in.is_some(), lifetimes, now)? {
                 return Ok(Err(Stale::Expired));
             }
             let client = authorization::client_of(&*tx, &transaction.request, &own_page)?;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::onward;
 use super::underway::{self, Asked};
 use crate::federation::authorization::Callback;
+use crate::flow::authorization::Stale;
 use crate::flow::begin_federation::{FederationProblem, begin_federation};
 use crate::flow::finish_federation::{Return, finish_federation, question_of};
 use crate::http::call::Call;
@@ -26,6 +27,9 @@ pub async fn start(call: &Call, provider: &str) -> Answer {
         Ok(asked) => asked,
         Err(page) => return *page,
     };
+    if !underway.takes_proof {
+        return underway::over(call, Stale::Expired);
+    }
     let id = underway.id;
     if let Err(failure) = call.count_sign_in() {
         return error::failed_page(call, &failure);

@@ -11,7 +11,7 @@ use super::underway::{self, Asked};
 use super::{csrf, federation, known, onward, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
-use crate::flow::authorization::{self, Browser, Underway};
+use crate::flow::authorization::{self, Browser, Stale, Underway};
 use crate::flow::sign_in::{self, SignIn, Typed};
 use crate::http::call::{Aside, Call};
 use crate::http::cookie::Cookie;
@@ -54,6 +54,9 @@ pub async fn respond(call: &Call) -> Answer {
                 Err(failure) => error::failed_page(call, &failure),
             },
         };
+    }
+    if !underway.takes_proof {
+        return underway::over(call, Stale::Expired);
     }
     let cookie = call.cookie(Cookie::Browser).unwrap_or_default();
     let is_known = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));

@@ -528,20 +528,30 @@ async fn a_sign_in_whose_session_was_ended_is_over() {
     assert_eq!(page.sign_in().await.error_page(), expired);
 }
 
-/// The same at once, and while consent is still to be given: whoever signs out is not signed in by what is in the history.
+/// The same at once, and while consent is still to be given: whoever signs out is not signed in by what is in the history,
+/// neither then nor when somebody else has come. For whoever is here it goes on, unless it asks who that is.
 #[tokio::test]
 async fn a_password_out_of_the_history_signs_nobody_in_who_has_signed_out() {
-    let (server, _, alice) = scene().await;
+    let (server, acme, alice) = scene().await;
     let asking = server
         .client_with("asking", |client| client.consent = ConsentRequirement::Require)
         .await;
-    let browser = alice.browser();
-    let page = browser.authorize(&asking.request()).await;
-    assert_eq!(page.clone().sign_in().await.page(), "/consent");
-    browser.visit("/oauth2/logout").await.decide("logout").await;
+    let bob = server.user("bob").await;
     let expired = "400 this sign-in has expired; go back to the application and start again";
-    assert_eq!(page.sign_in().await.error_page(), expired);
-    assert!(!is_signed_in(&browser, &asking).await);
+    for (prompt, goes_on) in [("consent", true), ("login", false)] {
+        let browser = alice.browser();
+        let request = asking.request().with("prompt", prompt);
+        let page = browser.authorize(&request).await;
+        assert_eq!(page.clone().sign_in().await.page(), "/consent");
+        browser.visit("/oauth2/logout").await.decide("logout").await;
+        assert_eq!(page.clone().sign_in().await.error_page(), expired);
+        assert!(!is_signed_in(&browser, &asking).await);
+        let of_bob = browser.authorize(&acme.request()).await;
+        of_bob.type_in("bob@example.com", &bob.password).await.callback();
+        assert_eq!(page.clone().sign_in().await.error_page(), expired);
+        assert_eq!(browser.visit(&page.path).await.page() == "/consent", goes_on);
+        assert_eq!(acme.tokens(&browser).await.id().claims["sub"], bob.sub());
+    }
 }
 
 /// The same where the session was left alone until it was over: its cookie tells that the answer arrived.
