@@ -259,7 +259,8 @@ async fn admit(
             provider: provider.id.clone(),
         },
         auth_time: subject.auth_time.unwrap_or(now),
-        is_undated: subject.auth_time.is_none() && !was_asked_anew,
+        is_undated: subject.auth_time.is_none(),
+        was_asked_anew,
         upstream_token: token,
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());

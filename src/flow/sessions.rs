@@ -182,6 +182,7 @@ pub(super) fn start(
         user,
         auth_time: entrance.auth_time,
         is_undated: entrance.is_undated,
+        was_asked_anew: entrance.was_asked_anew,
         factor: entrance.factor,
         upstream_token: entrance.upstream_token,
         created_at: now,

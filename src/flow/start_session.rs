@@ -22,6 +22,8 @@ pub(super) struct Entrance {
     pub(super) auth_time: Timestamp,
     /// Whether that is a guess: see [`crate::identity::Session::is_undated`].
     pub(super) is_undated: bool,
+    /// Whether they were sent to prove it anew: see [`crate::identity::Session::was_asked_anew`].
+    pub(super) was_asked_anew: bool,
     /// The access token of the provider that vouched for them.
     pub(super) upstream_token: Option<UpstreamToken>,
 }
@@ -33,6 +35,7 @@ impl Entrance {
             factor: Factor::Password,
             auth_time: now,
             is_undated: false,
+            was_asked_anew: false,
             upstream_token: None,
         }
     }

@@ -84,10 +84,13 @@ pub struct Session {
     pub user: Uuid,
     /// When the user last proved who they are.
     pub auth_time: Timestamp,
-    /// Whether that moment is a guess: a provider vouched for them that did not say when they proved it there, and was not
-    /// asked to have it proved anew. They may have come back without being asked anything.
+    /// Whether that moment is a guess: a provider vouched for them that did not say when they proved it there. They may
+    /// have come back without being asked anything.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub is_undated: bool,
+    /// Whether they were sent to prove anew who they are. Of a provider that tells no dates it is all that there is.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub was_asked_anew: bool,
     /// How.
     pub factor: Factor,
     /// The access token of the provider that vouched for them.
@@ -121,7 +124,7 @@ impl Session {
 
     /// Whether the user proved a moment ago who they are.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        !self.is_undated && now.since(self.auth_time) < Self::FRESH
+        (!self.is_undated || self.was_asked_anew) && now.since(self.auth_time) < Self::FRESH
     }
 
     /// Whether the session still stands.
@@ -170,6 +173,7 @@ mod tests {
             user: Uuid::from_u128(1),
             auth_time: start,
             is_undated: false,
+            was_asked_anew: false,
             factor: Factor::Password,
             upstream_token: None,
             created_at: start,

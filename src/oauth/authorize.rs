@@ -253,12 +253,14 @@ impl AuthorizationRequest {
     }
 
     /// Whether the user has to prove again who they are, though a session stands: `prompt=login`, or a sign-in
-    /// older than `max_age`. Zero asks for a new one in any case (OpenID Connect Core 3.1.2.1).
+    /// older than `max_age`, or of an age that nobody tells. Zero asks for a new one in any case (OpenID Connect Core
+    /// 3.1.2.1).
     pub fn demands_sign_in(&self, session: &Session, now: Timestamp) -> bool {
+        let is_older = |age| now.since(session.auth_time) > Duration::from_secs(age);
         self.prompt.login
             || self
                 .max_age
-                .is_some_and(|age| age == 0 || now.since(session.auth_time) > Duration::from_secs(age))
+                .is_some_and(|age| age == 0 || session.is_undated || is_older(age))
     }
 
     /// The scope that consent is asked for: what is granted and what the single claims imply.

@@ -72,6 +72,7 @@ impl Bench {
             user: user.uuid,
             auth_time: now,
             is_undated: false,
+            was_asked_anew: false,
             factor: Factor::Password,
             upstream_token: None,
             created_at: now,

@@ -164,6 +164,7 @@ mod tests {
                         user: alice,
                         auth_time: now,
                         is_undated: false,
+                        was_asked_anew: false,
                         factor: Factor::Password,
                         upstream_token: None,
                         created_at: now - age,

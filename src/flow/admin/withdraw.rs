@@ -148,6 +148,7 @@ mod tests {
                         user,
                         auth_time: now,
                         is_undated: false,
+                        was_asked_anew: false,
                         factor: factor.clone(),
                         upstream_token: None,
                         created_at: now,

@@ -285,6 +285,39 @@ async fn a_silent_return_from_a_provider_is_no_proof() {
     scene.vouch(&question, "u-1", &json!({}));
     let account = browser.visit(&question.answer("code=c-2")).await;
     assert_eq!(browser.submit(&end_others(&account)).await.page(), "/account");
+    // What was asked of it stands in an address: an application that has to know when is told no.
+    let silent = scene.acme.request().with("max_age", "300").with("prompt", "none");
+    let answer = browser.authorize(&silent).await.callback();
+    assert_eq!(answer.get("error"), Some("login_required"));
+}
+
+/// The moment of return is nobody's word for when somebody signed in: it meets the `max_age` of no application, neither of
+/// that one nor of others (OpenID Connect Core 3.1.2.1).
+#[tokio::test]
+async fn a_sign_in_of_an_age_that_nobody_tells_is_of_none() {
+    let scene = scene().await;
+    let other = scene.server.client_with("other", tied).await;
+    let browser = scene.visitor();
+    scene.tokens(&browser, "u-1", &json!({})).await;
+    for party in [&scene.acme, &other] {
+        let silent = party.request().with("max_age", "300").with("prompt", "none");
+        let answer = browser.authorize(&silent).await.callback();
+        assert_eq!(answer.get("error"), Some("login_required"));
+    }
+    let request = other.request().with("max_age", "300");
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    assert_eq!(
+        (question.get("prompt"), question.get("max_age")),
+        (Some("login"), Some("300"))
+    );
+    scene.vouch(&question, "u-1", &json!({"auth_time": START.seconds()}));
+    browser
+        .visit(&question.answer("code=c-2"))
+        .await
+        .callback()
+        .code();
+    let request = scene.acme.request().with("max_age", "300");
+    browser.authorize(&request).await.callback().code();
 }
 
 #[tokio::test]
