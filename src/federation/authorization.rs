@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 
 use super::metadata::Metadata;
 use super::provider::Provider;
+use crate::identity::Session;
 use crate::oauth::authorize::AuthorizationRequest;
 use crate::oauth::client::Client;
 use crate::oauth::parameters::Parameters;
@@ -28,7 +29,8 @@ pub struct Question<'a> {
 }
 
 /// The address to which a browser takes the question. What the client wished of the sign-in is passed on; whoever has
-/// to prove anew who they are has to do it there.
+/// to prove anew who they are has to do it there, and the provider to say when they did: any `max_age` demands `auth_time`
+/// of it (OpenID Connect Core 2). Not zero, which some take for a demand that no sign-in ever meets.
 pub fn address(
     provider: &Provider,
     metadata: &Metadata,
@@ -54,7 +56,8 @@ pub fn address(
         if let Some(locales) = request.and_then(|request| request.ui_locales.as_ref()) {
             query.append_pair("ui_locales", locales);
         }
-        if let Some(age) = request.and_then(|request| request.max_age) {
+        let of_proof = must_prove.then_some(Session::FRESH.as_secs());
+        if let Some(age) = request.and_then(|request| request.max_age).or(of_proof) {
             query.append_pair("max_age", &age.to_string());
         }
         if must_prove {

@@ -204,7 +204,7 @@ pub fn check(
                     return Err(TokenProblem::SignInTooOld);
                 }
             }
-            // One that does not say when is believed: `prompt` was all that could be asked of it.
+            // One that does not say when is believed, though it was asked: some never do, and their users have to get on.
             let is_older = |asked_at| claims.auth_time.is_some_and(|at| at + LEEWAY < asked_at);
             if proof_asked_at.is_some_and(is_older) {
                 return Err(TokenProblem::SignInTooOld);

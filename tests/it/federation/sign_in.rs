@@ -281,7 +281,11 @@ async fn a_silent_return_from_a_provider_is_no_proof() {
     assert_eq!(asked.page(), "/login");
     let start = asked.path.replace("/login?", "/federation/up/start?");
     let question = Question::of(&browser.visit(&start).await, &scene.upstream);
-    assert_eq!(question.get("prompt"), Some("login"));
+    assert_eq!(
+        (question.get("prompt"), question.get("max_age")),
+        (Some("login"), Some("600")),
+        "it has to say when, if it can"
+    );
     scene.vouch(&question, "u-1", &json!({}));
     let account = browser.visit(&question.answer("code=c-2")).await;
     assert_eq!(browser.submit(&end_others(&account)).await.page(), "/account");
