@@ -50,7 +50,7 @@ pub fn address(
             .append_pair("nonce", question.nonce)
             .append_pair("code_challenge", question.code_challenge)
             .append_pair("code_challenge_method", "S256");
-        if let Some(hint) = request.and_then(|request| request.login_hint.as_ref()) {
+        if let Some(hint) = request.and_then(expected) {
             query.append_pair("login_hint", hint);
         }
         if let Some(locales) = request.and_then(|request| request.ui_locales.as_ref()) {
@@ -120,6 +120,13 @@ impl Callback {
     }
 }
 
+/// Whom the client expects, as a provider may know them. The hint of the account page is a name of this service: whoever
+/// has to prove themselves there chooses the way.
+fn expected(request: &AuthorizationRequest) -> Option<&str> {
+    let hint = request.login_hint.as_deref();
+    hint.filter(|_| !request.is_for_own_page())
+}
+
 /// The provider to which the user is sent without being asked: the one that the client names, the one that serves the
 /// expected user's domain, or the only way in.
 pub fn straight_to<'a>(
@@ -132,11 +139,7 @@ pub fn straight_to<'a>(
         .as_deref()
         .and_then(|hint| offered.iter().find(|provider| provider.id == hint));
     let by_domain = || {
-        // There the hint is of this service: whoever has to prove themselves chooses the way.
-        let hint = request
-            .login_hint
-            .as_deref()
-            .filter(|_| !request.is_for_own_page())?;
+        let hint = expected(request)?;
         offered.iter().find(|provider| provider.serves_domain_of(hint))
     };
     let only = || match offered {

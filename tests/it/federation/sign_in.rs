@@ -286,6 +286,7 @@ async fn a_silent_return_from_a_provider_is_no_proof() {
         (Some("login"), Some("600")),
         "it has to say when, if it can"
     );
+    assert_eq!(question.get("login_hint"), None, "it is a name of this service");
     scene.vouch(&question, "u-1", &json!({}));
     let account = browser.visit(&question.answer("code=c-2")).await;
     assert_eq!(browser.submit(&end_others(&account)).await.page(), "/account");
