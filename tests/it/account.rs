@@ -1,13 +1,20 @@
 //! The account page: what a signed-in person may see and end, and what nobody else may.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::mpsc;
 use std::time::Duration;
 
+use idsvc::flow::account::Outcome;
+use idsvc::flow::account::change_password::{Change, NewPassword, change_password};
 use idsvc::flow::admin::user;
-use idsvc::identity::User;
+use idsvc::flow::authorization;
+use idsvc::identity::password::{Memory, hash};
+use idsvc::identity::{Device, User};
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::harness::html::Form;
 use crate::harness::process::Service;
@@ -318,6 +325,38 @@ async fn of_two_changes_at_once_one_wins() {
     let signed_in = [is_signed_in(&one, &acme).await, is_signed_in(&two, &acme).await];
     assert_eq!(signed_in, changed);
     assert_ne!(stored(&server, &alice).password, alice.user.password);
+}
+
+/// A sign-in elsewhere makes the hash anew while the present password is checked: it is still the present one.
+#[tokio::test]
+async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
+    let (server, _, alice) = scene().await;
+    let browser = alice.browser();
+    at_account(&browser).await;
+    let core = &server.app.core;
+    let here = authorization::Browser::of(browser.cookie(SESSION).as_deref(), None, Device::default());
+    let typed = NewPassword {
+        current: Zeroizing::new(alice.password.clone()),
+        chosen: Zeroizing::new(NEW.to_owned()),
+        from: Ipv4Addr::LOCALHOST.into(),
+    };
+    let params = core.passwords.params();
+    let mut user = alice.user.clone();
+    user.password = Some(hash(params, alice.password.as_bytes(), [9; 16], &mut Memory::default()).unwrap());
+    let (go, wait) = mpsc::channel();
+    let (made_anew, outcome, ()) = tokio::join!(
+        biased;
+        core.store.write("test_change", move |tx| {
+            // By then the record has been read, and the change of password stands behind this write.
+            let _ = wait.recv();
+            USERS.put(tx, &user.uuid, &user)
+        }),
+        change_password(core, &here, typed, core.clock.now()),
+        async { go.send(()).unwrap() },
+    );
+    made_anew.unwrap();
+    let outcome = outcome.unwrap();
+    assert!(matches!(outcome, Outcome::Done(Change::Made(_))), "{outcome:?}");
 }
 
 /// Somebody who has no password sees no form for one, and cannot send it either.

@@ -44,32 +44,53 @@ pub enum Change {
 /// one transaction. This browser stays signed in, in a session of a new id: whoever had the old password or a copied
 /// cookie is out, also with a code that is not redeemed yet.
 ///
-/// The present password is asked for however fresh the session is, and proves at the same time who the user is.
+/// The present password is asked for however fresh the session is, and proves at the same time who the user is. Where the
+/// record is no more the one that was checked, it is looked at again, once, as at a sign-in: one elsewhere may have made
+/// the hash anew.
 pub async fn change_password(
     core: &Core,
     browser: &Browser,
     typed: NewPassword,
     now: Timestamp,
 ) -> Result<Outcome<Change>, Failure> {
+    for _ in 0..2 {
+        if let Some(outcome) = look(core, browser, &typed, now).await? {
+            return Ok(outcome);
+        }
+    }
+    Ok(Outcome::SignIn)
+}
+
+/// Looks at the user's record and acts on it. Nothing, when it was another by the time it was to be acted on, or the
+/// session had ended.
+async fn look(
+    core: &Core,
+    browser: &Browser,
+    typed: &NewPassword,
+    now: Timestamp,
+) -> Result<Option<Outcome<Change>>, Failure> {
     let Some(live) = sessions::signed_in(core, browser, now)? else {
-        return Ok(Outcome::SignIn);
+        return Ok(Some(Outcome::SignIn));
     };
+    let done = |change| Ok::<_, Failure>(Some(Outcome::Done(change)));
     if let Err(problem) = core.policy.check_password(&live.user, &typed.chosen) {
-        return Ok(Outcome::Done(Change::Unfit(problem)));
+        return done(Change::Unfit(problem));
     }
     let user = live.user.uuid;
     let checked = live.user.password;
-    let is_same = typed.chosen == typed.current;
-    let verdict = check_password(core, checked.clone(), typed.current).await?;
+    let verdict = check_password(core, checked.clone(), typed.current.clone()).await?;
     if !verdict.matches {
         let from = typed.from;
         audit::record(&Event::PasswordChangeFailed { user, from });
-        return Ok(Outcome::Done(Change::WrongPassword));
+        return done(Change::WrongPassword);
     }
-    if is_same {
-        return Ok(Outcome::Done(Change::Same));
+    if typed.chosen == typed.current {
+        return done(Change::Same);
     }
-    let hash = core.passwords.hash(typed.chosen, core.random.bytes()).await?;
+    let hash = core
+        .passwords
+        .hash(typed.chosen.clone(), core.random.bytes())
+        .await?;
     let drawn = DrawnSession::draw(core, browser);
     let slots = drawn.slots();
     let policy = Arc::clone(&core.policy);
@@ -96,9 +117,9 @@ pub async fn change_password(
         })
         .await?;
     let Some((session, ended)) = started else {
-        return Ok(Outcome::SignIn);
+        return Ok(None);
     };
     audit::record(&Event::PasswordChanged { user, session });
     sessions::record_ended(core, ended, now);
-    Ok(Outcome::Done(Change::Made(drawn.cookie(session))))
+    done(Change::Made(drawn.cookie(session)))
 }
