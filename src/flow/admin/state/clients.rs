@@ -171,23 +171,11 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         client.auth_methods = BTreeSet::from([AuthMethod::None]);
         client.pkce = PkceRequirement::Required;
     }
-    let has_keys = entry.keys.as_ref().is_some_and(|keys| !keys.is_empty());
-    let ways = [
-        has_keys,
-        entry.public_key.is_some(),
-        entry.jwks.is_some(),
-        entry.jwks_uri.is_some(),
+    let others = [
+        ("public_key_file", entry.public_key.is_some()),
+        ("jwks_uri", entry.jwks_uri.is_some()),
     ];
-    if ways.into_iter().filter(|is_given| *is_given).count() > 1 {
-        faults.push(
-            "the client's keys are said in several ways: name one of keys, public_key_file, jwks_file and jwks_uri"
-                .to_owned(),
-        );
-    }
-    let jwks = match (entry.jwks, entry.keys) {
-        (None, Some(keys)) if !keys.is_empty() => Some(json!({ "keys": keys }).to_string()),
-        (jwks, _) => jwks,
-    };
+    let jwks = key_set(entry.keys, entry.jwks, &others, faults);
     let mut of_the_whole = Vec::new();
     let grant_types = entry
         .grant_types
@@ -251,6 +239,24 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
         indispensable: rotate_keys::indispensable(core),
         faults: of_the_whole,
     }
+}
+
+/// The keys that an entry brings, as the text of a JWK Set. An empty list brings none. Keys are said in one way, and
+/// `others` are the ways besides these two, and whether the entry takes them.
+pub(super) fn key_set(
+    keys: Option<Vec<Value>>,
+    jwks: Option<String>,
+    others: &[(&'static str, bool)],
+    faults: &mut Vec<String>,
+) -> Option<String> {
+    let keys = keys.filter(|keys| !keys.is_empty());
+    let own = [("keys", keys.is_some()), ("jwks_file", jwks.is_some())];
+    let ways = own.iter().chain(others).filter(|(_, is_given)| *is_given);
+    let ways: Vec<&str> = ways.map(|(name, _)| *name).collect();
+    if ways.len() > 1 {
+        faults.push(format!("{}: give one of them", ways.join(" beside ")));
+    }
+    jwks.or_else(|| keys.map(|keys| json!({ "keys": keys }).to_string()))
 }
 
 impl Prepared {

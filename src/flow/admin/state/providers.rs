@@ -129,13 +129,8 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredProvider, faults: &mut Vec<Strin
         None => false,
     };
     let declares_secret = entry.client_secret.is_some();
-    let jwks = match (entry.jwks, entry.keys) {
-        (None, Some(keys)) if !keys.is_empty() => Some(json!({ "keys": keys }).to_string()),
-        (jwks, _) => jwks,
-    };
-    if jwks.is_some() && entry.jwks_uri.is_some() {
-        faults.push("jwks_uri beside keys: give one of them".to_owned());
-    }
+    let others = [("jwks_uri", entry.jwks_uri.is_some())];
+    let jwks = clients::key_set(entry.keys, entry.jwks, &others, faults);
     let fields = ProviderFields {
         issuer: Some(entry.issuer),
         name: entry.name,

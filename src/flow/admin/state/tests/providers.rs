@@ -1,5 +1,7 @@
 //! Providers that are declared.
 
+use serde_json::json;
+
 use super::*;
 
 fn upstream(id: &str, issuer: &str) -> DeclaredProvider {
@@ -137,4 +139,56 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
             (Action::Change, "web")
         ]
     );
+}
+
+/// One of them would be left out without a word.
+#[tokio::test]
+async fn a_providers_keys_are_said_in_one_way() {
+    let core = core();
+    let keyed = DeclaredProvider {
+        keys: Some(vec![
+            json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}),
+        ]),
+        ..upstream("corp", "https://corp.example")
+    };
+    let jwks = Some(json!({ "keys": keyed.keys }).to_string());
+    let jwks_uri = Some("https://corp.example/jwks".to_owned());
+    for (both, ways) in [
+        (
+            DeclaredProvider {
+                jwks: jwks.clone(),
+                ..keyed.clone()
+            },
+            "keys beside jwks_file",
+        ),
+        (
+            DeclaredProvider {
+                jwks_uri: jwks_uri.clone(),
+                ..keyed.clone()
+            },
+            "keys beside jwks_uri",
+        ),
+        (
+            DeclaredProvider {
+                keys: None,
+                jwks,
+                jwks_uri: jwks_uri.clone(),
+                ..keyed.clone()
+            },
+            "jwks_file beside jwks_uri",
+        ),
+    ] {
+        let refused = refusal(apply(admin(&core), with_providers(vec![both], None, false)).await);
+        let told = format!("provider corp: {ways}: give one of them");
+        assert_eq!(refused.message, told);
+    }
+    let empty = DeclaredProvider {
+        keys: Some(Vec::new()),
+        jwks_uri,
+        ..keyed.clone()
+    };
+    for one in [keyed, empty] {
+        let applied = apply(admin(&core), with_providers(vec![one], None, false)).await;
+        assert_eq!(applied.unwrap().changes.len(), 1);
+    }
 }

@@ -181,22 +181,25 @@ async fn keys_are_said_in_one_way() {
         keys: set["keys"].as_array().cloned(),
         ..web()
     };
-    for both in [
-        DeclaredClient {
-            jwks_uri: Some("https://app.example/jwks".to_owned()),
-            ..keyed.clone()
-        },
-        DeclaredClient {
-            jwks: Some(jwks.to_owned()),
-            ..keyed.clone()
-        },
+    for (several, ways) in [
+        (
+            DeclaredClient {
+                jwks_uri: Some("https://app.example/jwks".to_owned()),
+                ..keyed.clone()
+            },
+            "keys beside jwks_uri",
+        ),
+        (
+            DeclaredClient {
+                jwks: Some(jwks.to_owned()),
+                ..keyed.clone()
+            },
+            "keys beside jwks_file",
+        ),
     ] {
-        let refused = refusal(apply(admin(&core), request(Some(vec![both]), None, false)).await);
-        assert!(
-            refused.message.contains("name one of keys,"),
-            "{}",
-            refused.message
-        );
+        let refused = refusal(apply(admin(&core), request(Some(vec![several]), None, false)).await);
+        let told = format!("client web: {ways}: give one of them");
+        assert_eq!(refused.message, told);
     }
     applied(&core, keyed).await;
 }
