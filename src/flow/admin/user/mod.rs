@@ -503,6 +503,11 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
                 );
                 return Ok(Err(AdminRefusal::new(refusal)));
             }
+            user.identities = kept;
+            user.updated_at = now;
+            if let Err(refusal) = put(tx, Some(&before), &user)? {
+                return Ok(Err(refusal));
+            }
             let mut providers = BTreeSet::new();
             for identity in gone {
                 let namesakes = issuers.iter().filter(|(_, issuer)| **issuer == identity.issuer);
@@ -510,10 +515,6 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
                 providers.insert(identity.provider);
                 USERS_BY_IDENTITY.remove(tx, &(identity.issuer, identity.subject))?;
             }
-            user.identities = kept;
-            user.updated_at = now;
-            drop_names(tx, &before)?;
-            write(tx, &user)?;
             sessions::end_federated(tx, user.uuid, &providers, now)?;
             Ok(Ok(user))
         })

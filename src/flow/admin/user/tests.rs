@@ -227,6 +227,53 @@ async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
     assert!(show(admin(&core), "alice@example.com").is_ok());
 }
 
+/// As earlier releases let it be written. A refusal is committed as well, so nothing is done before it.
+#[tokio::test]
+async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
+    let core = core();
+    let alice = add(admin(&core), request("alice@example.com")).await.unwrap();
+    let now = core.clock.now();
+    let mut device = User::anonymous(core.random.uuid_v4(), "org", now);
+    device.account_id = "alice@example.com".to_owned();
+    device.identities.push(LinkedIdentity {
+        issuer: "https://corp.example".to_owned(),
+        subject: "u-1".to_owned(),
+        provider: "corp".to_owned(),
+        linked_at: now,
+    });
+    let uuid = device.uuid;
+    let identity = ("https://corp.example".to_owned(), "u-1".to_owned());
+    let key = identity.clone();
+    let written = core.store.write("test_device", move |tx| {
+        USERS_BY_IDENTITY.put(tx, &key, &uuid)?;
+        USERS.put(tx, &uuid, &device)
+    });
+    written.await.unwrap();
+    let unlinking = || Unlink {
+        who: uuid.to_string(),
+        provider: "corp".to_owned(),
+    };
+    let linked = || {
+        core.store
+            .read(|snapshot| USERS_BY_IDENTITY.get(snapshot, &identity))
+            .unwrap()
+    };
+    let refused = refusal(unlink(admin(&core), unlinking()).await);
+    assert_eq!(refused.message, "there is a user alice@example.com already");
+    assert_eq!(show(admin(&core), "alice@example.com").unwrap().uuid, alice.uuid);
+    assert_eq!(linked(), Some(uuid));
+    let rename = UpdateUser {
+        who: uuid.to_string(),
+        email: None,
+        account_id: Some("kiosk".to_owned()),
+        fields: UserFields::default(),
+    };
+    update(admin(&core), rename).await.unwrap();
+    unlink(admin(&core), unlinking()).await.unwrap();
+    assert_eq!(linked(), None);
+    assert_eq!(show(admin(&core), "alice@example.com").unwrap().uuid, alice.uuid);
+}
+
 #[tokio::test]
 async fn all_that_is_wrong_with_a_user_is_said_at_once() {
     let core = core();
