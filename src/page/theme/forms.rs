@@ -15,36 +15,67 @@ const CHOICES: [&str; 3] = ["hr", "optgroup", "option"];
 /// Elements with a page within the page. A content security policy stops those that are fetched and no others: a frame
 /// brings its page along in `srcdoc`.
 const FRAMES: [&str; 5] = ["embed", "frame", "frameset", "iframe", "object"];
-/// What stands within a `svg`. Everything else either ends it or is no form there, though it be called one.
-const DRAWN: [&str; 28] = [
+/// What stands within a `svg`. Everything else either ends it, or is no form there though it be called one, or brings
+/// links, scripts, styles or pages along. All but `desc` and `title` hold elements of a `svg` and no others.
+const DRAWN: [&str; 58] = [
     "animate",
+    "animatemotion",
     "animatetransform",
     "circle",
     "clippath",
     "defs",
+    "desc",
     "ellipse",
     "feblend",
     "fecolormatrix",
+    "fecomponenttransfer",
+    "fecomposite",
+    "feconvolvematrix",
+    "fediffuselighting",
+    "fedisplacementmap",
+    "fedistantlight",
+    "fedropshadow",
+    "feflood",
+    "fefunca",
+    "fefuncb",
+    "fefuncg",
+    "fefuncr",
     "fegaussianblur",
+    "femerge",
+    "femergenode",
+    "femorphology",
     "feoffset",
+    "fepointlight",
+    "fespecularlighting",
+    "fespotlight",
+    "fetile",
+    "feturbulence",
     "filter",
     "g",
     "image",
     "line",
     "lineargradient",
+    "marker",
     "mask",
+    "metadata",
+    "mpath",
     "path",
     "pattern",
     "polygon",
     "polyline",
     "radialgradient",
     "rect",
+    "set",
     "stop",
     "svg",
+    "switch",
     "symbol",
     "text",
+    "textpath",
+    "title",
     "tspan",
     "use",
+    "view",
 ];
 
 /// A form, as far as the service depends on it.
@@ -193,8 +224,8 @@ fn doubts(page: &str, tags: &[Tag<'_>]) -> Vec<String> {
         if FRAMES.contains(&name) && !tag.is_end {
             refuse(format!("{name}: a page within the page could ask for anything"));
         }
-        if drawings > 0 && !DRAWN.contains(&name) && name != "title" {
-            refuse(format!("{name} within svg, where it is something else"));
+        if drawings > 0 && !DRAWN.contains(&name) {
+            refuse(format!("{name} is not among the elements allowed within svg"));
         }
         if is_in_select && !CHOICES.contains(&name) && !(tag.is_end && name == "select") {
             refuse(format!("{name} within select, which holds options only"));
@@ -356,6 +387,9 @@ mod tests {
                 around("table", "table"),
                 around("table><tr><td></tr", "table"),
                 around("button disabled", "button"),
+                around("svg><desc", "desc></svg"),
+                around("svg><desc/", "svg"),
+                around("svg><foreignObject", "foreignObject></svg"),
                 format!("<head></head><frameset>{wanted}"),
                 format!(
                     "<template><form method=post action=/login></template>{}",
@@ -386,6 +420,12 @@ mod tests {
             }
         }
     }
+                format!(
+                    "<svg><desc>x</desc><marker/><text><textPath href=#a>x</textPath></text></svg>{wanted}"
+                ),
+                format!(
+                    "<svg><filter><feDropShadow/><feMerge><feMergeNode/></feMerge></filter></svg>{wanted}"
+                ),
 
     #[test]
     fn no_way_onward_is_missing() {

@@ -15,7 +15,8 @@ const OPTIONAL: [&str; 13] = [
     "body", "dd", "dt", "head", "html", "li", "option", "p", "tbody", "td", "th", "thead", "tr",
 ];
 /// Elements whose content is no markup, or is none for some browsers, or is markup by rules of its own.
-const RAW: [&str; 12] = [
+const RAW: [&str; 13] = [
+    "desc",
     "iframe",
     "math",
     "noembed",
