@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::finding::Finding;
-use super::markup::{Tag, strays, tags};
+use super::markup::{DOCTYPE, Tag, strays, tags};
 
 /// What forms are made of.
 const PARTS: [&str; 5] = ["button", "form", "input", "select", "textarea"];
@@ -197,12 +197,18 @@ pub fn compare(place: &str, page: &str, wanted: &str) -> Vec<Finding> {
 /// What a browser could read otherwise than it is read here, so that it would show a form that is not seen here or have
 /// none where one is seen. None of it is needed, so no page has any.
 fn doubts(page: &str, tags: &[Tag<'_>]) -> Vec<String> {
-    let begins = |stray: &str| stray.chars().take(20).collect::<String>();
     let strays = strays(page).map(|stray| {
-        format!(
-            "{:?} is neither a tag nor a comment: write &lt; where a < is meant",
-            begins(stray)
-        )
+        let begins = |start: &str| {
+            let found = stray.split_at_checked(start.len());
+            found.is_some_and(|(found, _)| found.eq_ignore_ascii_case(start))
+        };
+        if begins("<!doctype") {
+            return format!(
+                "a doctype stands at the beginning, behind nothing but comments: write {DOCTYPE}"
+            );
+        }
+        let start = stray.chars().take(20).collect::<String>();
+        format!("{start:?} is neither a tag nor a comment: write &lt; where a < is meant")
     });
     let mut doubts: Vec<String> = strays.collect();
     let (mut is_in_form, mut is_in_select, mut is_in_button) = (false, false, false);
@@ -381,15 +387,15 @@ mod tests {
                 around("select", "select"),
                 around("svg", "svg"),
                 around("svg><desc><div></svg></div", "desc></svg"),
+                around("svg><desc", "desc></svg"),
+                around("svg><desc/", "svg"),
+                around("svg><foreignObject", "foreignObject></svg"),
                 around("math", "math"),
                 around("form method=post action=/login", "form"),
                 around("table><tr><td><fieldset disabled></td></tr", "table"),
                 around("table", "table"),
                 around("table><tr><td></tr", "table"),
                 around("button disabled", "button"),
-                around("svg><desc", "desc></svg"),
-                around("svg><desc/", "svg"),
-                around("svg><foreignObject", "foreignObject></svg"),
                 format!("<head></head><frameset>{wanted}"),
                 format!(
                     "<template><form method=post action=/login></template>{}",
@@ -414,18 +420,18 @@ mod tests {
                 ),
                 format!("{wanted}<noscript>Scripts are off.</noscript>"),
                 format!("<svg><g><path d=x /></g><svg/><title>x</title></svg>{wanted}"),
-                format!("{wanted}<select><optgroup><option>a<hr></optgroup></select>"),
-            ] {
-                assert_eq!(compare("login.html", &sound, wanted), [], "{sound}");
-            }
-        }
-    }
                 format!(
                     "<svg><desc>x</desc><marker/><text><textPath href=#a>x</textPath></text></svg>{wanted}"
                 ),
                 format!(
                     "<svg><filter><feDropShadow/><feMerge><feMergeNode/></feMerge></filter></svg>{wanted}"
                 ),
+                format!("{wanted}<select><optgroup><option>a<hr></optgroup></select>"),
+            ] {
+                assert_eq!(compare("login.html", &sound, wanted), [], "{sound}");
+            }
+        }
+    }
 
     #[test]
     fn no_way_onward_is_missing() {
@@ -491,6 +497,31 @@ mod tests {
             let page = format!("<meta http-equiv=\"{name}\" content=\"0; url=https://evil.example\">");
             let found = compare("login.html", &page, "");
             assert_eq!(found.len(), 1, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_called_by_its_name() {
+        for (page, said) in [
+            (
+                "<svg><feImage/></svg>",
+                "feimage is not among the elements allowed within svg",
+            ),
+            (
+                "<p><!DOCTYPE html>",
+                "a doctype stands at the beginning, behind nothing but comments: write <!DOCTYPE html>",
+            ),
+            (
+                "<!doctype html PUBLIC 'x'>",
+                "a doctype stands at the beginning, behind nothing but comments: write <!DOCTYPE html>",
+            ),
+            (
+                "<!-- <!x --><!DOCTYPE html>",
+                "\"<!x --><!DOCTYPE htm\" is neither a tag nor a comment: write &lt; where a < is meant",
+            ),
+        ] {
+            let said = [Finding::refused("login.html", said)];
+            assert_eq!(compare("login.html", page, ""), said);
         }
     }
 

@@ -31,7 +31,7 @@ const RAW: [&str; 13] = [
     "xmp",
 ];
 /// What every page begins with.
-const DOCTYPE: &str = "<!DOCTYPE html>";
+pub(super) const DOCTYPE: &str = "<!DOCTYPE html>";
 /// The most bytes of a character reference, with its semicolon but without its ampersand.
 const LONGEST_REFERENCE: usize = 10;
 
@@ -70,18 +70,24 @@ impl Tag<'_> {
     }
 }
 
-/// What follows the beginning of a page, where it is the right one.
-fn after_doctype(html: &str) -> Option<&str> {
-    let (doctype, after) = html.trim_ascii_start().split_at_checked(DOCTYPE.len())?;
-    doctype.eq_ignore_ascii_case(DOCTYPE).then_some(after)
+/// Where the doctype of a page stands, if it is the right one. Comments may come before it, and nothing else does (HTML
+/// standard, section 13.2.6.4.1).
+fn doctype(html: &str) -> Option<usize> {
+    let mut rest = html.trim_ascii_start();
+    while let Some(comment) = rest.strip_prefix("<!--") {
+        rest = after_comment(comment).trim_ascii_start();
+    }
+    let (doctype, _) = rest.split_at_checked(DOCTYPE.len())?;
+    let at = html.len().checked_sub(rest.len());
+    at.filter(|_| doctype.eq_ignore_ascii_case(DOCTYPE))
 }
 
-/// What stands from each `<` on that begins neither a tag nor a comment. Browsers pass over some of it up to the next
-/// `>`, whatever that belongs to (HTML standard, section 13.2.5.6 and after).
+/// What stands from each `<` on that begins neither a tag nor a comment, nor the page. Browsers pass over some of it up
+/// to the next `>`, whatever that belongs to (HTML standard, section 13.2.5.6 and after).
 pub(super) fn strays(html: &str) -> impl Iterator<Item = &str> {
-    let html = after_doctype(html).unwrap_or(html);
+    let doctype = doctype(html);
     html.match_indices('<').filter_map(move |(at, _)| {
-        let found = html.get(at..)?;
+        let found = html.get(at..).filter(|_| doctype != Some(at))?;
         let name = found.strip_prefix("</").or_else(|| found.strip_prefix('<'))?;
         let is_tag = name.starts_with(|c: char| c.is_ascii_alphabetic());
         (!is_tag && !found.starts_with("<!--")).then_some(found)
@@ -272,7 +278,7 @@ pub fn inspect(place: &str, page: &str, policy: &ContentSecurityPolicy) -> Vec<F
         inspect_tag(place, tag, policy, &mut findings);
     }
     let mut fault = |message: String| findings.push(Finding::new(Severity::Fault, place, message));
-    if after_doctype(page).is_none() {
+    if doctype(page).is_none() {
         fault(format!("the page does not begin with {DOCTYPE}"));
     }
     let html = tags.iter().find(|tag| tag.is("html"));
@@ -438,6 +444,22 @@ mod tests {
         let body = "<img src=/id/theme/x/logo.svg alt=''><p>one<p>two<ul><li>a<li>b</ul><br/><svg><path d=x /></svg>\
             <link rel=preload href=https://fonts.example/a.woff2><a href=https://elsewhere.example>x</a>";
         assert_eq!(messages(body), Vec::<String>::new());
+    }
+
+    /// HTML standard, section 13.2.6.4.1.
+    #[test]
+    fn comments_may_come_before_the_doctype() {
+        let sound = page("<p>x");
+        for before in ["", "<!-- (c) Acme -->\n", "<!---->\n<!-- <p> > --!> <!-->"] {
+            let page = format!("{before}{sound}");
+            assert_eq!(inspect("x", &page, &ContentSecurityPolicy::default()), []);
+            assert_eq!(strays(&page).count(), 0);
+        }
+        for before in ["x", "<p>", "<!-- ", "<!-- --> x", "<?xml version=\"1.0\"?>"] {
+            let page = format!("{before}{sound}");
+            assert_ne!(inspect("x", &page, &ContentSecurityPolicy::default()), []);
+            assert_ne!(strays(&page).count(), 0);
+        }
     }
 
     #[test]
