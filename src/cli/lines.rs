@@ -1,7 +1,9 @@
 //! Lines that a thread of its own writes, so that nobody else waits for a disk, or for whoever reads the log.
 //!
-//! A request hands its line over and goes on. What waits to be written is bounded: when it is full, lines are dropped
-//! and counted, and whoever writes is told how many, so that it stands where they would have stood.
+//! A request hands its line over and goes on. What waits to be written is bounded. When it is full, whoever has more
+//! waits a moment for room: much that comes at once is not lost while it is being written. When none comes, lines are
+//! dropped and counted, nobody waits any more, and whoever writes is told how many, so that it stands where they would
+//! have stood.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,6 +12,12 @@ use std::time::Duration;
 
 /// How much may wait to be written, in bytes.
 const ROOM: usize = 2 << 20;
+/// How much is written before there is room for more, in bytes, but for the rest of a line. While as much waits, lines
+/// do not gather.
+const PIECE: usize = ROOM / 8;
+/// How long a line waits for the next piece to be taken away. So slow readers hold up nobody for longer, and that once
+/// for each time that all the room is full.
+const FOR_ROOM: Duration = Duration::from_millis(100);
 /// How long lines gather after those before were written: so a busy service wakes the thread, and writes, fifty times
 /// a second and not for each line.
 const GATHER: Duration = Duration::from_millis(20);
@@ -22,6 +30,7 @@ pub(super) struct Lines(Arc<Shared>);
 struct Shared {
     waiting: Mutex<Waiting>,
     handed: Condvar,
+    taken: Condvar,
     done: Condvar,
 }
 
@@ -31,10 +40,33 @@ struct Waiting {
     text: Vec<u8>,
     /// How many lines were dropped behind that text.
     lost: u64,
-    /// How often something was handed over.
+    /// How much was handed over ever, in bytes.
     handed: u64,
     /// How much of that is done with: written, or told to be lost.
     done: u64,
+}
+
+impl Waiting {
+    /// Behind a gap nothing is taken in until the gap can be told of in its place.
+    fn has_gap(&self) -> bool {
+        self.lost > 0
+    }
+
+    fn has_room_for(&self, text: &[u8]) -> bool {
+        self.text.len().saturating_add(text.len()) <= ROOM
+    }
+
+    /// Takes the next piece, how many lines were lost behind it, and how much is done with once it is.
+    fn take(&mut self) -> (Vec<u8>, u64, u64) {
+        let rest = self.text.split_off(whole(&self.text, PIECE));
+        let piece = std::mem::replace(&mut self.text, rest);
+        if self.text.is_empty() {
+            (piece, std::mem::take(&mut self.lost), self.handed)
+        } else {
+            let done = self.done.saturating_add(bytes(&piece));
+            (piece, 0, done)
+        }
+    }
 }
 
 impl Lines {
@@ -49,13 +81,16 @@ impl Lines {
         let work = move || {
             let mut missing = 0_u64;
             loop {
-                let Waiting {
-                    text, lost, handed, ..
-                } = taken.next();
+                let (text, lost, done) = taken.next();
                 missing = write(text, missing.saturating_add(lost));
-                taken.lock().done = handed;
+                let mut waiting = taken.lock();
+                waiting.done = done;
+                let is_more = waiting.text.len() >= PIECE;
+                drop(waiting);
                 taken.0.done.notify_all();
-                thread::sleep(GATHER);
+                if !is_more {
+                    thread::sleep(GATHER);
+                }
             }
         };
         thread::Builder::new().name(name.to_owned()).spawn(work)?;
@@ -68,10 +103,17 @@ impl Lines {
             return;
         }
         let mut waiting = self.lock();
-        let was_idle = waiting.handed == waiting.done;
-        waiting.handed = waiting.handed.saturating_add(1);
-        // Behind a gap nothing is taken in until the gap can be told of in its place.
-        if waiting.lost > 0 || waiting.text.len().saturating_add(text.len()) > ROOM {
+        let must_wait = |waiting: &mut Waiting| {
+            !waiting.has_gap() && !waiting.text.is_empty() && !waiting.has_room_for(text)
+        };
+        if must_wait(&mut waiting) {
+            let waited = self.0.taken.wait_timeout_while(waiting, FOR_ROOM, must_wait);
+            (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let was_idle = waiting.text.is_empty() && !waiting.has_gap();
+        waiting.handed = waiting.handed.saturating_add(bytes(text));
+        let begins_gap = !waiting.has_gap() && !waiting.has_room_for(text);
+        if begins_gap || waiting.has_gap() {
             waiting.lost = waiting.lost.saturating_add(count(text));
         } else {
             waiting.text.extend_from_slice(text);
@@ -79,6 +121,9 @@ impl Lines {
         drop(waiting);
         if was_idle {
             self.0.handed.notify_one();
+        }
+        if begins_gap {
+            self.0.taken.notify_all();
         }
     }
 
@@ -98,15 +143,14 @@ impl Lines {
     }
 
     /// Waits for something and takes it.
-    fn next(&self) -> Waiting {
-        let is_idle = |waiting: &mut Waiting| waiting.text.is_empty() && waiting.lost == 0;
+    fn next(&self) -> (Vec<u8>, u64, u64) {
+        let is_idle = |waiting: &mut Waiting| waiting.text.is_empty() && !waiting.has_gap();
         let waiting = self.0.handed.wait_while(self.lock(), is_idle);
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        Waiting {
-            text: std::mem::take(&mut waiting.text),
-            lost: std::mem::take(&mut waiting.lost),
-            ..*waiting
-        }
+        let piece = waiting.take();
+        drop(waiting);
+        self.0.taken.notify_all();
+        piece
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -124,6 +168,21 @@ impl Write for Lines {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// How many of these bytes are whole lines that fit into `size`, or the first line where that is longer.
+pub(super) fn whole(text: &[u8], size: usize) -> usize {
+    let is_end = |byte: &u8| *byte == b'\n';
+    let fits = text.get(..size).unwrap_or(text);
+    let end = fits
+        .iter()
+        .rposition(is_end)
+        .or_else(|| text.iter().position(is_end));
+    end.map_or(text.len(), |end| end + 1)
+}
+
+fn bytes(text: &[u8]) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
 /// How many lines these are.
@@ -160,14 +219,47 @@ mod tests {
         // It would fit where a longer one did not, but comes after the gap.
         lines.push(b"a\nb\n");
         lines.flush(Duration::from_millis(1));
-        goes_on.send(()).unwrap();
-        assert_eq!(reports.recv().unwrap(), (line.repeat(room), 4));
+        let mut written = Vec::new();
+        while written.len() < room * line.len() {
+            goes_on.send(()).unwrap();
+            let (text, lost) = reports.recv().unwrap();
+            written.extend(text);
+            assert_eq!(lost, if written.len() < room * line.len() { 0 } else { 4 });
+        }
+        assert!(written == line.repeat(room));
         lines.push(b"last\n");
         goes_on.send(()).unwrap();
         assert_eq!(reports.recv().unwrap(), (b"last\n".to_vec(), 0));
         goes_on.send(()).unwrap();
         lines.flush(PATIENCE);
         assert_eq!(lines.waiting(), b"");
+    }
+
+    #[test]
+    fn nothing_is_lost_while_lines_are_written_however_many_come_at_once() {
+        let (written, reports) = channel();
+        let lines = Lines::start("test", move |text, lost| {
+            written.send((text, lost)).unwrap();
+            0
+        })
+        .unwrap();
+        let line = |number: usize| {
+            [
+                number.to_string().into_bytes(),
+                b"x".repeat(50_000),
+                b"\n".to_vec(),
+            ]
+            .concat()
+        };
+        let all: Vec<u8> = (0..400).flat_map(line).collect();
+        assert!(all.len() > 8 * ROOM);
+        for number in 0..400 {
+            lines.push(&line(number));
+        }
+        lines.flush(PATIENCE);
+        let (texts, lost): (Vec<_>, Vec<_>) = reports.try_iter().unzip();
+        assert!(lost.iter().all(|lost| *lost == 0), "{lost:?}");
+        assert!(texts.concat() == all);
     }
 
     #[test]
