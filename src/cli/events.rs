@@ -76,6 +76,8 @@ impl Events {
 struct Reading {
     file: BufReader<File>,
     inode: u64,
+    /// How many bytes of it were read.
+    position: u64,
     unfinished: Vec<u8>,
 }
 
@@ -85,6 +87,7 @@ impl Reading {
             Ok(file) => Ok(Some(Self {
                 inode: file.metadata()?.ino(),
                 file: BufReader::new(file),
+                position: 0,
                 unfinished: Vec::new(),
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -95,16 +98,19 @@ impl Reading {
     /// The next whole line; none when there is no more for now.
     fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         use io::Read;
-        (&mut self.file)
+        let read = (&mut self.file)
             .take(LINE_LIMIT)
             .read_until(b'\n', &mut self.unfinished)?;
+        self.position = self
+            .position
+            .saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
         let is_whole = self.unfinished.last() == Some(&b'\n');
         Ok(is_whole.then(|| std::mem::take(&mut self.unfinished)))
     }
 
-    /// Whether the file has another name by now.
+    /// Whether the file has another name by now, or was cut: what comes is read from the beginning.
     fn is_replaced(&self, path: &Path) -> bool {
-        std::fs::metadata(path).is_ok_and(|found| found.ino() != self.inode)
+        std::fs::metadata(path).is_ok_and(|found| found.ino() != self.inode || found.len() < self.position)
     }
 }
 
@@ -269,6 +275,26 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_is_read_anew() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join(CURRENT);
+        fs::write(&path, "first\nunfinis").unwrap();
+        let mut reading = Reading::open(&path).unwrap().unwrap();
+        assert_eq!(reading.next_line().unwrap(), Some(b"first\n".to_vec()));
+        assert_eq!(reading.next_line().unwrap(), None);
+        assert!(!reading.is_replaced(&path));
+        fs::write(&path, "first\nunfinished\n").unwrap();
+        assert!(!reading.is_replaced(&path));
+        assert_eq!(reading.next_line().unwrap(), Some(b"unfinished\n".to_vec()));
+        for cut in ["", "other\n"] {
+            fs::write(&path, cut).unwrap();
+            assert!(reading.is_replaced(&path), "{cut:?}");
+        }
+        let mut reading = Reading::open(&path).unwrap().unwrap();
+        assert_eq!(reading.next_line().unwrap(), Some(b"other\n".to_vec()));
+    }
 
     #[test]
     fn no_file_is_missed_and_none_read_twice_when_names_change_meanwhile() {
