@@ -5,7 +5,7 @@
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
-use std::io::{self, IsTerminal, Write, stderr};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr};
 use std::panic;
 use std::sync::OnceLock;
 use std::thread;
@@ -23,7 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, registry};
 
 use super::event_log::{EventLog, TARGET};
-use super::lines::{Lines, count};
+use super::lines::{Lines, count, whole};
 use super::members::Members;
 use crate::clock::Clock;
 use crate::config::{Log, LogFormat, Settings};
@@ -104,7 +104,7 @@ impl Form {
         let written = line.clone();
         let note = registry().with(self.to(move || written.clone()));
         tracing::subscriber::with_default(note, || {
-            tracing::error!(lines, "log lines were lost here: nobody read them in time");
+            tracing::error!(lines, "log lines were lost here: they could not be written");
         });
         line.waiting()
     }
@@ -125,7 +125,12 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
         },
         has_colours: is_terminal,
     };
-    let lines = Lines::start("log", move |text, lost| write(form, &text, lost))?;
+    let mut paper = Paper {
+        form,
+        to: stderr(),
+        is_cut: false,
+    };
+    let lines = Lines::start("log", move |text, lost| paper.write(&text, lost))?;
     let written = lines.clone();
     let layer = form.to(move || written.clone()).with_filter(targets);
     // A second subscriber in one process, as in tests, leaves the first in place.
@@ -136,32 +141,49 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes lines, then that others were lost. How many have to be said to be lost after that.
-fn write(form: Form, text: &[u8], lost: u64) -> u64 {
-    if let Err(unwritten) = write_together(text, &mut stderr()) {
-        return lost.saturating_add(count(unwritten));
-    }
-    if lost > 0 && write_together(&form.of_lost(lost), &mut stderr()).is_err() {
-        return lost;
-    }
-    0
+/// What the log is written on.
+struct Paper<W> {
+    form: Form,
+    to: W,
+    /// Whether it ends in a part of a line, the rest of which could not be written.
+    is_cut: bool,
 }
 
-/// Writes as many whole lines at once as stay together. What was not written otherwise.
-fn write_together<'a>(text: &'a [u8], to: &mut impl Write) -> Result<(), &'a [u8]> {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let is_end = |byte: &u8| *byte == b'\n';
-        let fits = rest.get(..TOGETHER.min(rest.len())).unwrap_or(rest);
-        let end = fits
-            .iter()
-            .rposition(is_end)
-            .or_else(|| rest.iter().position(is_end));
-        let (lines, others) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
-        to.write_all(lines).map_err(|_| rest)?;
-        rest = others;
+impl<W: Write> Paper<W> {
+    /// Writes lines, then that others were lost. How many have to be said to be lost after that.
+    fn write(&mut self, text: &[u8], lost: u64) -> u64 {
+        if let Err(unwritten) = self.write_together(text) {
+            return lost.saturating_add(count(unwritten));
+        }
+        if lost > 0 && self.write_together(&self.form.of_lost(lost)).is_err() {
+            return lost;
+        }
+        0
     }
-    Ok(())
+
+    /// Writes as many whole lines at once as stay together. Which lines were not written, or only in part, otherwise.
+    fn write_together<'a>(&mut self, text: &'a [u8]) -> Result<(), &'a [u8]> {
+        if self.is_cut {
+            self.to.write_all(b"\n").map_err(|_| text)?;
+            self.is_cut = false;
+        }
+        let mut written = 0;
+        while written < text.len() {
+            let (before, rest) = text.split_at(written);
+            let (lines, _) = rest.split_at(whole(rest, TOGETHER));
+            match self.to.write(lines) {
+                Ok(bytes) if bytes > 0 => written += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => {
+                    let end = before.iter().rposition(|byte| *byte == b'\n');
+                    let (_, unwritten) = text.split_at(end.map_or(0, |end| end + 1));
+                    self.is_cut = unwritten.len() > rest.len();
+                    return Err(unwritten);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Has what a panic says written in the order of the log, as the language's own way has it otherwise.
@@ -286,7 +308,7 @@ mod tests {
             String::from_utf8(line).unwrap()
         };
         let line: Value = serde_json::from_str(&told(true)).unwrap();
-        let message = "log lines were lost here: nobody read them in time";
+        let message = "log lines were lost here: they could not be written";
         assert_eq!(
             (&line["level"], &line["fields"]),
             (&json!("ERROR"), &json!({"message": message, "lines": 7}))
@@ -296,20 +318,31 @@ mod tests {
         assert_eq!(line.lines().count(), 1);
     }
 
-    /// Notes what is written at once; full after so many times.
+    /// Notes what is written at once, as long as there is room for so many bytes.
     struct Chunks(Vec<Vec<u8>>, usize);
 
     impl Write for Chunks {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if self.0.len() == self.1 {
-                return Err(io::ErrorKind::WouldBlock.into());
+            let fits = bytes.len().min(self.1);
+            if fits == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
             }
-            self.0.push(bytes.to_owned());
-            Ok(bytes.len())
+            self.1 -= fits;
+            self.0.push(bytes[..fits].to_owned());
+            Ok(fits)
         }
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    fn paper(room: usize) -> Paper<Chunks> {
+        let (as_json, has_colours) = (true, false);
+        Paper {
+            form: Form { as_json, has_colours },
+            to: Chunks(Vec::new(), room),
+            is_cut: false,
         }
     }
 
@@ -325,12 +358,29 @@ mod tests {
             b"cut".to_vec(),
         ];
         let text = lines.concat();
-        let written = |most| {
-            let mut chunks = Chunks(Vec::new(), most);
-            let rest = write_together(&text, &mut chunks).err().map(count);
-            (chunks.0.iter().map(Vec::len).collect::<Vec<_>>(), rest)
+        let written = |room| {
+            let mut paper = paper(room);
+            let rest = paper.write_together(&text).err().map(count);
+            (paper.to.0.iter().map(Vec::len).collect::<Vec<_>>(), rest)
         };
-        assert_eq!(written(9), (vec![4096, 1, 5000, 10, 3], None));
-        assert_eq!(written(2), (vec![4096, 1], Some(3)));
+        assert_eq!(written(usize::MAX), (vec![4096, 1, 5000, 10, 3], None));
+        assert_eq!(written(4097), (vec![4096, 1], Some(3)));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_spoils_no_other_and_only_what_is_missing_counts_as_lost() {
+        for (room, cut) in [(20, ""), (25, "line \n")] {
+            let mut paper = paper(room);
+            let line = |number: u64| format!("line {number:04}\n").into_bytes();
+            let text: Vec<u8> = (1..=4).flat_map(line).collect();
+            assert_eq!(paper.write(&text, 0), 2);
+            assert_eq!(paper.write(&line(5), 2), 3);
+            paper.to.1 = usize::MAX;
+            assert_eq!(paper.write(&line(6), 3), 0);
+            let text = String::from_utf8(paper.to.0.concat()).unwrap();
+            let whole = format!("line 0001\nline 0002\n{cut}line 0006\n");
+            let told: Value = serde_json::from_str(text.strip_prefix(&whole).unwrap()).unwrap();
+            assert_eq!(told["fields"]["lines"], 3);
+        }
     }
 }
