@@ -88,11 +88,11 @@ fn round(
     }
     remove_unfinished(&folder)?;
     let file = folder.join(name(STEM, now));
-    let written = write(core, data_dir, &file, &|| find_room(space, &folder));
-    if matches!(written, Err(Missed::NoRoom { .. })) && make_room(space, &folder, now)? {
-        write(core, data_dir, &file, &|| find_room(space, &folder))?;
-    } else {
-        written?;
+    loop {
+        match write(core, data_dir, &file, &|| find_room(space, &folder)) {
+            Err(Missed::NoRoom { .. }) if make_room(core, space, &folder, now)? => {}
+            written => break written?,
+        }
     }
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
@@ -101,18 +101,22 @@ fn round(
     Ok(Some(file))
 }
 
-/// Removes the oldest backups, if that makes room for one as large as the newest, which stays.
-fn make_room(space: Measure<'_>, folder: &Path, now: Timestamp) -> Result<bool, Missed> {
+/// Removes the oldest backups, one at least, if that makes room for one of what is in the store now; the newest stays.
+/// Says whether it did.
+fn make_room(core: &Core, space: Measure<'_>, folder: &Path, now: Timestamp) -> Result<bool, Missed> {
     let mut existing = scheduled(folder)?;
     existing.sort_by_key(|made| oldest_last(made, now));
-    let size = |(_, file): &Made| fs::metadata(file).map_or(0, |found| found.len());
-    let Some((newest, older @ [_, ..])) = existing.split_first() else {
+    let Some((_, older @ [_, ..])) = existing.split_first() else {
         return Ok(false);
     };
+    let mut counted = Counted(0);
+    backup::copy(core, BackUp::default(), &mut counted)?;
     let Ok(found) = space(folder) else {
         return Ok(false);
     };
-    let mut lacking = (found.reserve() + size(newest)).saturating_sub(found.free);
+    let size = |(_, file): &Made| fs::metadata(file).map_or(0, |found| found.len());
+    // A file takes a little more than its bytes: that it was too much is known already.
+    let mut lacking = (found.reserve() + counted.0).saturating_sub(found.free).max(1);
     if older.iter().map(size).sum::<u64>() < lacking {
         return Ok(false);
     }
@@ -139,6 +143,20 @@ fn find_room(space: Measure<'_>, folder: &Path) -> Result<(), Missed> {
             kept: found.reserve(),
         }),
         _ => Ok(()),
+    }
+}
+
+/// Counts the bytes that a backup has, and keeps none.
+struct Counted(u64);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -303,12 +321,33 @@ mod tests {
 
     use super::*;
     use crate::flow::admin::tests::core;
+    use crate::store::schema::meta_put;
 
     const HOUR: Duration = Duration::from_hours(1);
 
     /// A disk that nobody knows the room of.
     fn unmeasured(_: &Path) -> io::Result<Space> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// A disk with so many bytes beside the reserve, for what is in the folder.
+    fn disk(room: u64) -> impl Fn(&Path) -> io::Result<Space> {
+        let full = Space {
+            free: 0,
+            total: 1 << 26,
+        };
+        move |folder| {
+            let entries = fs::read_dir(folder)?;
+            let taken: u64 = entries
+                .map(|entry| entry.unwrap().metadata().unwrap().len())
+                .sum();
+            let free = (full.reserve() + room).saturating_sub(taken);
+            Ok(Space { free, ..full })
+        }
+    }
+
+    fn there(made: &[PathBuf]) -> Vec<bool> {
+        made.iter().map(|file| file.exists()).collect()
     }
 
     #[test]
@@ -416,21 +455,6 @@ mod tests {
             core.clock.advance(HOUR);
         }
         let size = fs::metadata(&made[3]).unwrap().len();
-        let full = Space {
-            free: 0,
-            total: 1 << 26,
-        };
-        let disk = |room: u64| {
-            move |folder: &Path| {
-                let entries = fs::read_dir(folder).unwrap();
-                let taken: u64 = entries
-                    .map(|entry| entry.unwrap().metadata().unwrap().len())
-                    .sum();
-                let free = (full.reserve() + room).saturating_sub(taken);
-                Ok(Space { free, ..full })
-            }
-        };
-        let there = |made: &[PathBuf]| made.iter().map(|file| file.exists()).collect::<Vec<_>>();
         let missed = round(&core, data.path(), HOUR, 7, &disk(size / 2)).unwrap_err();
         assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
         assert_eq!(there(&made), [true; 4], "what would not be enough stays");
@@ -441,6 +465,43 @@ mod tests {
         );
         assert_eq!(there(&made), [false, false, true, true, true]);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn older_backups_make_room_for_one_that_is_larger_than_they_are() {
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let grow = |name: &'static str, mebibytes: usize| {
+            let ballast = "x".repeat(mebibytes << 20);
+            let grown = core
+                .store
+                .write_blocking("grow", move |tx| meta_put(tx, name, &ballast));
+            grown.unwrap();
+        };
+        grow("some", 2);
+        let mut made = Vec::new();
+        for _ in 0..4 {
+            made.push(round(&core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap());
+            core.clock.advance(HOUR);
+        }
+        grow("more", 3);
+        // The newest would fit in once more, and what is to be made does not.
+        made.push(
+            round(&core, data.path(), HOUR, 7, &disk(12 << 20))
+                .unwrap()
+                .unwrap(),
+        );
+        assert_eq!(there(&made), [false, true, true, true, true]);
+        core.clock.advance(HOUR);
+        made.push(
+            round(&core, data.path(), HOUR, 7, &disk(14 << 20))
+                .unwrap()
+                .unwrap(),
+        );
+        assert_eq!(there(&made), [false, false, false, true, true, true]);
+        core.clock.advance(HOUR);
+        let missed = round(&core, data.path(), HOUR, 7, &disk(9 << 20)).unwrap_err();
+        assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
+        assert_eq!(there(&made), [false, false, false, true, true, true]);
     }
 
     #[test]
