@@ -134,7 +134,7 @@ impl<T> Cache<T> {
         if !entry.state().may_try(RETRY, now) {
             return Err(entry.state().unavailable());
         }
-        self.fill(&entry, now, fetch().await);
+        self.fill((address, &entry), now, fetch().await);
         let state = entry.state();
         state.usable(now).cloned().ok_or_else(|| state.unavailable())
     }
@@ -160,7 +160,7 @@ impl<T> Cache<T> {
         if !entry.state().may_try(RENEW, now) {
             return None;
         }
-        self.fill(&entry, now, fetch().await);
+        self.fill((address, &entry), now, fetch().await);
         let state = entry.state();
         other(&state)
     }
@@ -182,15 +182,16 @@ impl<T> Cache<T> {
             let Ok(_turn) = entry.turn.try_lock() else {
                 continue;
             };
-            let fetched = fetch(address.clone()).await;
-            if let Err(problem) = &fetched {
-                tracing::warn!(address, problem, "a document that others publish was not renewed");
-            }
-            self.fill(&entry, now, fetched);
+            self.fill((&address, &entry), now, fetch(address.clone()).await);
         }
     }
 
-    fn fill(&self, entry: &Entry<T>, now: Timestamp, fetched: Fetched<T>) {
+    /// Keeps what came of an attempt. Here it is told why there is nothing new: how many ask is for strangers to choose,
+    /// how often something is fetched is not.
+    fn fill(&self, (address, entry): (&str, &Entry<T>), now: Timestamp, fetched: Fetched<T>) {
+        if let Err(problem) = &fetched {
+            tracing::warn!(address, problem, "a document that others publish cannot be had");
+        }
         let mut state = entry.state();
         state.tried_at = Some(now);
         match fetched {

@@ -77,8 +77,7 @@ async fn keys_of(
         return Ok(core.catalog().client_keys(&client.client_id).cloned());
     };
     let keys = core.upstreams.key_set_for(uri, assertion, now).await;
-    keys.map(Some).map_err(|problem| {
-        tracing::warn!(client_id = client.client_id, %problem, "the keys of a client cannot be had");
+    keys.map(Some).map_err(|_| {
         Refusal::new(
             ErrorCode::TemporarilyUnavailable,
             "the keys of this client could not be fetched from its jwks_uri",

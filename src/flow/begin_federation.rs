@@ -49,12 +49,8 @@ pub async fn begin_federation(
     let Some(provider) = offered(core, &underway, provider) else {
         return Ok(Err(FederationProblem::NotOffered));
     };
-    let metadata = match core.upstreams.metadata(&provider, now).await {
-        Ok(metadata) => metadata,
-        Err(problem) => {
-            tracing::warn!(provider = provider.id, %problem, "a provider cannot be reached");
-            return Ok(Err(FederationProblem::Unavailable));
-        }
+    let Ok(metadata) = core.upstreams.metadata(&provider, now).await else {
+        return Ok(Err(FederationProblem::Unavailable));
     };
     let id = underway.id;
     let state = Secret::<UpstreamState>::mint(id.as_bytes(), &core.random);

@@ -144,17 +144,12 @@ async fn believe(
         .provider_of(&issuer)
         .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
         .ok_or(NOT_ACCEPTED)?;
-    let keys = core
-        .upstreams
-        .keys_of(provider, &token, now)
-        .await
-        .map_err(|problem| {
-            tracing::warn!(provider = provider.id, %problem, "the keys of a provider cannot be had");
-            Refusal::new(
-                ErrorCode::TemporarilyUnavailable,
-                "the keys of the provider cannot be fetched at the moment",
-            )
-        })?;
+    let keys = core.upstreams.keys_of(provider, &token, now).await.map_err(|_| {
+        Refusal::new(
+            ErrorCode::TemporarilyUnavailable,
+            "the keys of the provider cannot be fetched at the moment",
+        )
+    })?;
     let subject = id_token::check(&token, provider, &keys, Purpose::Exchange, now)
         .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
     Ok((Arc::clone(provider), subject))

@@ -144,10 +144,8 @@ async fn interrogate(
     let warn = |problem: &dyn std::fmt::Display| {
         tracing::warn!(provider = provider.id, %problem, "a sign-in at a provider came to nothing");
     };
-    let metadata = core.upstreams.metadata(provider, now).await.map_err(|problem| {
-        warn(&problem);
-        FederationProblem::Unavailable
-    })?;
+    let metadata = core.upstreams.metadata(provider, now).await;
+    let metadata = metadata.map_err(|_| FederationProblem::Unavailable)?;
     if !callback.is_from(provider, &metadata) {
         warn(&"the answer names another issuer, or none where one was promised");
         return Err(FederationProblem::Failed);
@@ -172,10 +170,7 @@ async fn interrogate(
             FederationProblem::Unavailable
         })?;
     let keys = core.upstreams.keys_of(provider, &tokens.id_token, now).await;
-    let keys = keys.map_err(|problem| {
-        warn(&problem);
-        FederationProblem::Unavailable
-    })?;
+    let keys = keys.map_err(|_| FederationProblem::Unavailable)?;
     let purpose = Purpose::SignIn {
         client_id: provider.client_id.as_deref().unwrap_or_default(),
         nonce: &question.nonce,

@@ -1,4 +1,4 @@
-//! The audit, and what is logged of refusals, as they are recorded in the thread of a test.
+//! The audit, and what is logged of refusals and as warnings, as they are recorded in the thread of a test.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// Whoever listens; nobody does any more once it is dropped.
@@ -42,6 +42,12 @@ impl Audit {
         nameless.collect()
     }
 
+    /// How many warnings name this since somebody asked last.
+    pub(crate) fn warnings_of(&self, what: &str) -> usize {
+        let names = |line: &Value| line["level"] == "WARN" && line.to_string().contains(what);
+        self.drain().filter(names).count()
+    }
+
     fn drain(&self) -> impl Iterator<Item = Value> {
         std::mem::take(&mut *self.heard.0.lock().unwrap_or_else(PoisonError::into_inner)).into_iter()
     }
@@ -52,9 +58,14 @@ struct Ear(Arc<Mutex<Vec<Value>>>);
 
 impl<S: Subscriber> Layer<S> for Ear {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if matches!(event.metadata().target(), "audit" | "idsvc::http::error") {
+        let target = event.metadata().target();
+        let is_warning = *event.metadata().level() == Level::WARN && target.starts_with("idsvc::");
+        if is_warning || matches!(target, "audit" | "idsvc::http::error") {
             let mut members = Members::default();
             event.record(&mut members);
+            if is_warning {
+                members.0.insert("level".to_owned(), "WARN".into());
+            }
             let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             events.push(Value::Object(members.0));
         }

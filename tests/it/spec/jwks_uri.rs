@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::harness::wire::Call;
-use crate::harness::{ISSUER, RelyingParty, Reply, Say, Server, Upstream, until};
+use crate::harness::{Audit, ISSUER, RelyingParty, Reply, Say, Server, Upstream, until};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -228,6 +228,24 @@ async fn what_cannot_be_fetched_is_said_and_tried_again_after_a_pause() {
     scene.website.publish(&[scene.website.key()]);
     scene.server.advance(5);
     scene.ask(scene.website.key()).await.tokens();
+}
+
+/// Whoever knows the name of a client can have its keys asked for as often as they like.
+#[tokio::test]
+async fn keys_that_cannot_be_had_are_warned_of_once_for_each_attempt_to_fetch_them() {
+    let audit = Audit::listen();
+    let scene = scene().await;
+    scene
+        .website
+        .say("/jwks", raw("HTTP/1.1 500 Oops\r\ncontent-length: 0"));
+    for _ in 0..2 {
+        for _ in 0..10 {
+            assert_eq!(scene.ask(scene.website.key()).await.refusal(), UNREACHABLE);
+        }
+        let told = audit.warnings_of("answers with status 500");
+        assert_eq!(told, 1);
+        scene.server.advance(5);
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use idsvc::random::Random;
 use serde_json::{Value, json};
 
 use crate::harness::wire::Call;
-use crate::harness::{RelyingParty, START, Say, Server, Upstream};
+use crate::harness::{Audit, RelyingParty, START, Say, Server, Upstream};
 use crate::sweep::sweep_all;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -329,6 +329,7 @@ async fn a_key_that_is_new_at_the_provider_is_fetched_at_most_once_a_minute() {
 
 #[tokio::test]
 async fn a_provider_that_cannot_be_reached_is_no_fault_of_the_client() {
+    let audit = Audit::listen();
     let scene = scene().await;
     scene.upstream.say(
         "/jwks",
@@ -340,6 +341,8 @@ async fn a_provider_that_cannot_be_reached_is_no_fault_of_the_client() {
         reply.refusal(),
         "503 temporarily_unavailable: the keys of the provider cannot be fetched at the moment"
     );
+    scene.exchange(&scene.token(&json!({}))).await.refusal();
+    assert_eq!(audit.warnings_of("answers with status 500"), 1);
     scene.upstream.publish(&[scene.upstream.key()]);
     scene.server.advance(5);
     scene.exchange(&scene.token(&json!({}))).await.tokens();
