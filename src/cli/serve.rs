@@ -444,19 +444,14 @@ async fn keep_fresh(app: Arc<App>) {
     }
 }
 
-/// Says when the disk hangs, which no error tells, and when it no longer does.
+/// Says when the disk hangs, which no error tells, or a compaction lasts, and when that is over.
 async fn watch_disk(app: Arc<App>) {
     let mut was_stalled = false;
     loop {
         let stalled = app.core.store.stalled();
         match stalled {
-            Some(lasts) if !was_stalled => {
-                tracing::error!(
-                    seconds = lasts.as_secs(),
-                    "the disk does not answer: a write waits for it"
-                );
-            }
-            None if was_stalled => tracing::warn!("the disk answers again"),
+            Some(stalled) if !was_stalled => tracing::error!("{stalled}"),
+            None if was_stalled => tracing::warn!("the database answers again"),
             _ => {}
         }
         was_stalled = stalled.is_some();

@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -26,12 +27,21 @@ use self::backend::writer::{self, Errand, Order, Pace, Write, Writer};
 use self::backend::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
+const COMPACTED: &str = "the database is being compacted, and nothing else is done with it";
+const HANGS: &str = "the disk does not answer: a write waits for it";
+
+/// How often a reader looks whether the storage can be read again.
+const GLANCE: Duration = Duration::from_millis(1);
+
 /// Why the store did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The queue of writes is full, the disk does not come back from one, or compaction found reads that do not end.
+    /// The queue of writes is full, or compaction found reads that do not end.
     #[error("the store is busy: too much is waiting, try again later")]
     Busy,
+    /// The storage does not come back from what it is at.
+    #[error("{0}: try again later")]
+    Stalled(#[from] Stalled),
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
@@ -95,7 +105,12 @@ impl StoreError {
     /// Whether the storage fails for every transaction alike, and may recover.
     pub fn is_outage(&self) -> bool {
         match self {
-            Self::NoSpace | Self::ReadOnly(_) | Self::Io(_) | Self::Interrupted | Self::Taken => true,
+            Self::Stalled(_)
+            | Self::NoSpace
+            | Self::ReadOnly(_)
+            | Self::Io(_)
+            | Self::Interrupted
+            | Self::Taken => true,
             Self::Busy
             | Self::Closed
             | Self::Corrupt { .. }
@@ -106,6 +121,16 @@ impl StoreError {
             | Self::Panicked(_) => false,
         }
     }
+}
+
+/// What the storage has been at for longer than [`Options::patience`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}, for {} seconds so far", if *compacts { COMPACTED } else { HANGS }, lasts.as_secs())]
+pub struct Stalled {
+    /// For how long.
+    pub lasts: Duration,
+    /// Whether it is a compaction, which may last on a disk that works; else the disk hangs.
+    pub compacts: bool,
 }
 
 /// Why the store cannot be opened.
@@ -296,20 +321,32 @@ impl Store {
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Shows `look` the last committed state. Synchronous: a few rows take microseconds.
+    /// Shows `look` the last committed state. Synchronous: a few rows take microseconds. What is done to the storage as a
+    /// whole is waited for until it has lasted for [`Options::patience`]; from then on this is [`StoreError::Stalled`] at
+    /// once: no thread that serves requests waits for a disk that hangs.
     pub fn read<T>(
         &self,
         look: impl FnOnce(&dyn Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut look = Some(look);
         let mut seen = Err(StoreError::Closed);
-        self.backend.read(&mut |snapshot| {
-            if let Some(look) = look.take() {
-                seen = look(snapshot);
+        loop {
+            let shown = self.backend.read(&mut |snapshot| {
+                if let Some(look) = look.take() {
+                    seen = look(snapshot);
+                }
+                Ok(())
+            });
+            match shown {
+                Ok(()) => return seen,
+                Err(StoreError::Busy) => {}
+                Err(error) => return Err(error),
             }
-            Ok(())
-        })?;
-        seen
+            if let Some(stalled) = self.stalled() {
+                return Err(stalled.into());
+            }
+            thread::sleep(GLANCE);
+        }
     }
 
     /// Where the data is kept as an earlier release left it, if this opening has brought it up.
@@ -328,9 +365,9 @@ impl Store {
         !self.writer.meters().unwritable.load(Ordering::Relaxed) && self.stalled().is_none()
     }
 
-    /// How long the disk has not come back from a transaction, once that is longer than [`Options::patience`]. Until
-    /// it does, every further write is [`StoreError::Busy`] at once.
-    pub fn stalled(&self) -> Option<Duration> {
+    /// What the storage has not come back from, once that is longer than [`Options::patience`]. Until it does, every
+    /// further write is [`StoreError::Stalled`] at once, and during a compaction every read.
+    pub fn stalled(&self) -> Option<Stalled> {
         self.writer.meters().stalled()
     }
 
@@ -347,7 +384,8 @@ impl Store {
         }
     }
 
-    /// Gives free space in the file back and says whether there was any. Reads and writes wait meanwhile.
+    /// Gives free space in the file back and says whether there was any. Reads and writes wait meanwhile, or are
+    /// [`StoreError::Stalled`].
     pub async fn compact(&self) -> Result<bool, StoreError> {
         let (reply, outcome) = answer();
         self.writer

@@ -94,7 +94,7 @@ pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
         database: store.file(),
         last_known: last_known(admin.core, now)?,
         outlasting: outlasting.len(),
-        stalled: store.stalled().map(|lasts| lasts.as_secs()),
+        stalled: store.stalled().map(|stalled| stalled.lasts.as_secs()),
     })
 }
 

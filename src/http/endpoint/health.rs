@@ -22,11 +22,8 @@ pub fn readiness(app: &App) -> Answer {
     let core = &app.core;
     let wanting = if let Some(why) = app.unreachable.load_full() {
         format!("{why}\n")
-    } else if let Some(lasts) = core.store.stalled() {
-        format!(
-            "the disk does not answer: a write has waited for {} seconds\n",
-            lasts.as_secs()
-        )
+    } else if let Some(stalled) = core.store.stalled() {
+        format!("{stalled}\n")
     } else if !core.store.is_writable() {
         "the store cannot be written to\n".to_owned()
     } else if let Some(free) = app.scarce_bytes() {

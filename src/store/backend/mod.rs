@@ -109,7 +109,8 @@ pub enum Verdict {
 
 /// An engine: consistent reads, and one transaction at a time that is wholly kept or wholly lost.
 pub trait Backend: Send + Sync {
-    /// Shows the last committed state to `look`.
+    /// Shows the last committed state to `look`; [`StoreError::Busy`] at once while it is compacted, opened afresh or
+    /// closed.
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError>;
 
     /// Runs `work` in one transaction. Only the writer thread calls this once the store is open.
@@ -143,7 +144,7 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Moves rows together and gives free space back; reads wait meanwhile. Says whether anything moved.
+    /// Moves rows together and gives free space back; nothing is read meanwhile. Says whether anything moved.
     fn compact(&self) -> Result<bool, StoreError>;
 
     /// Releases the storage and the lock on it. Whatever is asked afterwards fails with [`StoreError::Closed`].

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use super::{Backend, Snapshot, TableId, Tx, Verdict, Visit};
-use crate::store::StoreError;
 use crate::store::schema::{META, meta_put};
+use crate::store::{Stalled, StoreError};
 
 /// What is written, and removed again, as proof that a storage that failed takes writes: as much as many small writes
 /// together. Less would fit into what earlier transactions left free in the file, and prove nothing about a full disk.
@@ -129,6 +129,8 @@ pub struct Meters {
     patience: Duration,
     /// When what is done now was begun: milliseconds after it was opened, and one more; zero while nothing is done.
     begun: AtomicU64,
+    /// Whether that is a compaction.
+    compacts: AtomicBool,
     /// Transactions of the engine that were committed.
     pub commits: AtomicU64,
     /// Writes that were answered out of those commits.
@@ -151,6 +153,7 @@ impl Meters {
             opened: Instant::now(),
             patience,
             begun: AtomicU64::default(),
+            compacts: AtomicBool::default(),
             commits: AtomicU64::default(),
             writes: AtomicU64::default(),
             reruns: AtomicU64::default(),
@@ -169,15 +172,24 @@ impl Meters {
         self.begun.store(self.elapsed() + 1, Ordering::Relaxed);
     }
 
-    fn end(&self) {
-        self.begun.store(0, Ordering::Relaxed);
+    fn begin_to_compact(&self) {
+        self.compacts.store(true, Ordering::Relaxed);
+        self.begin();
     }
 
-    /// How long the storage has not come back from what it is to do, if that is longer than anybody has patience for.
-    pub fn stalled(&self) -> Option<Duration> {
+    fn end(&self) {
+        self.begun.store(0, Ordering::Relaxed);
+        self.compacts.store(false, Ordering::Relaxed);
+    }
+
+    /// What the storage has not come back from, if that is longer than anybody has patience for.
+    pub fn stalled(&self) -> Option<Stalled> {
         let begun = self.begun.load(Ordering::Relaxed).checked_sub(1)?;
         let lasts = Duration::from_millis(self.elapsed().saturating_sub(begun));
-        (lasts >= self.patience).then_some(lasts)
+        (lasts >= self.patience).then(|| Stalled {
+            lasts,
+            compacts: self.compacts.load(Ordering::Relaxed),
+        })
     }
 }
 
@@ -224,15 +236,15 @@ impl Writer {
         })
     }
 
-    /// Queues an order. [`StoreError::Busy`] when the queue is full or the storage hangs, [`StoreError::Closed`] after
-    /// [`Writer::close`].
+    /// Queues an order. [`StoreError::Busy`] when the queue is full, [`StoreError::Stalled`] when the storage hangs,
+    /// [`StoreError::Closed`] after [`Writer::close`].
     pub fn submit(&self, order: Order) -> Result<(), StoreError> {
         let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = queue.as_ref() else {
             return Err(StoreError::Closed);
         };
-        if self.meters.stalled().is_some() {
-            return Err(StoreError::Busy);
+        if let Some(stalled) = self.meters.stalled() {
+            return Err(stalled.into());
         }
         self.meters.queued.fetch_add(1, Ordering::Relaxed);
         sender.try_send(order).map_err(|refused| {
@@ -311,16 +323,26 @@ impl Desk {
             self.run(batch);
             self.meters.end();
             match errand {
-                Some(Errand::Compact(reply)) => reply(self.compact()),
+                Some(Errand::Compact(reply)) => {
+                    // So that no more than the compaction itself counts as one.
+                    self.settle();
+                    self.meters.begin_to_compact();
+                    let done = self.compact();
+                    self.meters.end();
+                    reply(done);
+                }
                 Some(Errand::Measure(reply)) => {
                     // What was removed is free once that is in the file.
                     self.settle();
+                    // This only reads, for as long as there is something to look at, and keeps no reader waiting.
                     reply(self.backend.spare());
                 }
                 None => {}
             }
         }
+        self.meters.begin();
         self.backend.close();
+        self.meters.end();
     }
 
     /// The writes that the next transaction is made of, and what is to be done after it.

@@ -111,12 +111,57 @@ fn a_disk_that_does_not_answer_is_said_not_to() {
     kiosk.refresh(&running, &kept).unwrap();
 }
 
+/// Nothing can be read amid a compaction, and whoever serves requests waits for its end no longer than for a write.
+#[test]
+fn a_disk_that_hangs_amid_a_compaction_holds_up_nobody_who_does_not_need_it() {
+    let faults = Faults::none();
+    let service = faults.over(Service::new());
+    let kiosk = Kiosk::register(&service);
+    let running = service.serve();
+    let kept = kiosk.enter(&running).unwrap();
+    // It settles what is in the journal, which the next one need not do first.
+    service.json(&["compact", "--json"]);
+    faults.set(Fault::Hangs, 1);
+    let compacted = thread::scope(|scope| {
+        let compacts = scope.spawn(|| service.run(&["compact"]));
+        let noticed = comes(|| !is_ready(&running))
+            && comes(|| service.log().contains("the database is being compacted"));
+        let form = [("token", kept.as_str())];
+        let refused: Vec<_> = (0..9)
+            .map(|_| kiosk.ask(&running, "/oauth2/introspect", &form))
+            .collect();
+        let alive = running.request("GET", "/healthz", &[], "");
+        let said = running.request("GET", "/readyz", &[], "");
+        // Whoever waits for the compaction waits no longer, whatever is found wrong.
+        faults.set(Fault::Hangs, 0);
+        assert!(noticed, "{}", service.log());
+        for reply in &refused {
+            put_off(reply.as_ref().unwrap());
+        }
+        assert_eq!(alive.unwrap().status, 200);
+        let said = said.unwrap().body;
+        assert!(said.contains("is being compacted"), "{said}");
+        compacts.join().unwrap()
+    });
+    assert!(compacted.status.success(), "{}", said(&compacted));
+    until_ready(&running);
+    kiosk.refresh(&running, &kept).unwrap();
+}
+
 fn wait_until(is_so: impl Fn() -> bool) {
+    assert!(comes(is_so));
+}
+
+/// Whether that is so within a minute.
+fn comes(is_so: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_mins(1));
+    while start.elapsed() < Duration::from_mins(1) {
+        if is_so() {
+            return true;
+        }
         thread::sleep(Duration::from_millis(10));
     }
+    false
 }
 
 /// The journal fails alone, as on a bad sector: the database goes on without it, and nobody notices.

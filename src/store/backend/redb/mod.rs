@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use ::redb::backends::InMemoryBackend;
 use ::redb::{
@@ -44,6 +44,19 @@ enum State {
     Open(Database),
     Failed(StoreError),
     Closed,
+}
+
+impl State {
+    fn begin<T>(
+        &self,
+        begin: impl FnOnce(&Database) -> Result<T, TransactionError>,
+    ) -> Result<T, StoreError> {
+        match self {
+            Self::Open(database) => guarded(|| begin(database)).map_err(transaction_failed),
+            Self::Failed(error) => Err(error.clone()),
+            Self::Closed => Err(StoreError::Closed),
+        }
+    }
 }
 
 /// A redb database that can be opened again after a failure.
@@ -134,24 +147,20 @@ impl Redb {
     }
 
     fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
-        self.with_database(Database::begin_write)
-    }
-
-    fn with_database<T>(
-        &self,
-        begin: impl FnOnce(&Database) -> Result<T, TransactionError>,
-    ) -> Result<T, StoreError> {
-        match &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Open(database) => guarded(|| begin(database)).map_err(transaction_failed),
-            State::Failed(error) => Err(error.clone()),
-            State::Closed => Err(StoreError::Closed),
-        }
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.begin(Database::begin_write)
     }
 }
 
 impl Backend for Redb {
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let transaction = self.with_database(ReadableDatabase::begin_read)?;
+        let state = match self.state.try_read() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy),
+        };
+        let transaction = state.begin(ReadableDatabase::begin_read)?;
+        drop(state);
         look(&ReadSnapshot::new(transaction))
     }
 

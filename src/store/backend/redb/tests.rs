@@ -1,5 +1,7 @@
 //! The engine on disks that fail, and its journal when the process or the file does.
 
+mod hangs;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{Bound, ControlFlow, Range};
@@ -21,6 +23,9 @@ struct Disk {
     memory: Arc<InMemoryBackend>,
     takes_no_writes: Arc<AtomicBool>,
     cannot_grow: Arc<AtomicBool>,
+    hangs: Arc<AtomicBool>,
+    /// Whether a write waits because it hangs.
+    keeps_waiting: Arc<AtomicBool>,
 }
 
 impl Disk {
@@ -29,15 +34,22 @@ impl Disk {
             memory: Arc::new(InMemoryBackend::new()),
             takes_no_writes: Arc::default(),
             cannot_grow: Arc::default(),
+            hangs: Arc::default(),
+            keeps_waiting: Arc::default(),
         }
     }
 
     fn store(&self) -> Store {
+        self.store_with(Options::default().patience)
+    }
+
+    fn store_with(&self, patience: Duration) -> Store {
         let disk = self.clone();
         let opener = move || Builder::new().create_with_backend(disk.clone());
         let engine = Redb::open(Path::new("disk"), Box::new(opener)).unwrap();
         let options = Options {
             retry_pause: Duration::ZERO,
+            patience,
             ..Options::default()
         };
         Store::on(Arc::new(engine), options, &Schema::CURRENT).unwrap()
@@ -65,6 +77,10 @@ impl StorageBackend for Disk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        while self.hangs.load(Ordering::SeqCst) {
+            self.keeps_waiting.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+        }
         if self.takes_no_writes.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
