@@ -185,7 +185,10 @@ pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
         return answer;
     }
     if is_passing(failure) {
-        let message = "Too many people are signing in at this moment. Please try again.";
+        let message = match failure {
+            Failure::Store(_) => "The service cannot do this at this moment. Please try again.",
+            _ => "Too many people are signing in at this moment. Please try again.",
+        };
         return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, Heading::Busy, message));
     }
     report(call, failure);

@@ -895,6 +895,9 @@ async fn a_full_queue_of_writes_is_a_503() {
     assert!((4095..=4096 + 512).contains(&waiting.len()), "{}", waiting.len());
     let reply = acme.refresh(tokens.refresh_token()).await;
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("2")));
+    let page = alice.browser().authorize(&acme.request()).await;
+    assert_eq!((page.status, page.header("retry-after")), (503, Some("2")));
+    assert!(!page.text().contains("Too many people"), "it is not their doing");
     drop(release);
     slow.await.unwrap();
     for write in waiting {
