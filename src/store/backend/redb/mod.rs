@@ -250,7 +250,7 @@ impl Backend for Redb {
         };
         // No read can begin while the state is held for writing; those under way end within microseconds.
         for _ in 0..COMPACTION_ATTEMPTS {
-            match database.compact() {
+            match guarded(|| database.compact()) {
                 Ok(moved) => return Ok(moved),
                 Err(CompactionError::Storage(error)) => return Err(storage_failed(error)),
                 Err(CompactionError::TransactionInProgress) => std::thread::yield_now(),
