@@ -65,11 +65,17 @@ async function shown(page) {
   return JSON.parse(await page.locator('#result').filter({ hasText: '{' }).textContent());
 }
 
+/** Presses a button that leads away, so that what is shown next is what the page shows when the browser is back. */
+async function leaveBy(page, button) {
+  await page.locator('#result').evaluate((result) => result.replaceChildren());
+  await page.locator(button).click();
+}
+
 async function begin() {
   const page = await visitor();
   await page.goto(here);
   assert.deepEqual(await shown(page), { token: null, problem: null });
-  await page.locator('#in').click();
+  await leaveBy(page, '#in');
   await signIn(page, alice.password);
   return page;
 }
@@ -84,7 +90,7 @@ describe('an application in the browser', () => {
     await page.reload();
     const again = await shown(page);
     assert.ok(again.token && again.token !== token, 'refreshed');
-    await page.locator('#out').click();
+    await leaveBy(page, '#out');
     assert.deepEqual(await shown(page), { token: null, problem: null });
   });
 
@@ -96,7 +102,7 @@ describe('an application in the browser', () => {
     await page.reload();
     assert.deepEqual(await shown(page), { token: null, problem: null });
     await server.command('client', 'update', 'spa', '--consent', 'skip');
-    await page.locator('#in').click();
+    await leaveBy(page, '#in');
     assert.ok((await shown(page)).token);
   });
 
