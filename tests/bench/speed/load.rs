@@ -12,8 +12,16 @@ use tokio::task::JoinSet;
 
 use crate::yardstick::Yardstick;
 
-/// Before anything is counted.
-const WARM_UP: Duration = Duration::from_secs(1);
+/// What of the time is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    /// Before anything is counted.
+    pub(crate) warm_up: Duration,
+    /// At most so long; less where there is nothing left to ask.
+    pub(crate) longest: Duration,
+    /// It ends with the first connection that has nothing left to ask: with fewer of them it is another load.
+    pub(crate) while_all_ask: bool,
+}
 
 /// An answer.
 pub(crate) struct Reply {
@@ -101,6 +109,25 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Several measurements as one.
+    pub(crate) fn join(parts: Vec<Self>) -> Self {
+        let elapsed: Duration = parts.iter().map(|part| part.elapsed).sum();
+        let signatures = parts
+            .iter()
+            .map(|part| part.signature * part.elapsed.as_secs_f64());
+        let signature = signatures.sum::<f64>() / elapsed.as_secs_f64();
+        let cpu = parts.iter().map(|part| part.cpu).sum();
+        let mut latencies: Vec<Duration> = parts.into_iter().flat_map(|part| part.latencies).collect();
+        latencies.sort_unstable();
+        Self {
+            done: latencies.len(),
+            elapsed,
+            cpu,
+            signature,
+            latencies,
+        }
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         count(self.done) / self.elapsed.as_secs_f64()
     }
@@ -123,11 +150,15 @@ fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap())
 }
 
-/// Asks once, on a connection of its own.
-pub(crate) async fn once(server: SocketAddr, request: &str) -> Reply {
-    let mut stream = connect(server, 1_000).await;
-    stream.write_all(request.as_bytes()).await.unwrap();
-    read(&mut stream, &mut Vec::new()).await
+/// Asks the same so many times, on a connection of its own.
+pub(crate) async fn repeat(server: SocketAddr, request: &str, times: usize) -> Vec<Reply> {
+    let (mut stream, mut buffer) = (connect(server, 1_000).await, Vec::new());
+    let mut replies = Vec::new();
+    for _ in 0..times {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        replies.push(read(&mut stream, &mut buffer).await);
+    }
+    replies
 }
 
 /// Runs `scripts`, one on each connection, and measures them; `others` run beside them and are not measured.
@@ -139,7 +170,7 @@ pub(crate) async fn run(
     sleepless: bool,
     scripts: Vec<Box<dyn Script>>,
     others: Vec<Box<dyn Script>>,
-    time: Duration,
+    span: Span,
     cpu: impl Fn() -> f64,
     yardstick: Yardstick,
 ) -> Measured {
@@ -171,18 +202,23 @@ pub(crate) async fn run(
             }
         })
     });
-    tokio::time::sleep(WARM_UP).await;
+    tokio::time::sleep(span.warm_up).await;
     let (start, before) = (Instant::now(), cpu());
     counting.store(true, Ordering::SeqCst);
     let signing = yardstick.start();
     let mut latencies: Vec<Duration> = Vec::new();
-    let end = tokio::time::sleep(time);
+    let end = tokio::time::sleep(span.longest);
     tokio::pin!(end);
     loop {
         tokio::select! {
             () = &mut end => break,
             done = measured.join_next() => match done {
-                Some(done) => latencies.extend(done.unwrap()),
+                Some(done) => {
+                    latencies.extend(done.unwrap());
+                    if span.while_all_ask {
+                        break;
+                    }
+                }
                 None => break,
             },
         }
