@@ -19,8 +19,8 @@ use crate::harness::frames::{
 };
 
 const ATTACKERS: usize = 4;
-/// Less than any time limit of a connection on which there was a request: it is the flood that ends it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Less than any time limit of a connection, the ten seconds for a header among them: it is the flood that ends it.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// What floods may make the service grow by, in KiB. What it lets in is bounded for each connection.
 const GROWTH: usize = 64 << 10;
 
