@@ -19,6 +19,7 @@ mod harness;
 mod hostile;
 mod import;
 mod limits;
+mod limits_by_default;
 mod log;
 mod outbound;
 mod packages;
