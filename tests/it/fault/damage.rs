@@ -12,7 +12,7 @@ use idsvc::random::Random;
 
 use super::kiosk::{ANONYMOUS, Kiosk};
 use super::{amount, refused_in_one_sentence, report};
-use crate::harness::process::Service;
+use crate::harness::process::{Running, Service, said};
 
 const PAGE: usize = 4096;
 
@@ -21,6 +21,10 @@ struct Victim {
     service: Service,
     kiosk: Kiosk,
     token: String,
+    /// Refresh tokens that are good for nothing: of a grant that was revoked, and one that was replaced.
+    ended: [String; 2],
+    /// An access token of the grant that was revoked.
+    withdrawn: String,
     /// What the service says of its clients, with the digests of their secrets.
     clients: Vec<u8>,
     database: Vec<u8>,
@@ -41,6 +45,13 @@ impl Victim {
             .map(|_| kiosk.enter(&running).unwrap())
             .next_back()
             .unwrap();
+        let revoked = kiosk.tokens(&running);
+        let [revoked, withdrawn] =
+            ["refresh_token", "access_token"].map(|name| revoked[name].as_str().unwrap().to_owned());
+        assert_eq!(kiosk.revoke(&running, &revoked).status, 200);
+        let replaced = kiosk.enter(&running).unwrap();
+        let newest = kiosk.refresh(&running, &replaced).unwrap();
+        kiosk.refresh(&running, &newest).unwrap();
         let clients = clients(&service);
         assert!(String::from_utf8_lossy(&clients).contains("secret_sha256"));
         running.terminate();
@@ -52,6 +63,8 @@ impl Victim {
             service,
             kiosk,
             token,
+            ended: [revoked, replaced],
+            withdrawn,
             clients,
             database,
             key,
@@ -205,6 +218,26 @@ fn spoil(victim: &Victim, random: &Random) {
     }
 }
 
+/// Fails when something that was ended works again, or when what needs no page is not served. Nothing when no answer
+/// comes any more.
+fn is_honest(victim: &Victim, running: &Running<'_>) -> Option<()> {
+    for path in ["/healthz", "/oauth2/jwks", "/.well-known/openid-configuration"] {
+        assert_eq!(running.request("GET", path, &[], "")?.status, 200, "{path}");
+    }
+    for token in &victim.ended {
+        let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
+        let answer = victim.kiosk.ask(running, "/oauth2/token", &form)?;
+        assert!([400, 401, 500, 503].contains(&answer.status), "{answer:?}");
+    }
+    let form = [("token", victim.withdrawn.as_str())];
+    let answer = victim.kiosk.ask(running, "/oauth2/introspect", &form)?;
+    match answer.status {
+        200 => assert_eq!(answer.json()["active"], false, "a revoked token"),
+        status => assert!([401, 500, 503].contains(&status), "{answer:?}"),
+    }
+    Some(())
+}
+
 /// Whether the process ended because the engine panicked while it was cleaning up after a panic.
 fn by_the_engine(status: ExitStatus, log: &str) -> bool {
     const ABORT: i32 = 6;
@@ -261,7 +294,8 @@ fn a_damaged_page_never_hangs_the_service() {
                 .map(|form| victim.kiosk.ask(&running, "/oauth2/token", form))
                 .map_while(|answer| answer.map(|reply| reply.status))
                 .collect();
-            if statuses.len() < asked.len() || running.ended().is_some() {
+            let honest_too = is_honest(&victim, &running);
+            if statuses.len() < asked.len() || honest_too.is_none() || running.ended().is_some() {
                 let (status, log) = (running.wait(), service.log());
                 assert!(by_the_engine(status, &log), "{status}: {log}");
                 aborted += 1;
@@ -281,6 +315,7 @@ fn a_damaged_page_never_hangs_the_service() {
         victim.restore();
     }
     let running = service.serve();
+    is_honest(&victim, &running).unwrap();
     victim.kiosk.refresh(&running, &victim.token).unwrap();
     victim.kiosk.enter(&running).unwrap();
     assert!(
@@ -293,4 +328,78 @@ fn a_damaged_page_never_hangs_the_service() {
             "{trials} tried: {refused} refused at the start, {failing} answered with errors, {aborted} ended by the engine, the rest not noticed"
         ),
     );
+}
+
+/// Spoils where its rows are said to be in every page with these bytes in it, which the start does not look at.
+fn ruin_pages_with(database: &Path, marker: &str, but_not: &str) {
+    let bytes = fs::read(database).unwrap();
+    let has = |page: &[u8], text: &str| page.windows(text.len()).any(|part| part == text.as_bytes());
+    let pages = (0_u64..).step_by(PAGE).zip(bytes.chunks(PAGE));
+    let marked: Vec<_> = pages.filter(|(_, page)| has(page, marker)).collect();
+    assert!(!marked.is_empty(), "nobody wrote {marker}");
+    for (at, page) in marked {
+        assert!(!has(page, but_not), "{but_not} is beside {marker}");
+        overwrite(database, at + 4, &[0xff; 32]);
+    }
+}
+
+/// One page of the users cannot be read any more. Whoever is in it gets an error, each time; all others are served.
+#[test]
+fn whoever_is_in_a_damaged_page_gets_an_error_and_others_are_served() {
+    const TARGET: &str =
+        "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
+    const PASSWORD: &str = "correct horse battery staple";
+    let service = Service::with_client();
+    let kiosk = Kiosk::register(&service);
+    let file = |name: &str, text: &str| fs::write(service.folder.path().join(name), text).unwrap();
+    file("password", PASSWORD);
+    let add = |name: &str| {
+        let claim = format!("nickname=mark-of-{name}");
+        let address = format!("{name}@example.com");
+        let password = fs::File::open(service.folder.path().join("password")).unwrap();
+        let words = ["user", "add", &address, "--claim", &claim, "--password-stdin"];
+        let added = service.command(&words).stdin(password).output().unwrap();
+        assert!(added.status.success(), "{}", said(&added));
+    };
+    // Users lie in the order in which they came.
+    add("alice");
+    let others = |number| format!("{{\"email\":\"user-{number}@example.com\"}}\n");
+    file("users.jsonl", &(0..200).map(others).collect::<String>());
+    service.json(&["user", "import", "users.jsonl", "--json"]);
+    add("bob");
+    let status_of = |running: &Running<'_>, name: &str| {
+        let address = format!("{name}@example.com");
+        running.type_in(TARGET, &address, PASSWORD).0.status
+    };
+    let mut running = service.serve();
+    let token = kiosk.enter(&running).unwrap();
+    let revoked = kiosk.enter(&running).unwrap();
+    assert_eq!(kiosk.revoke(&running, &revoked).status, 200);
+    assert_eq!(["alice", "bob"].map(|name| status_of(&running, name)), [303; 2]);
+    running.terminate();
+    drop(running);
+    let database = service.folder.path().join("data/idsvc.redb");
+    let whole = fs::read(&database).unwrap();
+    ruin_pages_with(&database, "mark-of-alice", "mark-of-bob");
+    let mut running = service.serve();
+    for _ in 0..3 {
+        assert_eq!(status_of(&running, "alice"), 500);
+        assert_eq!(status_of(&running, "bob"), 303);
+        kiosk.refresh(&running, &token).unwrap();
+        kiosk.enter(&running).unwrap();
+        assert_eq!(kiosk.refresh(&running, &revoked).unwrap_err().status, 400);
+        for path in ["/healthz", "/oauth2/jwks", "/.well-known/openid-configuration"] {
+            assert_eq!(running.request("GET", path, &[], "").unwrap().status, 200);
+        }
+    }
+    let shown = |name: &str| service.run(&["user", "show", &format!("{name}@example.com")]);
+    let refused = shown("alice");
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
+    assert!(shown("bob").status.success());
+    running.terminate();
+    drop(running);
+    fs::write(&database, whole).unwrap();
+    let running = service.serve();
+    assert_eq!(["alice", "bob"].map(|name| status_of(&running, name)), [303; 2]);
 }
