@@ -96,12 +96,25 @@ fn a_disk_that_does_not_answer_is_said_not_to() {
         wait_until(|| !is_ready(&running));
         let status = kiosk.enter(&running).unwrap_err().status;
         assert_eq!(status, 503, "nobody waits for a disk that hangs");
+        let asked = Instant::now();
+        let readiness = running.request("GET", "/readyz", &[], "").unwrap();
         let doctor = service.run(&["doctor"]);
+        for path in ["/healthz", "/oauth2/jwks", "/.well-known/openid-configuration"] {
+            assert_eq!(running.request("GET", path, &[], "").unwrap().status, 200);
+        }
         assert!(
-            shown(&doctor).contains("the disk does not answer"),
-            "{}",
-            shown(&doctor)
+            asked.elapsed() < Duration::from_secs(30),
+            "they wait for the disk"
         );
+        assert_eq!(
+            (readiness.status, doctor.status.code()),
+            (503, Some(1)),
+            "{readiness:?} {doctor:?}"
+        );
+        for told in [&readiness.body, &shown(&doctor)] {
+            assert!(told.contains("the disk does not answer"), "{told}");
+        }
+        assert!(!waits.is_finished(), "answered before it is on the disk");
         wait_until(|| service.log().contains("the disk does not answer"));
         faults.set(Fault::Hangs, 0);
         waits.join().unwrap()
