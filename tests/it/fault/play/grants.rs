@@ -21,8 +21,8 @@ struct Family {
     before: Option<String>,
     /// The one before that, which is good for nothing.
     replaced: Option<String>,
-    /// The code that it began with.
-    code: Option<String>,
+    /// The code that it began with, and when that was made.
+    code: Option<(String, Instant)>,
     /// Another token made of the one that `refresh` was made of. Only one of the two may be good.
     rival: Option<String>,
 }
@@ -58,22 +58,52 @@ impl Party {
         }
         let code = stage.authorize(&self.session)?;
         self.codes.push((code.unwrap(), Instant::now()));
-        if stage.below(4) > 0 {
+        if stage.is_heads() {
             self.redeem(stage)?;
         }
         Some(())
     }
 
-    fn redeem(&mut self, stage: &Stage<'_>) -> Option<()> {
+    /// Redeems the newest code: whether there was one that is still held to its promise.
+    fn redeem(&mut self, stage: &Stage<'_>) -> Option<bool> {
         let Some((code, made)) = self.codes.pop() else {
-            return Some(());
+            return Some(false);
         };
         if is_older(CODE_IS_GOOD, made) {
-            return Some(());
+            return Some(false);
         }
         let body = granted(stage.redeem(&code)?, "an answered code");
-        self.alive.push(Family::from(&body, Some(code)));
+        self.alive.push(Family::from(&body, Some((code, made))));
         stage.did("codes redeemed");
+        Some(true)
+    }
+
+    /// Presents the code of a family again, which ends it.
+    fn spend_again(&mut self, at: usize, stage: &Stage<'_>) -> Option<()> {
+        let mut family = self.alive.swap_remove(at);
+        let (code, _) = family.code.take().unwrap();
+        refused(&stage.redeem(&code)?, "a spent code");
+        self.bury(family);
+        Some(())
+    }
+
+    /// A code that was answered and not spent is good once, and one that was spent before is not.
+    fn check_codes(&mut self, stage: &Stage<'_>) -> Option<()> {
+        // A code that is too old would be refused anyway.
+        let spent = self.alive.iter().position(|family| {
+            let code = family.code.as_ref();
+            code.is_some_and(|(_, made)| !is_older(CODE_IS_GOOD, *made))
+        });
+        if let Some(at) = spent.filter(|_| stage.is_heads()) {
+            self.spend_again(at, stage)?;
+            stage.found("spent codes");
+        }
+        if stage.below(3) > 0 && self.redeem(stage)? {
+            stage.found("unspent codes");
+            if stage.is_heads() {
+                self.spend_again(self.alive.len() - 1, stage)?;
+            }
+        }
         Some(())
     }
 
@@ -83,14 +113,15 @@ impl Party {
 
     /// Takes a family out of the model, and does to it what ends it.
     fn end(&mut self, stage: &Stage<'_>) -> Option<()> {
-        let mut family = self.alive.swap_remove(stage.below(self.alive.len()));
-        match stage.below(3) {
-            0 if family.code.is_some() => {
-                let code = family.code.take().unwrap();
-                refused(&stage.redeem(&code)?, "a spent code");
-                stage.did("spent codes refused");
-            }
-            1 if family.replaced.is_some() && family.rival.is_none() => {
+        let at = stage.below(self.alive.len());
+        if self.alive[at].code.is_some() && stage.below(3) == 0 {
+            self.spend_again(at, stage)?;
+            stage.did("spent codes refused");
+            return Some(());
+        }
+        let mut family = self.alive.swap_remove(at);
+        match stage.below(2) {
+            0 if family.replaced.is_some() && family.rival.is_none() => {
                 let replaced = family.replaced.take().unwrap();
                 refused(&stage.refresh(&replaced)?, "a replaced token");
                 stage.did("replays refused");
@@ -125,7 +156,7 @@ impl Party {
 }
 
 impl Family {
-    fn from(body: &serde_json::Value, code: Option<String>) -> Self {
+    fn from(body: &serde_json::Value, code: Option<(String, Instant)>) -> Self {
         Self {
             refresh: text(&body["refresh_token"]),
             access: text(&body["access_token"]),
@@ -168,7 +199,9 @@ impl Actor for Party {
         let alive = self.alive.len();
         match stage.below(12) {
             0..=2 if alive < MOST_ALIVE => self.begin(stage)?,
-            3 if alive < MOST_ALIVE && !self.codes.is_empty() => self.redeem(stage)?,
+            3 if alive < MOST_ALIVE && !self.codes.is_empty() => {
+                self.redeem(stage)?;
+            }
             4 if alive > 1 => self.end(stage)?,
             5 if alive > 0 => {
                 let family = &mut self.alive[stage.below(alive)];
@@ -226,9 +259,7 @@ impl Actor for Party {
             assert!(!stage.is_active(access)?, "a revoked access token is active");
             stage.found("revoked access tokens");
         }
-        if stage.is_heads() {
-            self.redeem(stage)?;
-        }
+        self.check_codes(stage)?;
         let surplus = self.dead.len().saturating_sub(MOST_REMEMBERED);
         self.dead.drain(..surplus);
         let surplus = self.withdrawn.len().saturating_sub(MOST_REMEMBERED);

@@ -124,9 +124,11 @@ impl<'a> Play<'a> {
     /// What was done, and how often anything was found to hold, in words.
     pub(super) fn outcome(&self) -> String {
         format!(
-            "{}; {} times what was checked held",
+            "{}; {} times what was checked held, {} times of unspent codes and {} times of spent ones",
             self.deeds.shown(),
-            self.proofs.sum()
+            self.proofs.sum(),
+            self.proofs.of_these(&["unspent codes"]),
+            self.proofs.of_these(&["spent codes"])
         )
     }
 }

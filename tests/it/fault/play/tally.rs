@@ -34,6 +34,8 @@ pub(super) const PROOFS: &[&str] = &[
     "live families",
     "ended families",
     "revoked access tokens",
+    "unspent codes",
+    "spent codes",
     "live sessions",
     "ended sessions",
     "used assertions",
