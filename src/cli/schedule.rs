@@ -88,9 +88,11 @@ fn round(
     }
     remove_unfinished(&folder)?;
     let file = folder.join(name(STEM, now));
+    // A file takes a little more than its bytes. So what should have had room once and had none needs more.
+    let mut more = 0;
     loop {
         match write(core, data_dir, &file, &|| find_room(space, &folder)) {
-            Err(Missed::NoRoom { .. }) if make_room(core, space, &folder, now)? => {}
+            Err(Missed::NoRoom { .. }) if make_room(core, space, &folder, now, more)? => more = 1,
             written => break written?,
         }
     }
@@ -101,9 +103,18 @@ fn round(
     Ok(Some(file))
 }
 
-/// Removes the oldest backups, one at least, if that makes room for one of what is in the store now; the newest stays.
-/// Says whether it did.
-fn make_room(core: &Core, space: Measure<'_>, folder: &Path, now: Timestamp) -> Result<bool, Missed> {
+/// Removes the oldest backups until there is room for one of what is in the store now, and at least for `more` bytes
+/// than there is room for; the newest stays. Nothing is removed where that would not be enough. Says whether there is room.
+///
+/// What is removed may be free only later, or never: where others hold it too, in a snapshot or by another name, or the
+/// disk frees it by and by. Then no further one is removed in vain: the next round finds what has become free.
+fn make_room(
+    core: &Core,
+    space: Measure<'_>,
+    folder: &Path,
+    now: Timestamp,
+    more: u64,
+) -> Result<bool, Missed> {
     let mut existing = scheduled(folder)?;
     existing.sort_by_key(|made| oldest_last(made, now));
     let Some((_, older @ [_, ..])) = existing.split_first() else {
@@ -115,8 +126,9 @@ fn make_room(core: &Core, space: Measure<'_>, folder: &Path, now: Timestamp) -> 
         return Ok(false);
     };
     let size = |(_, file): &Made| fs::metadata(file).map_or(0, |found| found.len());
-    // A file takes a little more than its bytes: that it was too much is known already.
-    let mut lacking = (found.reserve() + counted.0).saturating_sub(found.free).max(1);
+    let needed = found.reserve() + counted.0;
+    let mut free = found.free;
+    let mut lacking = needed.saturating_sub(free).max(more);
     if older.iter().map(size).sum::<u64>() < lacking {
         return Ok(false);
     }
@@ -124,15 +136,24 @@ fn make_room(core: &Core, space: Measure<'_>, folder: &Path, now: Timestamp) -> 
         if lacking == 0 {
             break;
         }
-        lacking = lacking.saturating_sub(size(made));
+        let removed = size(made);
         let (_, file) = made;
         tracing::warn!(file = %file.display(), "an old backup makes room for a new one");
         fs::remove_file(file).map_err(|source| Missed::Io {
             path: file.clone(),
             source,
         })?;
+        let Ok(found) = space(folder) else {
+            return Ok(false);
+        };
+        // About as much, for others write meanwhile.
+        if found.free.saturating_sub(free) < removed / 2 {
+            return Ok(false);
+        }
+        free = found.free;
+        lacking = needed.saturating_sub(free);
     }
-    Ok(true)
+    Ok(lacking == 0)
 }
 
 /// Whether the disk has more room than is kept of it. One that nobody knows is taken to have.
@@ -465,6 +486,56 @@ mod tests {
         );
         assert_eq!(there(&made), [false, false, true, true, true]);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+    }
+
+    /// Makes so many backups, one an hour.
+    fn several(core: &Core, data: &TempDir, count: usize) -> Vec<PathBuf> {
+        let made = (0..count).map(|_| {
+            let made = round(core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap();
+            core.clock.advance(HOUR);
+            made
+        });
+        made.collect()
+    }
+
+    #[test]
+    fn where_what_is_removed_is_not_free_at_once_no_more_is_removed() {
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let made = several(&core, &data, 5);
+        let full = Space {
+            free: 0,
+            total: 1 << 26,
+        };
+        // It lacks the room for one, and a little of its reserve.
+        let free = full.reserve() - 1;
+        let never_frees = |_: &Path| Ok(Space { free, ..full });
+        let missed = round(&core, data.path(), HOUR, 7, &never_frees).unwrap_err();
+        assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
+        assert_eq!(there(&made), [false, true, true, true, true]);
+        // What was removed is free by the next round.
+        let next = round(&core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap();
+        assert_eq!(there(&made), [false, true, true, true, true]);
+        assert!(next.exists());
+    }
+
+    #[test]
+    fn room_that_came_meanwhile_is_used_before_anything_is_removed() {
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let made = several(&core, &data, 3);
+        let looked = Cell::new(0);
+        let is_full_at_first = |_: &Path| {
+            let free = if looked.replace(looked.get() + 1) == 0 {
+                0
+            } else {
+                1 << 30
+            };
+            Ok(Space { free, total: 1 << 26 })
+        };
+        let next = round(&core, data.path(), HOUR, 7, &is_full_at_first)
+            .unwrap()
+            .unwrap();
+        assert!(next.exists());
+        assert_eq!(there(&made), [true; 3]);
     }
 
     #[test]
