@@ -2,8 +2,8 @@
 //!
 //! A request hands its line over and goes on. What waits to be written is bounded. When it is full, whoever has more
 //! waits a moment for room: much that comes at once is not lost while it is being written. When none comes, lines are
-//! dropped and counted, nobody waits any more, and whoever writes is told how many, so that it stands where they would
-//! have stood.
+//! dropped and counted, nobody waits any more, and whoever writes takes all that is before them and is told how many they
+//! are, so that it stands where they would have stood. What comes after that has room again.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,9 +56,15 @@ impl Waiting {
         self.text.len().saturating_add(text.len()) <= ROOM
     }
 
-    /// Takes the next piece, how many lines were lost behind it, and how much is done with once it is.
+    /// Takes the next piece, how many lines were lost behind it, and how much is done with once it is. Before a gap that
+    /// is all there is: so the gap ends here, and what comes next is taken in.
     fn take(&mut self) -> (Vec<u8>, u64, u64) {
-        let rest = self.text.split_off(whole(&self.text, PIECE));
+        let end = if self.has_gap() {
+            self.text.len()
+        } else {
+            whole(&self.text, PIECE)
+        };
+        let rest = self.text.split_off(end);
         let piece = std::mem::replace(&mut self.text, rest);
         if self.text.is_empty() {
             (piece, std::mem::take(&mut self.lost), self.handed)
@@ -219,20 +225,32 @@ mod tests {
         // It would fit where a longer one did not, but comes after the gap.
         lines.push(b"a\nb\n");
         lines.flush(Duration::from_millis(1));
-        let mut written = Vec::new();
-        while written.len() < room * line.len() {
-            goes_on.send(()).unwrap();
-            let (text, lost) = reports.recv().unwrap();
-            written.extend(text);
-            assert_eq!(lost, if written.len() < room * line.len() { 0 } else { 4 });
-        }
-        assert!(written == line.repeat(room));
+        goes_on.send(()).unwrap();
+        let (text, lost) = reports.recv().unwrap();
+        assert!(text == line.repeat(room));
+        assert_eq!(lost, 4);
         lines.push(b"last\n");
         goes_on.send(()).unwrap();
         assert_eq!(reports.recv().unwrap(), (b"last\n".to_vec(), 0));
         goes_on.send(()).unwrap();
         lines.flush(PATIENCE);
         assert_eq!(lines.waiting(), b"");
+    }
+
+    #[test]
+    fn a_gap_ends_as_soon_as_what_is_before_it_is_taken() {
+        let lines = Lines::default();
+        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+        for _ in 0..ROOM / line.len() + 3 {
+            lines.push(&line);
+        }
+        let (text, lost, done) = lines.next();
+        assert_eq!(
+            (text.len(), lost, done),
+            (ROOM, 3, bytes(&line.repeat(3)) + bytes(&text))
+        );
+        lines.push(b"after\n");
+        assert_eq!(lines.waiting(), b"after\n");
     }
 
     #[test]
