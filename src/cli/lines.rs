@@ -1,9 +1,10 @@
 //! Lines that a thread of its own writes, so that nobody else waits for a disk, or for whoever reads the log.
 //!
 //! A request hands its line over and goes on. What waits to be written is bounded. When it is full, whoever has more
-//! waits a moment for room: much that comes at once is not lost while it is being written. When none comes, lines are
-//! dropped and counted, nobody waits any more, and whoever writes takes all that is before them and is told how many they
-//! are, so that it stands where they would have stood. What comes after that has room again.
+//! waits a moment until half of it is taken: much that comes at once is not lost while it is being written. When that is
+//! too slow, nobody waits again before it is taken: a reader that takes a little now and then would hold up somebody
+//! each time. Lines that find no room are dropped and counted. Whoever writes takes all that is before them at once and
+//! is told how many they are, so that it stands where they would have stood; what comes after them has room again.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,10 @@ const ROOM: usize = 2 << 20;
 /// How much is written before there is room for more, in bytes, but for the rest of a line. While as much waits, lines
 /// do not gather.
 const PIECE: usize = ROOM / 8;
-/// How long a line waits for the next piece to be taken away. So slow readers hold up nobody for longer, and that once
-/// for each time that all the room is full.
+/// When less than so much waits, it is worth waiting again for room, in bytes.
+const LITTLE: usize = ROOM / 2;
+/// How long a line waits until there is little before it. So slow readers hold up nobody for longer, and that once
+/// for each time that they have let much gather.
 const FOR_ROOM: Duration = Duration::from_millis(100);
 /// How long lines gather after those before were written: so a busy service wakes the thread, and writes, fifty times
 /// a second and not for each line.
@@ -40,6 +43,8 @@ struct Waiting {
     text: Vec<u8>,
     /// How many lines were dropped behind that text.
     lost: u64,
+    /// Whether somebody has waited for room and there is not much yet. Nobody waits as long as that is so.
+    is_slow: bool,
     /// How much was handed over ever, in bytes.
     handed: u64,
     /// How much of that is done with: written, or told to be lost.
@@ -56,6 +61,15 @@ impl Waiting {
         self.text.len().saturating_add(text.len()) <= ROOM
     }
 
+    fn is_little(&self) -> bool {
+        self.text.len() < LITTLE
+    }
+
+    /// Whether waiting may make room for what finds none.
+    fn is_worth_waiting(&self) -> bool {
+        !self.has_gap() && !self.is_slow && !self.text.is_empty()
+    }
+
     /// Takes the next piece, how many lines were lost behind it, and how much is done with once it is. Before a gap that
     /// is all there is: so the gap ends here, and what comes next is taken in.
     fn take(&mut self) -> (Vec<u8>, u64, u64) {
@@ -66,6 +80,7 @@ impl Waiting {
         };
         let rest = self.text.split_off(end);
         let piece = std::mem::replace(&mut self.text, rest);
+        self.is_slow = self.is_slow && !self.is_little();
         if self.text.is_empty() {
             (piece, std::mem::take(&mut self.lost), self.handed)
         } else {
@@ -109,12 +124,16 @@ impl Lines {
             return;
         }
         let mut waiting = self.lock();
-        let must_wait = |waiting: &mut Waiting| {
-            !waiting.has_gap() && !waiting.text.is_empty() && !waiting.has_room_for(text)
-        };
-        if must_wait(&mut waiting) {
+        if !waiting.has_room_for(text) && waiting.is_worth_waiting() {
+            let must_wait = |waiting: &mut Waiting| {
+                waiting.is_worth_waiting() && !(waiting.is_little() && waiting.has_room_for(text))
+            };
             let waited = self.0.taken.wait_timeout_while(waiting, FOR_ROOM, must_wait);
             (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !waiting.is_little() {
+                waiting.is_slow = true;
+                self.0.taken.notify_all();
+            }
         }
         let was_idle = waiting.text.is_empty() && !waiting.has_gap();
         waiting.handed = waiting.handed.saturating_add(bytes(text));
@@ -200,6 +219,7 @@ pub(super) fn count(text: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{channel, sync_channel};
+    use std::time::Instant;
 
     use super::*;
 
@@ -251,6 +271,40 @@ mod tests {
         );
         lines.push(b"after\n");
         assert_eq!(lines.waiting(), b"after\n");
+    }
+
+    /// Whoever reads a piece now and then would otherwise have somebody wait for each of them.
+    #[test]
+    fn who_has_waited_once_waits_again_only_after_much_was_taken() {
+        let lines = Lines::default();
+        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+        let fill = || {
+            while lines.waiting().len() < ROOM {
+                lines.push(&line);
+            }
+        };
+        let time = || {
+            let begun = Instant::now();
+            lines.push(&line);
+            begun.elapsed()
+        };
+        fill();
+        thread::scope(|scope| {
+            let waits = scope.spawn(time);
+            thread::sleep(FOR_ROOM / 4);
+            assert_eq!(lines.next().0.len(), PIECE);
+            waits.join().unwrap();
+        });
+        assert_eq!(
+            lines.waiting().len(),
+            ROOM - PIECE + line.len(),
+            "nothing is lost"
+        );
+        fill();
+        assert!(time() < FOR_ROOM, "it is not waited for twice");
+        assert_eq!(lines.next().1, 1);
+        fill();
+        assert!(time() >= FOR_ROOM, "much was taken");
     }
 
     #[test]
