@@ -15,8 +15,9 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 use super::data_dir::make_folder_in;
-use super::lines::{Lines, count};
+use super::lines::Lines;
 use super::members::Members;
+use super::whole::{self, Unwritten, count};
 use crate::audit;
 use crate::clock::Clock;
 use crate::store::owner;
@@ -95,13 +96,17 @@ struct Writer {
 impl Writer {
     /// Writes events, then how many others were lost. How many have to be said to be lost after that.
     fn write(&mut self, mut text: Vec<u8>, lost: u64) -> u64 {
-        let events = count(&text);
-        if lost > 0 {
+        let has_note = lost > 0;
+        if has_note {
             let note = serde_json::json!({"time": self.clock.now().seconds(), "event": "events_lost", "count": lost});
             let _ = writeln!(text, "{note}");
         }
         let appended = self.append(&text);
-        let missing = appended.as_ref().map_or(lost.saturating_add(events), |()| lost);
+        let missing = match &appended {
+            Ok(()) => lost,
+            // The note is the last of those that are not written, and no event.
+            Err(unwritten) => lost + count(unwritten.lines).saturating_sub(u64::from(has_note)),
+        };
         audit::lost(missing.saturating_sub(self.counted));
         match appended {
             Ok(()) => {
@@ -109,7 +114,7 @@ impl Writer {
                 self.counted = 0;
                 0
             }
-            Err(error) => {
+            Err(Unwritten { error, .. }) => {
                 self.file = None;
                 if !self.has_failed {
                     tracing::error!(%error, "events are not kept");
@@ -121,7 +126,16 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+    /// A part of a line that stays behind is ended when the file is opened again.
+    fn append<'a>(&mut self, text: &'a [u8]) -> Result<(), Unwritten<'a>> {
+        let mut file = self.take_file().map_err(|error| Unwritten::all(text, error))?;
+        whole::write(&mut file, text, text.len())?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The file that is written to, another one when that is full or gone.
+    fn take_file(&mut self) -> io::Result<File> {
         let folder = self.data_dir.join(EVENTS);
         let current = folder.join(CURRENT);
         if let Some(file) = &self.file {
@@ -141,13 +155,10 @@ impl Writer {
                 Some(_) => {}
             }
         }
-        let mut file = match self.file.take() {
-            Some(open) => open,
-            None => open(&self.data_dir)?,
-        };
-        file.write_all(text)?;
-        self.file = Some(file);
-        Ok(())
+        match self.file.take() {
+            Some(open) => Ok(open),
+            None => open(&self.data_dir),
+        }
     }
 }
 
@@ -194,6 +205,10 @@ fn open(data_dir: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixStream;
+
     use serde_json::Value;
     use tempfile::TempDir;
     use tracing_subscriber::layer::SubscriberExt;
@@ -291,5 +306,34 @@ mod tests {
         fs::write(&folder, "in the way").unwrap();
         writer.file = None;
         assert_eq!(writer.write(b"{}\n".to_vec(), 3), 4);
+    }
+
+    #[test]
+    fn only_what_is_not_in_the_file_counts_as_lost() {
+        let data = TempDir::new().unwrap();
+        let folder = make_folder_in(data.path(), EVENTS).unwrap();
+        // A file that takes so much and no more.
+        let (mut kept, full) = UnixStream::pair().unwrap();
+        for end in [&kept, &full] {
+            end.set_nonblocking(true).unwrap();
+        }
+        let path = format!("/proc/self/fd/{}", full.as_raw_fd());
+        symlink(path, folder.join(CURRENT)).unwrap();
+        let mut writer = Writer {
+            data_dir: data.path().to_owned(),
+            file: Some(File::from(OwnedFd::from(full))),
+            file_bytes: 1000,
+            clock: Clock::System,
+            has_failed: false,
+            counted: 0,
+        };
+        let line = [b"x".repeat(9_999), b"\n".to_vec()].concat();
+        let missing = writer.write(line.repeat(1000), 3);
+        let mut text = Vec::new();
+        let _ = kept.read_to_end(&mut text);
+        let whole = text.split(|byte| *byte == b'\n').count() - 1;
+        assert!((1..1000).contains(&whole), "{whole}");
+        assert_eq!(missing, 3 + 1000 - u64::try_from(whole).unwrap());
+        assert_eq!(writer.counted, missing);
     }
 }

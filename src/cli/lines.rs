@@ -11,6 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::whole::{count, whole};
+
 /// How much may wait to be written, in bytes.
 const ROOM: usize = 2 << 20;
 /// How much is written before there is room for more, in bytes, but for the rest of a line. While as much waits, lines
@@ -195,25 +197,8 @@ impl Write for Lines {
     }
 }
 
-/// How many of these bytes are whole lines that fit into `size`, or the first line where that is longer.
-pub(super) fn whole(text: &[u8], size: usize) -> usize {
-    let is_end = |byte: &u8| *byte == b'\n';
-    let fits = text.get(..size).unwrap_or(text);
-    let end = fits
-        .iter()
-        .rposition(is_end)
-        .or_else(|| text.iter().position(is_end));
-    end.map_or(text.len(), |end| end + 1)
-}
-
 fn bytes(text: &[u8]) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
-}
-
-/// How many lines these are.
-pub(super) fn count(text: &[u8]) -> u64 {
-    let ends = text.split_inclusive(|byte| *byte == b'\n').count();
-    u64::try_from(ends).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
-use std::io::{self, ErrorKind, IsTerminal, Write, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
 use std::panic;
 use std::sync::OnceLock;
 use std::thread;
@@ -23,8 +23,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, registry};
 
 use super::event_log::{EventLog, TARGET};
-use super::lines::{Lines, count, whole};
+use super::lines::Lines;
 use super::members::Members;
+use super::whole::{self, count};
 use crate::clock::Clock;
 use crate::config::{Log, LogFormat, Settings};
 
@@ -167,22 +168,10 @@ impl<W: Write> Paper<W> {
             self.to.write_all(b"\n").map_err(|_| text)?;
             self.is_cut = false;
         }
-        let mut written = 0;
-        while written < text.len() {
-            let (before, rest) = text.split_at(written);
-            let (lines, _) = rest.split_at(whole(rest, TOGETHER));
-            match self.to.write(lines) {
-                Ok(bytes) if bytes > 0 => written += bytes,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => {
-                    let end = before.iter().rposition(|byte| *byte == b'\n');
-                    let (_, unwritten) = text.split_at(end.map_or(0, |end| end + 1));
-                    self.is_cut = unwritten.len() > rest.len();
-                    return Err(unwritten);
-                }
-            }
-        }
-        Ok(())
+        whole::write(&mut self.to, text, TOGETHER).map_err(|unwritten| {
+            self.is_cut = unwritten.is_cut;
+            unwritten.lines
+        })
     }
 }
 

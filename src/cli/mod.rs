@@ -37,6 +37,7 @@ pub mod state_file;
 mod steady;
 pub mod theme;
 pub mod user;
+mod whole;
 
 use std::io;
 use std::path::PathBuf;
