@@ -58,7 +58,7 @@ pub async fn begin_federation(
     let verifier = Zeroizing::new(URL_SAFE_NO_PAD.encode(core.random.bytes::<32>()));
     let request = &underway.transaction.request;
     let must_prove = underway.session.as_ref().map_or(request.prompt.login, |live| {
-        request.demands_sign_in(&live.session, now)
+        request.demands_proof(&live.session, now)
     });
     let question = UpstreamSignIn {
         provider: provider.id.clone(),

@@ -252,15 +252,18 @@ impl AuthorizationRequest {
         self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)
     }
 
-    /// Whether the user has to prove again who they are, though a session stands: `prompt=login`, or a sign-in
-    /// older than `max_age`, or of an age that nobody tells. Zero asks for a new one in any case (OpenID Connect Core
-    /// 3.1.2.1).
+    /// Whether the user has to sign in again, though a session stands: where a new proof is demanded, or the age of the
+    /// sign-in, which nobody tells.
     pub fn demands_sign_in(&self, session: &Session, now: Timestamp) -> bool {
-        let is_older = |age| now.since(session.auth_time) > Duration::from_secs(age);
-        self.prompt.login
-            || self
-                .max_age
-                .is_some_and(|age| age == 0 || session.is_undated || is_older(age))
+        self.demands_proof(session, now) || (session.is_undated && self.max_age.is_some())
+    }
+
+    /// Whether the user has to prove again who they are, though a session stands: `prompt=login`, or a sign-in older
+    /// than `max_age`. Zero asks for a new one in any case (OpenID Connect Core 3.1.2.1). One of an age that nobody tells
+    /// may be young enough: it is for the provider to say.
+    pub fn demands_proof(&self, session: &Session, now: Timestamp) -> bool {
+        let is_older = |age| !session.is_undated && now.since(session.auth_time) > Duration::from_secs(age);
+        self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
     }
 
     /// The scope that consent is asked for: what is granted and what the single claims imply.

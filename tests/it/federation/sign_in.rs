@@ -313,9 +313,10 @@ async fn a_sign_in_of_an_age_that_nobody_tells_is_of_none() {
     let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
     assert_eq!(
         (question.get("prompt"), question.get("max_age")),
-        (Some("login"), Some("300"))
+        (None, Some("300")),
+        "it has to say when, and nobody has to prove again what may be young enough"
     );
-    scene.vouch(&question, "u-1", &json!({"auth_time": START.seconds()}));
+    scene.vouch(&question, "u-1", &json!({"auth_time": START.seconds() - 200}));
     browser
         .visit(&question.answer("code=c-2"))
         .await
@@ -329,8 +330,12 @@ async fn a_sign_in_of_an_age_that_nobody_tells_is_of_none() {
 async fn a_demanded_sign_in_is_demanded_there_too() {
     let scene = scene().await;
     let browser = scene.visitor();
-    scene.tokens(&browser, "u-1", &json!({})).await;
+    let dated = json!({"auth_time": START.seconds()});
+    scene.tokens(&browser, "u-1", &dated).await;
     let request = scene.acme.request().with("prompt", "login");
+    let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+    assert_eq!(question.get("prompt"), Some("login"));
+    let request = scene.acme.request().with("max_age", "0");
     let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
     assert_eq!(question.get("prompt"), Some("login"));
     let request = scene.acme.request().with("max_age", "100");
