@@ -351,6 +351,21 @@ fn a_new_client_comes_with_advice() {
         "client update cli --redirect-uri http://127.0.0.1/cb --redirect-uri com.example.app:/cb",
         "the whole new list"
     );
+    let odd = add(
+        "odd --public --redirect-uri http://localhost/it's?a=1&b=$x --redirect-uri http://[::1]/cb --redirect-uri https://a.example/c~d",
+    );
+    let remedy = odd.split_once(": idsvc ").unwrap().1.trim();
+    assert_eq!(
+        remedy,
+        r"client update odd --redirect-uri 'http://127.0.0.1/it'\''s?a=1&b=$x' --redirect-uri 'http://[::1]/cb' --redirect-uri https://a.example/c~d"
+    );
+    let words = std::process::Command::new("sh")
+        .args(["-c", &format!("printf '%s\n' {remedy}")])
+        .output()
+        .unwrap();
+    let words = String::from_utf8(words.stdout).unwrap();
+    let done = service.run(&words.lines().collect::<Vec<_>>());
+    assert_eq!(code(&done), Some(0), "{}", said(&done));
     let kiosk = add("kiosk --grant anonymous --grant refresh_token");
     assert!(kiosk.contains("refresh.retry_window"), "{kiosk}");
     assert!(

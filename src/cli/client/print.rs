@@ -179,7 +179,7 @@ fn advise(view: &ClientView, output: &mut Output<'_>) {
     if view.public && view.redirect_uris.iter().any(|uri| uri.starts_with(fixed)) {
         let uris = view.redirect_uris.iter();
         let all: Vec<_> = uris
-            .map(|uri| uri.replacen(fixed, "http://127.0.0.1/", 1))
+            .map(|uri| quoted(&uri.replacen(fixed, "http://127.0.0.1/", 1)))
             .collect();
         let all = all.join(" --redirect-uri ");
         output.hint(&format!(
@@ -198,5 +198,15 @@ fn advise(view: &ClientView, output: &mut Output<'_>) {
         output.hint(&format!(
             "PKCE is optional for this client. When its library sends a code challenge, demand it: idsvc client update {id} --pkce required"
         ));
+    }
+}
+
+/// A word as a shell takes it whole (POSIX.1-2017, Shell Command Language, section 2.2.2).
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/@%+,=".contains(c);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
