@@ -145,7 +145,7 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
         return answer;
     }
     if is_passing(failure) {
-        return busy();
+        return busy(call);
     }
     report(call, failure);
     let description = format!("request {}", call.request_id);
@@ -157,24 +157,30 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
 }
 
 /// A body of more than is read (RFC 9110 section 15.5.14).
-pub fn too_large() -> Answer {
-    let body = Body {
-        error: ErrorCode::InvalidRequest.as_str(),
-        error_description: "the body is larger than 64 KiB",
-    };
-    response::no_store(response::json(StatusCode::PAYLOAD_TOO_LARGE, &body))
+pub fn too_large(call: &Call) -> Answer {
+    let (status, description) = (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB");
+    turned_away(call, status, ErrorCode::InvalidRequest, description)
 }
 
 /// Too much at once: 503, and when to try again.
-pub fn busy() -> Answer {
+pub fn busy(call: &Call) -> Answer {
+    let (status, description) = (StatusCode::SERVICE_UNAVAILABLE, "the service is busy; try again");
+    retry_later(turned_away(
+        call,
+        status,
+        ErrorCode::TemporarilyUnavailable,
+        description,
+    ))
+}
+
+/// A refusal that is not about what was asked for.
+fn turned_away(call: &Call, status: StatusCode, code: ErrorCode, description: &str) -> Answer {
+    note(call, code.as_str(), description);
     let body = Body {
-        error: ErrorCode::TemporarilyUnavailable.as_str(),
-        error_description: "the service is busy; try again",
+        error: code.as_str(),
+        error_description: description,
     };
-    retry_later(response::no_store(response::json(
-        StatusCode::SERVICE_UNAVAILABLE,
-        &body,
-    )))
+    response::no_store(response::json(status, &body))
 }
 
 /// A failure as people see it.

@@ -80,7 +80,7 @@ fn admit(call: &Call) -> Result<Room, Box<Answer>> {
         return Err(Box::new(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
     }
     let place = call.app.place_for(call.client_address());
-    place.ok_or_else(|| Box::new(error::busy()))
+    place.ok_or_else(|| Box::new(error::busy(call)))
 }
 
 /// The answer to a request that is taken, when its body is here if it is to have one.
@@ -98,7 +98,7 @@ where
         }
         Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
         Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
-            None => error::busy(),
+            None => error::busy(&call),
             Some(_room) => match read_body(&mut body, MAX_BODY, BODY_TIME).await {
                 Ok(whole) => {
                     is_read = true;
@@ -106,7 +106,7 @@ where
                     call.whole_at = Instant::now();
                     dispatch(&call, route).await
                 }
-                Err(BodyError::TooLarge) => error::too_large(),
+                Err(BodyError::TooLarge) => error::too_large(&call),
                 Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
                 Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
             },

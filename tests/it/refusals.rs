@@ -113,6 +113,28 @@ async fn the_log_says_which_client_asked_for_too_much() {
     assert_eq!(line.get("reason"), None);
 }
 
+/// What is turned away before anybody looks at it is one refusal more.
+#[tokio::test]
+async fn the_log_says_what_was_too_large_and_what_came_at_a_bad_moment() {
+    let server = Server::start().await;
+    let audit = Audit::listen();
+    let here = "127.0.0.1".parse().unwrap();
+    let too_large = "x".repeat(64 * 1024 + 1);
+    let reply = ask(&server).with("pad", &too_large).await;
+    assert_eq!(reply.status, 413);
+    let places: Vec<_> = std::iter::from_fn(|| server.app.limits.place_for_request(here)).collect();
+    assert_eq!(ask(&server).await.status, 503);
+    drop(places);
+    let told = audit.refusals();
+    assert_eq!(
+        told,
+        [
+            json!({"error": "invalid_request", "description": "the body is larger than 64 KiB", "from": "127.0.0.1"}),
+            json!({"error": "temporarily_unavailable", "description": "the service is busy; try again", "from": "127.0.0.1"}),
+        ]
+    );
+}
+
 /// Scripts and APIs ask without a page that could show what is wrong.
 #[tokio::test]
 async fn the_log_says_which_token_and_which_origin_are_not_taken() {
