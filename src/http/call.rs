@@ -373,14 +373,17 @@ impl Call {
         self.page(status, &page, None)
     }
 
-    /// Nobody lives here.
-    pub fn not_found(&self) -> Answer {
-        let accepts = self
-            .headers()
+    /// Whether whoever asks says that they show pages, as browsers do. Probes and scripts take anything, or say nothing.
+    pub fn is_for_a_page(&self) -> bool {
+        self.headers()
             .get(ACCEPT)
             .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
-        if accepts.contains("text/html") {
+            .is_some_and(|accepts| accepts.contains("text/html"))
+    }
+
+    /// Nobody lives here.
+    pub fn not_found(&self) -> Answer {
+        if self.is_for_a_page() {
             self.error_page(
                 StatusCode::NOT_FOUND,
                 Heading::NotFound,

@@ -288,7 +288,7 @@ async fn who_signs_in_under_another_name_is_told_the_right_one() {
         );
         assert!(audit.refusals().is_empty(), "{origin}");
     }
-    let at_issuer = server.get("/").await;
+    let at_issuer = server.get("/").header("accept", BROWSER).await;
     assert_eq!(
         (at_issuer.status, at_issuer.location()),
         (303, "/account"),
@@ -299,4 +299,21 @@ async fn who_signs_in_under_another_name_is_told_the_right_one() {
         done.location().starts_with(web.redirect_uri()),
         "the right name does it"
     );
+}
+
+/// What a browser accepts.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/// A probe that follows would begin a sign-in each time, and each is written.
+#[tokio::test]
+async fn the_root_leads_people_to_their_account_and_programs_nowhere() {
+    let server = Server::start().await;
+    let person = server.get("/").header("accept", BROWSER).await;
+    assert_eq!((person.status, person.location()), (303, "/account"));
+    for method in ["GET", "HEAD"] {
+        let probe = server.call(method, "/").await;
+        assert_eq!((probe.status, probe.header("location")), (404, None));
+        let probe = server.call(method, "/").header("accept", "*/*").await;
+        assert_eq!(probe.status, 404);
+    }
 }

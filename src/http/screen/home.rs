@@ -1,5 +1,5 @@
 //! `/` and `/dev/callback`: the development server's own relying party. Elsewhere `/` leads people to their account, and
-//! `/dev/callback` is 404.
+//! programs nowhere; `/dev/callback` is 404.
 
 use ::http::{Method, StatusCode};
 use base64::Engine;
@@ -23,11 +23,15 @@ use crate::oauth::token::TokenResponse;
 use crate::page::{DevToken, DevTokens, Heading, Home};
 use crate::route::Route;
 
-/// Offers to sign in with the example client. Whoever types the address of a service that is no development server, or
-/// follows a link to it, is a person.
+/// Offers to sign in with the example client. Whoever opens the address of a service that is no development server in a
+/// browser, or follows a link to it, is a person. A probe that is led on would begin a sign-in each time.
 pub fn respond(call: &Call) -> Answer {
     let Some(dev) = &call.app.dev else {
-        return response::redirect_303(&call.app.path(&Route::Account));
+        return if call.is_for_a_page() {
+            response::redirect_303(&call.app.path(&Route::Account))
+        } else {
+            call.not_found()
+        };
     };
     let [state, verifier] =
         [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(call.app.core.random.bytes::<32>())));
