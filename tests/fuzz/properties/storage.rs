@@ -13,7 +13,7 @@ use idsvc::secret::{
     SessionCookie, UpstreamState,
 };
 use idsvc::store::backend::redb::journal::{
-    HEAD_LEN, Mark, Record as Changes, changes, records, write_record,
+    Found, HEAD_LEN, Mark, Place, Record as Changes, changes, records, write_record,
 };
 use idsvc::store::backup::{BackupError, Header, Incoming};
 use idsvc::store::record::Record;
@@ -170,12 +170,26 @@ pub(super) fn backup(data: &[u8]) {
     }
 }
 
-/// What comes out of a journal was written under its mark. The input is tried as the file, as what a record holds, and
-/// as a record that is whole and then is not.
+/// What comes out of a journal was written under its mark, from its place on. The input is tried as the file, as what a
+/// record holds, as a record that is whole and then is not, and as the place itself.
 pub(super) fn journal(data: &[u8]) {
-    const MARK: Mark = Mark([7; 16]);
-    for content in records(data, MARK).into_iter().flatten() {
-        drop(changes(&content));
+    const PLACE: Place = Place {
+        mark: Mark([7; 16]),
+        number: 0,
+    };
+    const OTHER: Place = Place {
+        mark: Mark([8; 16]),
+        number: 0,
+    };
+    if let Some(found) = records(data, PLACE) {
+        assert!(found.end <= data.len().next_multiple_of(4096));
+        for content in &found.contents {
+            drop(changes(content));
+        }
+    }
+    if let Some(place) = Place::from_bytes(data) {
+        let again = Place::from_bytes(&place.to_bytes());
+        assert_eq!(again, Some(place));
     }
     if let Some(found) = changes(data) {
         let mut noted = Changes::default();
@@ -185,11 +199,12 @@ pub(super) fn journal(data: &[u8]) {
         assert_eq!(noted.content(), data);
     }
     let mut file = Vec::new();
-    write_record(MARK, 0, data, &mut file);
-    assert_eq!(records(&file, MARK), Some(vec![data.to_vec()]));
-    assert_eq!(records(&file, Mark([8; 16])), Some(Vec::new()));
+    write_record(PLACE, data, &mut file);
+    let found = records(&file, PLACE).unwrap();
+    assert_eq!((found.contents, found.end), (vec![data], file.len()));
+    assert_eq!(records(&file, OTHER), Some(Found::default()));
     let at = usize::from(data.first().copied().unwrap_or_default()) % (HEAD_LEN + data.len());
     file[at] ^= 1;
     // Data may hold a whole record itself.
-    assert!(records(&file, MARK).is_none_or(|found| found.is_empty()));
+    assert!(records(&file, PLACE).is_none_or(|found| found.contents.is_empty()));
 }

@@ -1,18 +1,24 @@
 //! When a commit goes to the journal, and when to the database file.
 //!
-//! The database says in a table of its own which [`Mark`] its journal has to bear. That row is written in the durable
-//! commit that the journal goes on from, and is removed in the one after which there is nothing to go on from.
-//! The first commit after opening is durable and wants no journal, so a command that writes once leaves one file.
+//! The database says in a table of its own from which [`Place`] on its journal counts. That row is written in the
+//! commit that holds what was before it, and is removed in the one after which there is nothing to go on from.
+//! The first commit after opening wants no journal, so a command that writes once leaves one file. Whatever the journal
+//! does not take, because it is too much at once or the journal cannot be written, the engine commits itself, after all
+//! that was written before. Every commit of the engine's is durable.
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ::redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
+use super::Shared;
 use super::errors::{commit_failed, io_failed, storage_failed, table_failed, transaction_failed, unexpected};
-use super::journal::{Change, Journal, Mark, Record, Unusable, changes};
-use super::rows::{Bytes, guarded, raw_definition};
+use super::journal::{Change, Journal, Mark, Place, Record, Unusable, changes, records};
+use super::overlay::{Changes, Overlay};
+use super::rows::{Bytes, guarded};
 use crate::random::Random;
 use crate::store::StoreError;
 
@@ -20,21 +26,19 @@ use crate::store::StoreError;
 const MARKS: TableDefinition<'static, &str, Bytes> = TableDefinition::new("journal");
 const MARK: &str = "mark";
 
-/// How long everybody waits for a checkpoint beyond its syncs, as far as that can be foreseen: a disk that seeks is
-/// brought up to date more often, so that there is less to write each time.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// How many changes the journal holds at first, and within which bounds that follows the disk. They are also what
-/// is replayed after a kill.
+/// How long a checkpoint may take, as far as that can be foreseen: where as much is written again before it has ended, all
+/// who write wait for its end.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many changes one checkpoint has at first, and within which bounds that follows the disk. Twice as many are
+/// replayed after a kill, at most.
 const FIRST_MOST: usize = 4096;
 const LEAST_MOST: usize = 64;
 const GREATEST_MOST: usize = 16_384;
-/// A durable commit syncs twice; see [`make_durable`].
-const SYNCS: u32 = 2;
 
 /// How long the journal is done without after it could not be written.
 const REST: Duration = Duration::from_mins(10);
 
-/// The journal, and what the database says of it.
+/// The journal, what the database says of it, and the checkpoint under way.
 pub(super) struct Checkpoints {
     journal: Journal,
     random: Random,
@@ -42,10 +46,17 @@ pub(super) struct Checkpoints {
     is_named: bool,
     /// Whether something was committed since the database was opened.
     is_warm: bool,
-    /// How many changes the journal may hold.
+    /// How many changes one checkpoint may have.
     most: usize,
     /// Until when the journal is done without, because it could not be written.
     rests_until: Option<Instant>,
+    under_way: Option<UnderWay>,
+}
+
+/// A checkpoint that another thread does.
+struct UnderWay {
+    thread: JoinHandle<Result<Duration, StoreError>>,
+    changes: usize,
 }
 
 /// Why a database cannot be brought to where its journal ends.
@@ -72,64 +83,169 @@ impl Checkpoints {
             is_warm: false,
             most: FIRST_MOST,
             rests_until: None,
+            under_way: None,
         }
     }
 
-    /// Brings a database that was just opened to where its journal ends, in memory: the next commit is durable.
-    pub(super) fn replay(&mut self, database: &Database) -> Result<(), ReplayError> {
+    /// Has a checkpoint have so many changes.
+    #[cfg(test)]
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Has everybody see a database that was just opened as it is where its journal ends. The first write puts that into
+    /// the database.
+    pub(super) fn replay(&mut self, database: &Database, overlay: &Overlay) -> Result<(), ReplayError> {
         self.journal.release();
+        overlay.clear();
         self.is_warm = false;
-        let mark = mark(database)?;
-        self.is_named = mark.is_some();
-        let Some(mark) = mark else { return Ok(()) };
+        let place = place(database)?;
+        self.is_named = place.is_some();
+        let Some(place) = place else { return Ok(()) };
         let path = self.journal.path();
         let damaged = |what: &str| StoreError::Damaged(format!("its journal {} {what}", path.display()));
-        let records = self.journal.read(mark).map_err(|error| match error {
+        let altered = || damaged("is not what was written");
+        let bytes = self.journal.read().map_err(|error| match error {
             Unusable::Missing => damaged("is missing").into(),
-            Unusable::Damaged => damaged("is not what was written").into(),
+            Unusable::Damaged => altered().into(),
             Unusable::Io(error) => ReplayError::Unreadable(path.to_owned(), error),
         })?;
-        self.journal.trim(&records);
-        if records.is_empty() {
+        let found = records(&bytes, place).ok_or_else(altered)?;
+        self.journal.trim(&found);
+        if found.contents.is_empty() {
             return Ok(());
         }
-        tracing::info!(records = records.len(), "the journal is replayed");
-        let mut transaction = guarded(|| database.begin_write()).map_err(transaction_failed)?;
-        for record in &records {
-            for change in changes(record).ok_or_else(|| damaged("is not what was written"))? {
-                apply(&transaction, change)?;
+        tracing::info!(records = found.contents.len(), "the journal is replayed");
+        let mut all = Changes::default();
+        for record in &found.contents {
+            for change in changes(record).ok_or_else(altered)? {
+                match change {
+                    Change::Put(table, key, value) => all.set(table, key, Some(value.to_vec())),
+                    Change::Remove(table, key) => all.set(table, key, None),
+                }
             }
         }
-        transaction
-            .set_durability(Durability::None)
-            .map_err(|_| unexpected("durability"))?;
-        guarded(|| transaction.commit()).map_err(commit_failed)?;
+        overlay.publish(all);
         Ok(())
     }
 
-    /// Commits: by the journal when that has room, else all that has gathered at once.
-    pub(super) fn commit(
+    /// Whether what is written goes to the journal. Fails if a checkpoint has failed since this was asked last.
+    pub(super) fn go_on(&mut self, shared: &Shared) -> Result<bool, StoreError> {
+        if self.under_way.as_ref().is_none_or(|at| at.thread.is_finished()) {
+            self.wait(shared)?;
+        }
+        Ok(self.journal.is_open())
+    }
+
+    /// Makes a batch durable by the journal, and shows it. Where the journal cannot take it, the engine does.
+    pub(super) fn append(
         &mut self,
-        mut transaction: WriteTransaction,
+        shared: &Arc<Shared>,
+        changes: Changes,
         record: &Record,
     ) -> Result<(), StoreError> {
-        if record.is_empty() {
-            return transaction.abort().map_err(storage_failed);
+        if self.journal.changes() >= self.most || !self.journal.takes(record) {
+            self.turn(shared)?;
         }
-        if !self.journal.takes(record, self.most) {
-            let mark = if self.is_warm { self.next_mark() } else { None };
-            self.keep(transaction, mark)?;
-            self.is_warm = true;
+        if self.journal.takes(record) {
+            match self.journal.append(record) {
+                Ok(()) => {
+                    shared.overlay.publish(changes);
+                    return Ok(());
+                }
+                Err(error) => self.rest(&error),
+            }
+        }
+        let transaction = self.begin(shared)?;
+        changes.write_to(&transaction)?;
+        self.commit(transaction)
+    }
+
+    /// Has another thread bring the database file to where the journal is now, which goes on in its other half.
+    fn turn(&mut self, shared: &Arc<Shared>) -> Result<(), StoreError> {
+        let changes = self.journal.changes();
+        if !self.freeze(shared)? {
             return Ok(());
         }
-        if let Err(error) = self.journal.append(record) {
-            self.rest(&error);
-            return self.keep(transaction, None);
+        let (place, doer) = (self.journal.place(), Arc::clone(shared));
+        let name = "checkpoint".to_owned();
+        let thread = thread::Builder::new().name(name).spawn(move || doer.give(place));
+        // Where there is no thread to be had, the writer does it.
+        match thread.map_err(|_| shared.give(place)) {
+            Ok(thread) => self.under_way = Some(UnderWay { thread, changes }),
+            Err(given) => self.learn(given?, changes),
         }
-        transaction
-            .set_durability(Durability::None)
-            .map_err(|_| unexpected("durability"))?;
-        transaction.commit().map_err(commit_failed)
+        Ok(())
+    }
+
+    /// Has everything stand still that the database file does not hold, and the journal go on in its other half. Whether
+    /// there is such a thing.
+    fn freeze(&mut self, shared: &Shared) -> Result<bool, StoreError> {
+        self.wait(shared)?;
+        if self.journal.is_open() {
+            self.journal.turn();
+        }
+        let is_behind = !shared.overlay.is_empty();
+        if is_behind {
+            shared.overlay.freeze();
+        }
+        Ok(is_behind)
+    }
+
+    /// Waits for the checkpoint that is under way. After one that failed the database has to be opened afresh.
+    fn wait(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        self.join()?;
+        if shared.overlay.stands_still() {
+            return Err(StoreError::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of the other thread, if there is one, and says how that ended.
+    pub(super) fn join(&mut self) -> Result<(), StoreError> {
+        let Some(UnderWay { thread, changes }) = self.under_way.take() else {
+            return Ok(());
+        };
+        let done = thread.join();
+        let took = done.unwrap_or_else(|_| Err(StoreError::Damaged("the engine panicked".to_owned())))?;
+        self.learn(took, changes);
+        Ok(())
+    }
+
+    /// Brings the database file up to date: it holds everything when this returns.
+    pub(super) fn catch_up(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        if self.freeze(shared)? {
+            let place = self.journal.place();
+            shared.give(place)?;
+            self.is_named = place.is_some();
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction of the engine's above everything that was written.
+    pub(super) fn begin(&mut self, shared: &Shared) -> Result<WriteTransaction, StoreError> {
+        self.catch_up(shared)?;
+        shared.begin_write()
+    }
+
+    /// Commits what was changed in a transaction of the engine's.
+    pub(super) fn commit(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
+        let place = match self.journal.place() {
+            Some(place) => Some(place),
+            None if self.is_warm => self.next_mark().map(|mark| Place { mark, number: 0 }),
+            None => None,
+        };
+        let is_next = place.is_some() && !self.journal.is_open();
+        // A commit that fails may have been kept all the same.
+        let was_named = self.is_named;
+        self.is_named |= place.is_some();
+        commit(transaction, place, was_named)?;
+        self.is_named = place.is_some();
+        self.is_warm = true;
+        if let (true, Some(Place { mark, .. })) = (is_next, place) {
+            self.journal.restart(mark);
+        }
+        Ok(())
     }
 
     /// The mark to go on from, when there is a journal to go on with.
@@ -161,66 +277,68 @@ impl Checkpoints {
         self.rests_until = Some(Instant::now() + REST);
     }
 
-    /// Whether the journal holds what the database file does not.
-    pub(super) fn are_due(&self) -> bool {
-        self.journal.is_ahead()
-    }
-
-    /// Brings the database file up to date; the journal begins anew.
-    pub(super) fn settle(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
-        let mark = self.next_mark();
-        self.keep(transaction, mark)
-    }
-
-    /// Brings the database file up to date, if it asks for a journal, and removes what lies there. Only while the database
+    /// Brings the database file up to date, has it ask for no journal, and removes what lies there. Only while the database
     /// is open: else the journal at that path may be the one of another process that has taken the database.
-    pub(super) fn end(
-        &mut self,
-        begin: impl FnOnce() -> Result<WriteTransaction, StoreError>,
-    ) -> Result<(), StoreError> {
-        let transaction = begin()?;
+    pub(super) fn end(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        self.wait(shared)?;
+        shared.begin_write()?.abort().map_err(storage_failed)?;
+        self.journal.suspend();
+        self.freeze(shared)?;
         if self.is_named {
-            self.keep(transaction, None)?;
-        } else {
-            transaction.abort().map_err(storage_failed)?;
+            shared.give(None)?;
+            self.is_named = false;
         }
         self.journal.remove().map_err(io_failed)
     }
 
-    /// How much the next checkpoint may have to write follows from how long this one took, without what the syncs of
-    /// so busy a disk take anyway: the fewer changes a checkpoint has, the more often that would be waited for.
-    fn learn(&mut self, took: Duration) {
-        let changes = self.journal.changes();
-        let writing = took.saturating_sub(self.journal.mean_append() * SYNCS);
-        if writing > PATIENCE && changes >= LEAST_MOST {
-            self.most = (changes / 2).max(LEAST_MOST);
-        } else if writing < PATIENCE / 2 && changes > self.most / 2 {
+    /// How much the next checkpoint may have to write follows from how long this one took.
+    fn learn(&mut self, took: Duration, changes: usize) {
+        if took > PATIENCE && changes >= LEAST_MOST {
+            self.most = (changes / 2).clamp(LEAST_MOST, self.most);
+        } else if took < PATIENCE / 2 && changes > self.most / 2 {
             self.most = (self.most * 2).min(GREATEST_MOST);
         }
     }
+}
 
-    fn keep(&mut self, mut transaction: WriteTransaction, mark: Option<Mark>) -> Result<(), StoreError> {
-        self.journal.suspend();
-        if mark.is_some() || self.is_named {
-            let mut marks = guarded(|| transaction.open_table(MARKS)).map_err(table_failed)?;
-            let done = match &mark {
-                Some(mark) => guarded(|| marks.insert(MARK, mark.0.as_slice()).map(|_| ())),
-                None => guarded(|| marks.remove(MARK).map(|_| ())),
-            };
-            done.map_err(storage_failed)?;
+impl Drop for Checkpoints {
+    /// The other thread has the database open for as long as it lasts.
+    fn drop(&mut self) {
+        if let Err(error) = self.join() {
+            tracing::warn!(%error, "the database is left behind its journal");
         }
-        make_durable(&mut transaction)?;
-        // A commit that fails may have been kept all the same.
-        self.is_named |= mark.is_some();
-        let begun = Instant::now();
-        transaction.commit().map_err(commit_failed)?;
-        self.learn(begun.elapsed());
-        self.is_named = mark.is_some();
-        if let Some(mark) = mark {
-            self.journal.restart(mark);
-        }
-        Ok(())
     }
+}
+
+impl Shared {
+    /// Commits what stands still in the overlay, and that the journal counts from `place` on. How long that took.
+    fn give(&self, place: Option<Place>) -> Result<Duration, StoreError> {
+        let begun = Instant::now();
+        let transaction = self.begin_write()?;
+        self.overlay.write_still_to(&transaction)?;
+        commit(transaction, place, true)?;
+        self.overlay.thaw();
+        Ok(begun.elapsed())
+    }
+}
+
+/// Commits durably, together with the place from which on a journal counts. Where there is none, and there `was` one, the
+/// database asks for no journal from now on.
+pub(super) fn commit(
+    mut transaction: WriteTransaction,
+    place: Option<Place>,
+    was: bool,
+) -> Result<(), StoreError> {
+    if place.is_some() || was {
+        let mut marks = guarded(|| transaction.open_table(MARKS)).map_err(table_failed)?;
+        let done = match &place {
+            Some(place) => guarded(|| marks.insert(MARK, place.to_bytes().as_slice()).map(|_| ())),
+            None => guarded(|| marks.remove(MARK).map(|_| ())),
+        };
+        done.map_err(storage_failed)?;
+    }
+    make_durable(&mut transaction)?;
+    guarded(|| transaction.commit()).map_err(commit_failed)
 }
 
 /// Has the commit be on the disk when it returns, wholly or not at all, and the next opening be quick.
@@ -233,7 +351,7 @@ pub(super) fn make_durable(transaction: &mut WriteTransaction) -> Result<(), Sto
     Ok(())
 }
 
-fn mark(database: &Database) -> Result<Option<Mark>, StoreError> {
+fn place(database: &Database) -> Result<Option<Place>, StoreError> {
     let transaction = guarded(|| database.begin_read()).map_err(transaction_failed)?;
     let marks = match guarded(|| transaction.open_table(MARKS)) {
         Ok(marks) => marks,
@@ -242,19 +360,9 @@ fn mark(database: &Database) -> Result<Option<Mark>, StoreError> {
     };
     let found = guarded(|| Ok(marks.get(MARK)?.map(|mark| mark.value().to_vec()))).map_err(storage_failed)?;
     found
-        .map(|mark| mark.try_into().map(Mark))
+        .map(|bytes| Place::from_bytes(&bytes))
+        .map(|place| place.ok_or_else(|| StoreError::Damaged("the mark of its journal".to_owned())))
         .transpose()
-        .map_err(|_| StoreError::Damaged("the mark of its journal".to_owned()))
-}
-
-fn apply(transaction: &WriteTransaction, change: Change<'_>) -> Result<(), StoreError> {
-    let (Change::Put(table, ..) | Change::Remove(table, _)) = change;
-    let mut opened = guarded(|| transaction.open_table(raw_definition(table))).map_err(table_failed)?;
-    let done = match change {
-        Change::Put(_, key, value) => guarded(|| opened.insert(key, value).map(|_| ())),
-        Change::Remove(_, key) => guarded(|| opened.remove(key).map(|_| ())),
-    };
-    done.map_err(storage_failed)
 }
 
 #[cfg(test)]
@@ -263,61 +371,34 @@ mod tests {
 
     use super::*;
 
-    fn with_changes(changes: usize) -> Checkpoints {
-        let mut checkpoints = Checkpoints::new(Journal::beside(Path::new("nowhere.redb")));
-        checkpoints.journal.pretend(changes, Duration::ZERO);
-        checkpoints
+    fn checkpoints() -> Checkpoints {
+        Checkpoints::new(Journal::beside(Path::new("nowhere.redb")))
     }
 
     #[test]
     fn a_checkpoint_that_took_long_is_followed_by_a_smaller_one_down_to_a_least() {
-        let mut checkpoints = with_changes(FIRST_MOST);
-        checkpoints.learn(PATIENCE * 2);
+        let mut checkpoints = checkpoints();
+        checkpoints.learn(PATIENCE * 2, FIRST_MOST);
         assert_eq!(checkpoints.most, FIRST_MOST / 2);
         for _ in 0..20 {
-            let most = checkpoints.most;
-            checkpoints.journal.pretend(most, Duration::ZERO);
-            checkpoints.learn(PATIENCE * 100);
+            checkpoints.learn(PATIENCE * 100, checkpoints.most);
         }
         assert_eq!(checkpoints.most, LEAST_MOST);
-        checkpoints.journal.pretend(1, Duration::ZERO);
-        checkpoints.learn(PATIENCE * 100);
-        assert_eq!(
-            checkpoints.most, LEAST_MOST,
-            "a slow bulk write says nothing of the journal"
-        );
+        checkpoints.learn(PATIENCE * 100, 1);
+        checkpoints.learn(PATIENCE * 100, GREATEST_MOST);
+        assert_eq!(checkpoints.most, LEAST_MOST);
     }
 
     #[test]
     fn a_quick_checkpoint_of_a_full_journal_lets_the_next_be_greater_up_to_a_bound() {
-        let mut checkpoints = with_changes(10);
-        checkpoints.learn(Duration::ZERO);
+        let mut checkpoints = checkpoints();
+        checkpoints.learn(Duration::ZERO, 10);
         assert_eq!(checkpoints.most, FIRST_MOST, "ten changes prove nothing");
         for _ in 0..20 {
-            let most = checkpoints.most;
-            checkpoints.journal.pretend(most, Duration::ZERO);
-            checkpoints.learn(Duration::ZERO);
+            checkpoints.learn(Duration::ZERO, checkpoints.most);
         }
         assert_eq!(checkpoints.most, GREATEST_MOST);
-        let most = checkpoints.most;
-        checkpoints.journal.pretend(most, Duration::ZERO);
-        checkpoints.learn(PATIENCE * 3 / 4);
+        checkpoints.learn(PATIENCE * 3 / 4, checkpoints.most);
         assert_eq!(checkpoints.most, GREATEST_MOST, "what fits stays");
-    }
-
-    #[test]
-    fn a_disk_whose_syncs_are_slow_is_not_synced_more_often() {
-        let slow = PATIENCE * 10;
-        let mut checkpoints = with_changes(FIRST_MOST);
-        checkpoints.journal.pretend(FIRST_MOST, slow);
-        checkpoints.learn(slow * 2 + PATIENCE / 3);
-        assert_eq!(
-            checkpoints.most,
-            FIRST_MOST * 2,
-            "the pages themselves took little"
-        );
-        checkpoints.journal.pretend(FIRST_MOST, slow);
-        checkpoints.learn(slow * 2 + PATIENCE * 2);
-        assert_eq!(checkpoints.most, FIRST_MOST / 2);
     }
 }

@@ -1,33 +1,36 @@
-//! The journal: one file beside the database, to which a batch of writes is appended and synced before the engine
-//! shows it to anybody.
+//! The journal: one file beside the database, to which a batch of writes is appended and synced before it is shown to
+//! anybody.
 //!
 //! Copy-on-write pages are dear to make durable: a row that changes takes its leaf and every page above it along.
-//! So the engine commits to memory, and the journal makes the batch durable with one write and one sync to a place
-//! that has been written before. When the journal is full, or nothing has been written for a while, the engine
-//! commits to the disk everything at once, each page once however often it changed, and the journal begins anew.
+//! So the journal makes a batch durable with one write and one sync to a place that has been written before, and the
+//! batch is kept [above the engine](super::overlay). When one half of the journal is full, or nothing has been written
+//! for a while, the engine commits everything in it at once, each page once however often it changed. The other half
+//! is written meanwhile.
 //!
 //! A record begins where a page of the file does, so that no write touches what was answered before.
 //!
-//! A record counts only under the [`Mark`] that the database itself holds in the same commit, so a journal that has
-//! been overtaken by its database, or belongs to another one, is nothing but room. The digest of a record covers the
-//! mark, its number and its content. A record that is not whole ends the journal: its write was never answered.
-//! Unless a later record is whole: then the disk has lost something in between, and the database is damaged.
+//! Records are numbered, and the database says from which [`Place`] on they count: that is written in the commit that
+//! holds those before it. So what has been overtaken by the database, or belongs to another one, is nothing but room.
+//! The digest of a record covers the mark, its number and its content. A record that is not whole ends the journal: its
+//! write was never answered. Unless a later record is whole: then the disk has lost something in between, and the
+//! database is damaged.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use ring::digest;
 
 use super::sync_folder_of;
 use crate::store::owner;
 
-/// How long the file is at first; each time it was full it is made twice as long.
+/// How long the file is at first; it is made twice as long after something has found no room.
 const SHORTEST: u64 = 256 << 10;
 /// How long it gets.
-const LONGEST: u64 = 4 << 20;
+const LONGEST: u64 = 8 << 20;
 /// What it is filled with at first.
 const BLOCK: usize = 16 << 10;
 /// A record begins at a multiple of this.
@@ -43,9 +46,42 @@ pub const HEAD_LEN: usize = MARK_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
 const PUT: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// The state of the database that a journal goes on from, drawn at random for each.
+/// What all records bear that go on from one state of the database; drawn at random for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub [u8; MARK_LEN]);
+
+/// From where on a journal counts: the first record that the database does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What its records bear.
+    pub mark: Mark,
+    /// The number of the first.
+    pub number: u64,
+}
+
+impl Place {
+    /// As the database keeps it. The beginning is the mark alone, as in earlier releases, which knew no other place.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.mark.0.to_vec();
+        if self.number > 0 {
+            bytes.extend_from_slice(&self.number.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Place::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (mark, rest) = bytes.split_first_chunk()?;
+        let number = match rest {
+            [] => 0,
+            rest => u64::from_be_bytes(rest.try_into().ok()?),
+        };
+        Some(Self {
+            mark: Mark(*mark),
+            number,
+        })
+    }
+}
 
 /// One change of one row, by the name of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +138,16 @@ impl Record {
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && !self.is_too_long
     }
+
+    /// Whether more was changed than one record holds.
+    pub fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
+    /// How much of the file it takes.
+    fn room(&self) -> u64 {
+        room_of(self.bytes.len())
+    }
 }
 
 /// Reads the changes of a record; `None` when the bytes are no such thing.
@@ -132,16 +178,17 @@ pub struct Journal {
     database: PathBuf,
     path: PathBuf,
     file: Option<File>,
-    /// Under which mark records may be appended; none before the database has one in its last durable commit.
+    /// What records are to bear; none before the database has named it in its last durable commit.
     mark: Option<Mark>,
+    /// The number of the next record.
     number: u64,
+    /// How many changes are in the part that is written to.
     changes: usize,
-    /// How long appending has taken.
-    spent: Duration,
+    /// The part of the file that is written to, and where in it the next record begins.
+    part: Range<u64>,
     at: u64,
-    /// How much of the file may be written to.
     length: u64,
-    /// How long it would have had to be for what it could not take.
+    /// The longest record that found no room since it was last seen whether the file is to be longer.
     wanted: u64,
     buffer: Vec<u8>,
 }
@@ -169,7 +216,7 @@ impl Journal {
             mark: None,
             number: 0,
             changes: 0,
-            spent: Duration::ZERO,
+            part: 0..0,
             at: 0,
             length: 0,
             wanted: 0,
@@ -182,9 +229,9 @@ impl Journal {
         &self.path
     }
 
-    /// The content of the records that were appended under `mark`, in their order. What comes back is on the disk, if
-    /// the disk is well, even where the process that wrote it was killed before it had synced it.
-    pub fn read(&self, mark: Mark) -> Result<Vec<Vec<u8>>, Unusable> {
+    /// All that is in the file. What comes back is on the disk, if the disk is well, even where the process that wrote it
+    /// was killed before it had synced it.
+    pub fn read(&self) -> Result<Vec<u8>, Unusable> {
         let mut bytes = Vec::new();
         let read = File::open(&self.path).and_then(|mut file| {
             // Nothing can be done about a disk that refuses, and nothing is promised by what is read.
@@ -194,7 +241,7 @@ impl Journal {
         match read {
             // No database names a journal that is shorter.
             Ok(length) if (length as u64) < SHORTEST => Err(Unusable::Damaged),
-            Ok(_) => records(&bytes, mark).ok_or(Unusable::Damaged),
+            Ok(_) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unusable::Missing),
             Err(error) => Err(Unusable::Io(error)),
         }
@@ -202,45 +249,38 @@ impl Journal {
 
     /// Gives back what lies behind these records: a journal that was read is not gone on with, and where the disk is full
     /// it is the room for the commit after which it is not needed any more.
-    pub fn trim(&self, records: &[Vec<u8>]) {
-        let lengths = records.iter().map(|content| HEAD_LEN + content.len());
-        let end: usize = lengths.map(|length| length.next_multiple_of(PAGE)).sum();
+    pub fn trim(&self, found: &Found<'_>) {
         let opened = OpenOptions::new().write(true).open(&self.path);
         // It may as well stay as long as it is.
-        let _ = opened.and_then(|file| file.set_len((end as u64).max(SHORTEST)));
+        let _ = opened.and_then(|file| file.set_len((found.end as u64).max(SHORTEST)));
     }
 
-    /// Whether so much may be appended now, and no more than `most` changes are then in it.
-    pub fn takes(&mut self, record: &Record, most: usize) -> bool {
+    /// Whether records may be appended.
+    pub fn is_open(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// Where the next record goes, while records may be appended.
+    pub fn place(&self) -> Option<Place> {
+        let number = self.number;
+        self.mark.map(|mark| Place { mark, number })
+    }
+
+    /// Whether this may be appended to the part that is written to.
+    pub fn takes(&mut self, record: &Record) -> bool {
         if self.mark.is_none() || record.is_too_long {
             return false;
         }
-        let end = self.at + (HEAD_LEN + record.bytes.len()) as u64;
-        self.wanted = self.wanted.max(end);
-        end <= self.length && self.changes + record.changes <= most
+        let fits = self.at + record.room() <= self.part.end;
+        if !fits {
+            self.wanted = self.wanted.max(record.room());
+        }
+        fits
     }
 
-    /// How many changes are in it.
+    /// How many changes are in the part that is written to.
     pub fn changes(&self) -> usize {
         self.changes
-    }
-
-    /// How long one record has taken on average, from its write to the end of its sync.
-    pub fn mean_append(&self) -> Duration {
-        self.spent / u32::try_from(self.number.max(1)).unwrap_or(u32::MAX)
-    }
-
-    /// As if so many changes were in it, by one record that took so long.
-    #[cfg(test)]
-    pub(super) fn pretend(&mut self, changes: usize, spent: Duration) {
-        self.changes = changes;
-        self.number = 1;
-        self.spent = spent;
-    }
-
-    /// Whether records were appended that the database does not hold durably yet.
-    pub fn is_ahead(&self) -> bool {
-        self.number > 0
     }
 
     /// Appends a record. It is on the disk when this returns; after an error it may be, or a part of it.
@@ -249,13 +289,12 @@ impl Journal {
             return Err(io::ErrorKind::NotConnected.into());
         };
         self.buffer.clear();
-        write_record(mark, self.number, &record.bytes, &mut self.buffer);
+        let number = self.number;
+        write_record(Place { mark, number }, &record.bytes, &mut self.buffer);
         // What comes of it is known only when the next one begins: nothing is appended after a failure.
         self.mark = None;
-        let begun = Instant::now();
         file.write_all_at(&self.buffer, self.at)?;
         file.sync_data()?;
-        self.spent += begun.elapsed();
         self.mark = Some(mark);
         self.number += 1;
         self.changes += record.changes;
@@ -289,24 +328,48 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on from a durable commit of the database that holds this mark. A journal that was too short grows, if
-    /// there is room.
+    /// Begins at the beginning: nothing in the file is needed, and a durable commit of the database has named this mark.
     pub fn restart(&mut self, mark: Mark) {
         self.mark = Some(mark);
         self.number = 0;
+        self.grow();
+        self.begin_at(0..self.length / 2);
+    }
+
+    /// Goes on in the other part, which the database has overtaken. It has overtaken this one as well before the next turn.
+    pub fn turn(&mut self) {
+        if self.part.start == 0 {
+            self.grow();
+            // The file may have become longer since this part was measured: from now on its halves are equal.
+            self.begin_at(self.length / 2..self.length);
+        } else {
+            self.begin_at(0..self.part.start);
+        }
+    }
+
+    fn begin_at(&mut self, part: Range<u64>) {
+        self.at = part.start;
+        self.part = part;
         self.changes = 0;
-        self.spent = Duration::ZERO;
-        self.at = 0;
-        let wanted = std::mem::take(&mut self.wanted).min(LONGEST);
-        if wanted > self.length
-            && let Some(file) = &self.file
-        {
-            match extend(file, (self.length * 2).max(wanted.next_power_of_two())) {
-                Ok(length) => self.length = length,
-                Err(error) => {
-                    tracing::debug!(%error, "the journal stays as long as it is");
-                    let _ = file.set_len(self.length);
-                }
+    }
+
+    /// Makes a file longer in which something found no room, if the disk has it.
+    fn grow(&mut self) {
+        let wanted = std::mem::take(&mut self.wanted);
+        let (true, Some(file)) = (wanted > 0, &self.file) else {
+            return;
+        };
+        let length = (self.length * 2)
+            .max((wanted * 2).next_power_of_two())
+            .min(LONGEST);
+        if length == self.length {
+            return;
+        }
+        match extend(file, length) {
+            Ok(length) => self.length = length,
+            Err(error) => {
+                tracing::debug!(%error, "the journal stays as long as it is");
+                let _ = file.set_len(self.length);
             }
         }
     }
@@ -319,9 +382,6 @@ impl Journal {
     /// Lets go of the file: it may not be the one at its path any more.
     pub fn release(&mut self) {
         self.suspend();
-        self.number = 0;
-        self.changes = 0;
-        self.spent = Duration::ZERO;
         self.file = None;
     }
 
@@ -351,21 +411,26 @@ fn extend(file: &File, length: u64) -> io::Result<u64> {
     Ok(end.min(LONGEST))
 }
 
-fn digest_of(mark: Mark, number: u64, bytes: &[u8]) -> digest::Digest {
+fn digest_of(place: Place, bytes: &[u8]) -> digest::Digest {
     let mut context = digest::Context::new(&digest::SHA256);
-    context.update(&mark.0);
-    context.update(&number.to_be_bytes());
+    context.update(&place.mark.0);
+    context.update(&place.number.to_be_bytes());
     context.update(bytes);
     context.finish()
 }
 
+/// How much of the file a record takes that has so much content.
+fn room_of(content: usize) -> u64 {
+    (HEAD_LEN + content).next_multiple_of(PAGE) as u64
+}
+
 /// Appends a record as the file holds it, up to the end of its last page.
-pub fn write_record(mark: Mark, number: u64, bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&mark.0);
-    out.extend_from_slice(&number.to_be_bytes());
+pub fn write_record(place: Place, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&place.mark.0);
+    out.extend_from_slice(&place.number.to_be_bytes());
     // No record is longer than its limit.
     out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
-    out.extend_from_slice(digest_of(mark, number, bytes).as_ref());
+    out.extend_from_slice(digest_of(place, bytes).as_ref());
     out.extend_from_slice(bytes);
     out.resize(out.len().next_multiple_of(PAGE), 0);
 }
@@ -378,26 +443,43 @@ fn record(bytes: &[u8], mark: Mark) -> Option<(u64, &[u8])> {
     let (digest, rest) = rest.split_first_chunk::<DIGEST_LEN>()?;
     let number = u64::from_be_bytes(*number);
     let (content, _) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
-    (digest_of(mark, number, content).as_ref() == digest).then_some((number, content))
+    (digest_of(Place { mark, number }, content).as_ref() == digest).then_some((number, content))
 }
 
-/// All whole records from the beginning on; `None` when one of them is missing and a later one is not.
-pub fn records(bytes: &[u8], mark: Mark) -> Option<Vec<Vec<u8>>> {
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut next = 0;
+/// What a journal holds from a place on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// The content of the records, in their order.
+    pub contents: Vec<&'a [u8]>,
+    /// Where the last byte of the file is that they need.
+    pub end: usize,
+}
+
+/// All whole records from a place on, wherever in the file they are; `None` when one of them is missing and a later one
+/// is not.
+pub fn records(bytes: &[u8], place: Place) -> Option<Found<'_>> {
+    let mut contents = BTreeMap::new();
+    let mut end = 0;
     for at in (0..bytes.len()).step_by(PAGE) {
-        let Some((number, content)) = bytes.get(at..).and_then(|rest| record(rest, mark)) else {
-            continue;
-        };
-        if at < next {
+        if at < end {
             // The content of a record may look like one.
             continue;
         }
-        if at > next || number != found.len() as u64 {
-            return None;
+        let Some((number, content)) = bytes.get(at..).and_then(|rest| record(rest, place.mark)) else {
+            continue;
+        };
+        // One that was overtaken may have its last page written over and be whole by chance: what lies there counts.
+        if number >= place.number {
+            end = at + (HEAD_LEN + content.len()).next_multiple_of(PAGE);
+            if contents.insert(number, content).is_some() {
+                return None;
+            }
         }
-        found.push(content.to_vec());
-        next = at + (HEAD_LEN + content.len()).next_multiple_of(PAGE);
     }
-    Some(found)
+    let mut numbers = contents.keys().map(|number| number - place.number);
+    let is_gapless = (0..contents.len() as u64).all(|expected| numbers.next() == Some(expected));
+    is_gapless.then(|| Found {
+        contents: contents.into_values().collect(),
+        end,
+    })
 }

@@ -4,30 +4,31 @@ mod checkpoint;
 mod errors;
 pub mod journal;
 mod memory;
+mod overlay;
 mod probe;
 mod rows;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 use ::redb::backends::InMemoryBackend;
 use ::redb::{
     Builder, CompactionError, Database, DatabaseError, ReadableDatabase, TransactionError, WriteTransaction,
 };
 
-use self::checkpoint::{Checkpoints, ReplayError, make_durable};
-use self::errors::{
-    commit_failed, io_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected,
-};
+use self::checkpoint::{Checkpoints, ReplayError, commit};
+use self::errors::{io_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected};
 use self::journal::Journal;
 use self::memory::Memory;
-use self::rows::{ReadSnapshot, WriteTx, guarded};
+use self::overlay::Overlay;
+use self::rows::{Done, ReadSnapshot, WriteTx, guarded};
 use super::{Backend, FileId, Snapshot, Tx, Verdict};
 use crate::store::{OpenError, StoreError, owner};
 
@@ -59,10 +60,35 @@ impl State {
     }
 }
 
+/// What the writer shares with the thread that does a checkpoint.
+struct Shared {
+    state: RwLock<State>,
+    overlay: Overlay,
+}
+
+impl Shared {
+    fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.begin(Database::begin_write)
+    }
+
+    /// One moment of everything that was committed.
+    fn look(&self, state: &State) -> Result<ReadSnapshot, StoreError> {
+        loop {
+            let above = self.overlay.view();
+            let below = state.begin(ReadableDatabase::begin_read)?;
+            // Else the engine may show more than there was when the view was taken.
+            if self.overlay.shows(&above) {
+                return Ok(ReadSnapshot::new(above, below));
+            }
+        }
+    }
+}
+
 /// A redb database that can be opened again after a failure.
 pub struct Redb {
     opener: Opener,
-    state: RwLock<State>,
+    shared: Arc<Shared>,
     /// None where nothing lasts, and every commit goes to the engine's own storage.
     checkpoints: Option<Mutex<Checkpoints>>,
     opened: Opened,
@@ -105,20 +131,26 @@ impl Redb {
 
     fn open_with(path: &Path, opener: Opener, journal: Option<Journal>) -> Result<Self, OpenError> {
         let database = guarded(&opener).map_err(|error| refused(path, error))?;
+        let overlay = Overlay::new();
         let mut checkpoints = journal.map(Checkpoints::new);
         if let Some(checkpoints) = &mut checkpoints {
-            checkpoints.replay(&database).map_err(|error| match error {
-                ReplayError::Unreadable(path, source) => OpenError::Io { path, source },
-                ReplayError::Store(StoreError::Damaged(what)) => OpenError::Damaged {
-                    path: path.to_owned(),
-                    what,
-                },
-                ReplayError::Store(other) => OpenError::Store(other),
-            })?;
+            checkpoints
+                .replay(&database, &overlay)
+                .map_err(|error| match error {
+                    ReplayError::Unreadable(path, source) => OpenError::Io { path, source },
+                    ReplayError::Store(StoreError::Damaged(what)) => OpenError::Damaged {
+                        path: path.to_owned(),
+                        what,
+                    },
+                    ReplayError::Store(other) => OpenError::Store(other),
+                })?;
         }
         Ok(Self {
             opener,
-            state: RwLock::new(State::Open(database)),
+            shared: Arc::new(Shared {
+                state: RwLock::new(State::Open(database)),
+                overlay,
+            }),
             checkpoints: checkpoints.map(Mutex::new),
             opened: Opened::default(),
             path: None,
@@ -129,7 +161,7 @@ impl Redb {
     /// error the journal may be left, and needed.
     pub fn make_whole(&self) -> Result<(), StoreError> {
         match self.checkpoints() {
-            Some(mut checkpoints) => checkpoints.end(|| self.begin_write()),
+            Some(mut checkpoints) => checkpoints.end(&self.shared),
             None => Ok(()),
         }
     }
@@ -137,7 +169,7 @@ impl Redb {
     /// Makes the file whole and releases it.
     pub fn shut(&self) -> Result<(), StoreError> {
         let ended = self.make_whole();
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
+        *self.state_mut() = State::Closed;
         ended
     }
 
@@ -146,64 +178,94 @@ impl Redb {
         Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.begin(Database::begin_write)
+    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was committed, if the next transaction goes to the journal.
+    fn look_to_go_on(
+        &self,
+        checkpoints: Option<&mut Checkpoints>,
+    ) -> Result<Option<ReadSnapshot>, StoreError> {
+        let goes_on = checkpoints.map_or(Ok(false), |checkpoints| checkpoints.go_on(&self.shared))?;
+        if !goes_on {
+            return Ok(None);
+        }
+        let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
+        self.shared.look(&state).map(Some)
     }
 }
 
 impl Backend for Redb {
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let state = match self.state.try_read() {
+        let state = match self.shared.state.try_read() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(StoreError::Busy),
         };
-        let transaction = state.begin(ReadableDatabase::begin_read)?;
+        let snapshot = self.shared.look(&state)?;
         drop(state);
-        look(&ReadSnapshot::new(transaction))
+        look(&snapshot)
     }
 
     fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
-        let mut transaction = self.begin_write()?;
-        let mut open = WriteTx::new(&transaction);
+        let mut checkpoints = self.checkpoints();
+        let before = self.look_to_go_on(checkpoints.as_deref_mut())?;
+        let begun = OnceCell::new();
+        let mut begin = || match checkpoints.as_deref_mut() {
+            Some(checkpoints) => checkpoints.begin(&self.shared),
+            None => self.shared.begin_write(),
+        };
+        let mut open = WriteTx::new(before, &begun, &mut begin)?;
         let verdict = work(&mut open);
-        let record = open.into_record();
-        match (verdict, self.checkpoints()) {
-            (Verdict::RollBack, _) => transaction.abort().map_err(storage_failed),
-            (Verdict::Commit, Some(mut checkpoints)) => checkpoints.commit(transaction, &record),
-            (Verdict::Commit, None) => {
-                make_durable(&mut transaction)?;
-                transaction.commit().map_err(commit_failed)
+        let done = open.done();
+        let begun = begun.into_inner();
+        match (verdict, done, checkpoints) {
+            (Verdict::RollBack, ..) | (_, Done::Nothing, _) => begun
+                .map_or(Ok(()), WriteTransaction::abort)
+                .map_err(storage_failed),
+            (Verdict::Commit, Done::Rows(changes, record), Some(mut checkpoints)) => {
+                // One that could not be gone on with: while it lasts no other begins.
+                drop(begun);
+                checkpoints.append(&self.shared, changes, &record)
             }
+            (Verdict::Commit, Done::Directly, checkpoints) => {
+                let transaction = begun.ok_or_else(|| unexpected("a commit"))?;
+                match checkpoints {
+                    Some(mut checkpoints) => checkpoints.commit(transaction),
+                    None => commit(transaction, None, false),
+                }
+            }
+            (Verdict::Commit, Done::Rows(..), None) => Err(unexpected("a record")),
         }
     }
 
     fn settle(&self) -> Result<(), StoreError> {
-        match self.checkpoints() {
-            Some(mut checkpoints) if checkpoints.are_due() => checkpoints.settle(self.begin_write()?),
-            _ => Ok(()),
-        }
+        self.checkpoints()
+            .map_or(Ok(()), |mut checkpoints| checkpoints.catch_up(&self.shared))
     }
 
     fn recover(&self) -> Result<(), StoreError> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut checkpoints = self.checkpoints();
+        // What comes of a checkpoint under way is seen when the database is opened.
+        let _ = checkpoints.as_mut().map(|checkpoints| checkpoints.join());
+        let mut state = self.state_mut();
         if matches!(*state, State::Closed) {
             return Err(StoreError::Closed);
         }
         // The old database must be gone before the new one is opened: it holds the lock on the file.
         *state = State::Failed(StoreError::Closed);
-        let reopened =
-            guarded(&self.opener)
-                .map_err(reopen_failed)
-                .and_then(|database| match self.checkpoints() {
-                    Some(mut checkpoints) => match checkpoints.replay(&database) {
-                        Ok(()) => Ok(database),
-                        Err(ReplayError::Unreadable(_, error)) => Err(io_failed(error)),
-                        Err(ReplayError::Store(error)) => Err(error),
-                    },
-                    None => Ok(database),
-                });
+        let reopened = guarded(&self.opener).map_err(reopen_failed).and_then(|database| {
+            let replayed = match &mut checkpoints {
+                Some(checkpoints) => checkpoints.replay(&database, &self.shared.overlay),
+                None => Ok(()),
+            };
+            match replayed {
+                Ok(()) => Ok(database),
+                Err(ReplayError::Unreadable(_, error)) => Err(io_failed(error)),
+                Err(ReplayError::Store(error)) => Err(error),
+            }
+        });
         match reopened {
             Ok(database) => {
                 *state = State::Open(database);
@@ -229,7 +291,7 @@ impl Backend for Redb {
     }
 
     fn spare(&self) -> Result<u64, StoreError> {
-        let transaction = self.begin_write()?;
+        let transaction = self.shared.begin_write()?;
         let stats = guarded(|| transaction.stats()).map_err(storage_failed)?;
         transaction.abort().map_err(storage_failed)?;
         let used = stats.allocated_pages().saturating_mul(stats.page_size() as u64);
@@ -242,7 +304,7 @@ impl Backend for Redb {
 
     fn compact(&self) -> Result<bool, StoreError> {
         self.settle()?;
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state_mut();
         let database = match &mut *state {
             State::Open(database) => database,
             State::Failed(error) => return Err(error.clone()),
@@ -296,7 +358,7 @@ pub fn inspect<T>(
     });
     let database = opened.map_err(|error| refused(path, error))?;
     let transaction = guarded(|| database.begin_read()).map_err(transaction_failed)?;
-    look(&ReadSnapshot::new(transaction)).map(Some)
+    look(&ReadSnapshot::new(Overlay::new().view(), transaction)).map(Some)
 }
 
 /// Where the journal of the database at `path` is, when there is one.
