@@ -189,11 +189,11 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 40 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries,
+    /// 24 MiB of cache, 4096 waiting writes, 512 to a commit, a second between retries,
     /// ten for a transaction.
     fn default() -> Self {
         Self {
-            cache_bytes: 40 << 20,
+            cache_bytes: 24 << 20,
             queue_len: 4096,
             batch_max: 512,
             retry_pause: Duration::from_secs(1),
