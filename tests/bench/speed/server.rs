@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -104,11 +105,19 @@ impl Server {
         })
     }
 
-    /// Ends the process.
+    /// Ends the process as a crash does.
     pub(crate) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             drop(process.kill());
             drop(process.wait());
+        }
+    }
+
+    /// Asks the process to end, and waits for that.
+    pub(crate) fn close(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+            assert!(process.wait().unwrap().success());
         }
     }
 
