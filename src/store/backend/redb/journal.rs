@@ -23,6 +23,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::digest;
+use rustix::fs::OFlags;
 
 use super::sync_folder_of;
 use crate::store::owner;
@@ -250,7 +251,12 @@ impl Journal {
     /// Gives back what lies behind these records: a journal that was read is not gone on with, and where the disk is full
     /// it is the room for the commit after which it is not needed any more.
     pub fn trim(&self, found: &Found<'_>) {
-        let opened = OpenOptions::new().write(true).open(&self.path);
+        // A link may lead to what belongs to somebody else.
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let opened = OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(&self.path);
         // It may as well stay as long as it is.
         let _ = opened.and_then(|file| file.set_len((found.end as u64).max(SHORTEST)));
     }
