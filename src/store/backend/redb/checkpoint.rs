@@ -283,8 +283,7 @@ impl Checkpoints {
         self.wait(shared)?;
         shared.begin_write()?.abort().map_err(storage_failed)?;
         self.journal.suspend();
-        self.freeze(shared)?;
-        if self.is_named {
+        if self.freeze(shared)? || self.is_named {
             shared.give(None)?;
             self.is_named = false;
         }
