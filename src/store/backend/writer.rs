@@ -224,7 +224,8 @@ impl Writer {
             meters: Arc::clone(&meters),
             pace,
             failed: None,
-            is_settled: true,
+            // A process that was killed may have left something to settle.
+            is_settled: false,
         };
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -546,15 +547,14 @@ impl Desk {
     }
 
     /// A process that was killed amid its proof has left it behind.
-    fn forget_proof(&self) {
+    fn forget_proof(&mut self) {
         let mut was_left = false;
         let _ = self.backend.read(&mut |snapshot| {
             was_left = META.contains(snapshot, PROOF)?;
             Ok(())
         });
-        if was_left {
-            // Where that fails, the next write fails too and is answered so.
-            let _ = self.commit(&|tx| META.remove(tx, PROOF).map(|_| ()));
+        if was_left && let Err(error) = self.commit(&|tx| META.remove(tx, PROOF).map(|_| ())) {
+            self.fail(&error);
         }
     }
 

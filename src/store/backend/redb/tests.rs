@@ -16,7 +16,8 @@ use proptest::prelude::*;
 use super::journal::{Found, Place};
 use super::*;
 use crate::store::backend::tests::{Folder, RAW, get, note, put};
-use crate::store::schema::Schema;
+use crate::store::backend::writer::PROOF;
+use crate::store::schema::{Schema, meta_get, meta_put};
 use crate::store::{Options, Store};
 
 /// A disk in memory that can be made to fail.
@@ -162,8 +163,31 @@ fn what_makes_room_is_done_on_a_full_disk_and_others_go_on_in_that_room() {
 struct Beside {
     engine: Redb,
     disk: Disk,
+    refuses: AtomicBool,
     asked: AtomicUsize,
     opened: AtomicUsize,
+}
+
+impl Beside {
+    fn on(disk: &Disk) -> Arc<Self> {
+        let medium = disk.clone();
+        let opener = move || Builder::new().create_with_backend(medium.clone());
+        Arc::new(Self {
+            engine: Redb::open(Path::new("disk"), Box::new(opener)).unwrap(),
+            disk: disk.clone(),
+            refuses: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
+            opened: AtomicUsize::new(0),
+        })
+    }
+
+    fn store(self: &Arc<Self>) -> Store {
+        let options = Options {
+            retry_pause: Duration::ZERO,
+            ..Options::default()
+        };
+        Store::on(Arc::<Self>::clone(self), options, &Schema::CURRENT).unwrap()
+    }
 }
 
 impl Backend for Beside {
@@ -172,6 +196,9 @@ impl Backend for Beside {
     }
 
     fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(StoreError::NoSpace);
+        }
         self.engine.transact(work)
     }
 
@@ -204,19 +231,8 @@ impl Backend for Beside {
 #[test]
 fn a_store_that_cannot_be_written_to_is_read_for_as_long_as_that_lasts() {
     let disk = Disk::new();
-    let medium = disk.clone();
-    let opener = move || Builder::new().create_with_backend(medium.clone());
-    let beside = Arc::new(Beside {
-        engine: Redb::open(Path::new("disk"), Box::new(opener)).unwrap(),
-        disk: disk.clone(),
-        asked: AtomicUsize::new(0),
-        opened: AtomicUsize::new(0),
-    });
-    let options = Options {
-        retry_pause: Duration::ZERO,
-        ..Options::default()
-    };
-    let store = Store::on(Arc::<Beside>::clone(&beside), options, &Schema::CURRENT).unwrap();
+    let beside = Beside::on(&disk);
+    let store = beside.store();
     put(&store, "a", "before").unwrap();
     disk.cannot_grow.store(true, Ordering::SeqCst);
     let long = "x".repeat(10 << 20);
@@ -237,6 +253,27 @@ fn a_store_that_cannot_be_written_to_is_read_for_as_long_as_that_lasts() {
     }
     put(&store, "a", "after").unwrap();
     assert_eq!(get(&store, "a"), Some(note("after")));
+}
+
+#[test]
+fn a_proof_that_cannot_be_removed_is_not_passed_over() {
+    let disk = Disk::new();
+    let store = disk.store();
+    store
+        .write_blocking("proof", |tx| meta_put(tx, PROOF, "0000"))
+        .unwrap();
+    store.close();
+    let beside = Beside::on(&disk);
+    beside.refuses.store(true, Ordering::SeqCst);
+    let store = beside.store();
+    while store.is_writable() {
+        std::thread::yield_now();
+    }
+    beside.refuses.store(false, Ordering::SeqCst);
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    assert_eq!(store.read(|snapshot| meta_get(snapshot, PROOF)).unwrap(), None);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::super::journal::{self, Found, Journal, Place};
 use super::super::{Redb, journal_of};
-use super::{Disk, killed, place, written};
+use super::{Disk, killed, killed_again, open, place, store_with_journal, wait, written};
 use crate::store::StoreError;
 use crate::store::backend::tests::{Folder, RAW};
 use crate::store::backend::{Backend, Snapshot, Tx, Verdict};
@@ -382,6 +382,18 @@ fn what_was_replayed_is_in_the_database_once_it_has_settled() {
     drop(revived);
     fs::remove_file(journal_of(&copy)).unwrap();
     assert_eq!(rows(&Redb::open_file(&copy, 1 << 20).unwrap()).len(), 9);
+}
+
+#[test]
+fn what_a_file_holds_is_measured_with_what_was_replayed() {
+    let folder = Folder::new();
+    let store = store_with_journal(&folder, 5);
+    let copy = killed(&folder, "killed.redb");
+    let revived = open(&copy).unwrap();
+    wait(revived.spare()).unwrap();
+    let again = killed_again(&copy);
+    fs::remove_file(journal_of(&again)).unwrap();
+    assert_eq!(super::rows(&open(&again).unwrap()), super::rows(&store));
 }
 
 #[test]
