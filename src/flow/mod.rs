@@ -42,6 +42,7 @@ use arc_swap::ArcSwap;
 
 pub use self::catalog::Catalog;
 use self::gate::Gate;
+use self::sign_in::FoundLast;
 use crate::clock::Clock;
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{SetupError, Terms};
@@ -119,6 +120,7 @@ pub struct Core {
     pub proven: ProvenSignatures,
     catalog: Arc<ArcSwap<Catalog>>,
     reloading: Mutex<()>,
+    found_last: FoundLast,
 }
 
 impl Core {
@@ -144,6 +146,7 @@ impl Core {
             passwords,
             catalog: Arc::new(catalog),
             reloading: Mutex::new(()),
+            found_last: FoundLast::default(),
         })
     }
 

@@ -1,7 +1,9 @@
 //! A user signs in with a stored password.
 
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::authorization::{self, Browser, Onward, Underway};
@@ -123,14 +125,27 @@ async fn look(
     Ok(Some(SignIn::Done(onward)))
 }
 
-/// The user who signs in with this name. Whoever is not there costs the reading of somebody who is.
+/// The user who signs in with this name. Where nobody does, the one who was found last is looked for and read as well: to
+/// answer takes no less time.
 pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
-    core.store.read(
-        |snapshot| match USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())? {
-            Some(uuid) => USERS.get(snapshot, &uuid),
-            None => USERS.scan(snapshot, .., 1).map(|_| None),
-        },
-    )
+    core.store.read(|snapshot| {
+        let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
+        let read = core.found_last.note(found);
+        Ok(USERS.get(snapshot, &read)?.filter(|_| found.is_some()))
+    })
+}
+
+/// The user whose name was typed last.
+#[derive(Default)]
+pub(super) struct FoundLast(Mutex<Uuid>);
+
+impl FoundLast {
+    /// Notes whom a name has led to. Whoever was found last, now or before.
+    fn note(&self, found: Option<Uuid>) -> Uuid {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = found.unwrap_or(*last);
+        *last
+    }
 }
 
 /// The user goes on with the account that is signed in (`prompt=select_account`). Never in place of a

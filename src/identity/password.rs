@@ -37,8 +37,6 @@ pub const MAX_PARALLELISM: u32 = 16;
 pub const SALT_LEN: usize = 16;
 
 const OUTPUT_LEN: usize = 32;
-const DUMMY_SALT: [u8; SALT_LEN] = *b"nobody's account";
-
 /// What an argon2id hash costs (RFC 9106 section 3.1). Never beyond the limits of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordParams {
@@ -146,6 +144,23 @@ impl PasswordHash {
     pub fn parse(text: &str) -> Result<Self, InvalidPasswordHash> {
         Stored::read(text)?;
         Ok(Self(text.to_owned()))
+    }
+
+    /// A hash that no password was made into, for whoever is not there: to check one against it takes the time of any
+    /// other at this cost, and then counts for nothing.
+    pub fn of_nobody(params: PasswordParams) -> Self {
+        Self::written(params, b"nobody's account", &[0; OUTPUT_LEN])
+    }
+
+    fn written(params: PasswordParams, salt: &[u8; SALT_LEN], output: &[u8; OUTPUT_LEN]) -> Self {
+        Self(format!(
+            "$argon2id$v=19$m={},t={},p={}${}${}",
+            params.memory_kib,
+            params.iterations,
+            params.parallelism,
+            STANDARD_NO_PAD.encode(salt),
+            STANDARD_NO_PAD.encode(output),
+        ))
     }
 
     /// The PHC string, for the store and for an export.
@@ -310,14 +325,7 @@ pub fn hash(
     let mut output = Zeroizing::new([0; OUTPUT_LEN]);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, recipe);
     memory.compute(&argon2, password, &salt, output.as_mut_slice())?;
-    Ok(PasswordHash(format!(
-        "$argon2id$v=19$m={},t={},p={}${}${}",
-        params.memory_kib,
-        params.iterations,
-        params.parallelism,
-        STANDARD_NO_PAD.encode(salt),
-        STANDARD_NO_PAD.encode(output.as_slice()),
-    )))
+    Ok(PasswordHash::written(params, &salt, &output))
 }
 
 /// Is this the password that the hash was made of? The comparison takes the same time wherever they differ.
@@ -328,11 +336,6 @@ pub fn verify(hash: &PasswordHash, password: &[u8], memory: &mut Memory) -> Resu
         Ok(stored) => stored.matches(password, memory),
         Err(_) => Ok(false),
     }
-}
-
-/// Takes the time of a verification and matches nothing, so that an unknown user is as slow as a known one.
-fn verify_nobody(params: PasswordParams, password: &[u8], memory: &mut Memory) -> Result<(), OutOfMemory> {
-    hash(params, password, DUMMY_SALT, memory).map(|_| ())
 }
 
 #[cfg(test)]

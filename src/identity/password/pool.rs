@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use zeroize::Zeroizing;
 
 use super::oneshot::{self, Receiver, Sender};
-use super::{Memory, PasswordHash, PasswordParams, SALT_LEN, Stored, hash, verify_nobody};
+use super::{Memory, PasswordHash, PasswordParams, SALT_LEN, Stored, hash};
 
 /// How many hashes are computed at once, and how many may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,12 +271,13 @@ fn verification(
     password: Zeroizing<String>,
 ) -> impl FnOnce(&mut Memory) -> Option<Verdict> + Send + 'static {
     move |memory| {
-        let matches = if let Some(Ok(stored)) = hash.as_ref().map(|hash| Stored::read(hash.as_str())) {
-            stored.matches(password.as_bytes(), memory).ok()?
-        } else {
-            verify_nobody(params, password.as_bytes(), memory).ok()?;
-            false
+        let nobody = PasswordHash::of_nobody(params);
+        let read = |hash: &PasswordHash| Stored::read(hash.as_str()).ok();
+        let (stored, is_somebodys) = match hash.as_ref().and_then(read) {
+            Some(stored) => (stored, true),
+            None => (read(&nobody)?, false),
         };
+        let matches = stored.matches(password.as_bytes(), memory).ok()? && is_somebodys;
         let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
         Some(Verdict {
             matches,
