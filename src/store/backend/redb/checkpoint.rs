@@ -158,7 +158,7 @@ impl Checkpoints {
         }
         let transaction = self.begin(shared)?;
         changes.write_to(&transaction)?;
-        self.commit(transaction)
+        self.commit(shared, transaction)
     }
 
     /// Has another thread bring the database file to where the journal is now, which goes on in its other half.
@@ -229,7 +229,11 @@ impl Checkpoints {
     }
 
     /// Commits what was changed in a transaction of the engine's.
-    pub(super) fn commit(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
+    pub(super) fn commit(
+        &mut self,
+        shared: &Shared,
+        transaction: WriteTransaction,
+    ) -> Result<(), StoreError> {
         let place = match self.journal.place() {
             Some(place) => Some(place),
             None if self.is_warm => self.next_mark().map(|mark| Place { mark, number: 0 }),
@@ -239,7 +243,10 @@ impl Checkpoints {
         // A commit that fails may have been kept all the same.
         let was_named = self.is_named;
         self.is_named |= place.is_some();
-        commit(transaction, place, was_named)?;
+        let committed = commit(transaction, place, was_named);
+        // There is nothing in it, and the engine is another now, perhaps even where it says that it has failed.
+        shared.overlay.clear();
+        committed?;
         self.is_named = place.is_some();
         self.is_warm = true;
         if let (true, Some(Place { mark, .. })) = (is_next, place) {
@@ -281,7 +288,7 @@ impl Checkpoints {
     /// is open: else the journal at that path may be the one of another process that has taken the database.
     pub(super) fn end(&mut self, shared: &Shared) -> Result<(), StoreError> {
         self.wait(shared)?;
-        shared.begin_write()?.abort().map_err(storage_failed)?;
+        shared.abort(shared.begin_write()?)?;
         self.journal.suspend();
         if self.freeze(shared)? || self.is_named {
             shared.give(None)?;

@@ -67,21 +67,30 @@ struct Shared {
 }
 
 impl Shared {
+    /// Begins a transaction of the engine's. Until that ends, nobody goes on looking at what it is about to replace.
     fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.begin(Database::begin_write)
+        let begun = state.begin(Database::begin_write)?;
+        self.overlay.let_go(false);
+        Ok(begun)
+    }
+
+    fn abort(&self, transaction: WriteTransaction) -> Result<(), StoreError> {
+        let aborted = transaction.abort().map_err(storage_failed);
+        self.overlay.let_go(true);
+        aborted
+    }
+
+    /// Commits what was changed in a transaction of the engine's, where there is no journal.
+    fn commit(&self, transaction: WriteTransaction) -> Result<(), StoreError> {
+        let committed = commit(transaction, None, false);
+        self.overlay.clear();
+        committed
     }
 
     /// One moment of everything that was committed.
     fn look(&self, state: &State) -> Result<ReadSnapshot, StoreError> {
-        loop {
-            let above = self.overlay.view();
-            let below = state.begin(ReadableDatabase::begin_read)?;
-            // Else the engine may show more than there was when the view was taken.
-            if self.overlay.shows(&above) {
-                return Ok(ReadSnapshot::new(above, below));
-            }
-        }
+        self.overlay.look(|| state.begin(ReadableDatabase::begin_read))
     }
 }
 
@@ -178,8 +187,11 @@ impl Redb {
         Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Nobody begins to look while it is held, and whoever looks ends within microseconds.
     fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
+        let state = self.shared.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.shared.overlay.let_go(true);
+        state
     }
 
     /// What was committed, if the next transaction goes to the journal.
@@ -221,9 +233,9 @@ impl Backend for Redb {
         let done = open.done();
         let begun = begun.into_inner();
         match (verdict, done, checkpoints) {
-            (Verdict::RollBack, ..) | (_, Done::Nothing, _) => begun
-                .map_or(Ok(()), WriteTransaction::abort)
-                .map_err(storage_failed),
+            (Verdict::RollBack, ..) | (_, Done::Nothing, _) => {
+                begun.map_or(Ok(()), |transaction| self.shared.abort(transaction))
+            }
             (Verdict::Commit, Done::Rows(changes, record), Some(mut checkpoints)) => {
                 // One that could not be gone on with: while it lasts no other begins.
                 drop(begun);
@@ -232,8 +244,8 @@ impl Backend for Redb {
             (Verdict::Commit, Done::Directly, checkpoints) => {
                 let transaction = begun.ok_or_else(|| unexpected("a commit"))?;
                 match checkpoints {
-                    Some(mut checkpoints) => checkpoints.commit(transaction),
-                    None => commit(transaction, None, false),
+                    Some(mut checkpoints) => checkpoints.commit(&self.shared, transaction),
+                    None => self.shared.commit(transaction),
                 }
             }
             (Verdict::Commit, Done::Rows(..), None) => Err(unexpected("a record")),
@@ -293,7 +305,7 @@ impl Backend for Redb {
     fn spare(&self) -> Result<u64, StoreError> {
         let transaction = self.shared.begin_write()?;
         let stats = guarded(|| transaction.stats()).map_err(storage_failed)?;
-        transaction.abort().map_err(storage_failed)?;
+        self.shared.abort(transaction)?;
         let used = stats.allocated_pages().saturating_mul(stats.page_size() as u64);
         Ok(self.taken().saturating_sub(used))
     }
@@ -310,7 +322,6 @@ impl Backend for Redb {
             State::Failed(error) => return Err(error.clone()),
             State::Closed => return Err(StoreError::Closed),
         };
-        // No read can begin while the state is held for writing; those under way end within microseconds.
         for _ in 0..COMPACTION_ATTEMPTS {
             match guarded(|| database.compact()) {
                 Ok(moved) => return Ok(moved),
@@ -357,8 +368,8 @@ pub fn inspect<T>(
         other => other,
     });
     let database = opened.map_err(|error| refused(path, error))?;
-    let transaction = guarded(|| database.begin_read()).map_err(transaction_failed)?;
-    look(&ReadSnapshot::new(Overlay::new().view(), transaction)).map(Some)
+    let begin = || guarded(|| database.begin_read()).map_err(transaction_failed);
+    look(&Overlay::new().look(begin)?).map(Some)
 }
 
 /// Where the journal of the database at `path` is, when there is one.

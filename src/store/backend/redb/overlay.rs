@@ -9,6 +9,7 @@
 //!
 //! While a layer stands still, the engine commits its rows and no others, so a view shows the same above the engine's
 //! state before and after that commit. What else is written in the engine is written while there is no row here at all.
+//! So while no transaction of the engine's is under way its state can be looked at once, for all who read.
 //!
 //! What a journal still holds when the database is opened comes here too, so that opening and reading write nothing.
 
@@ -17,13 +18,13 @@ use std::collections::btree_map::Entry;
 use std::mem;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use ::redb::WriteTransaction;
+use ::redb::{ReadTransaction, WriteTransaction};
 use arc_swap::ArcSwap;
 
 use super::errors::{storage_failed, table_failed};
-use super::rows::{guarded, is_empty, raw_definition};
+use super::rows::{Below, ReadSnapshot, guarded, is_empty, raw_definition};
 use crate::store::StoreError;
 use crate::store::backend::{TableId, Visit};
 
@@ -161,10 +162,26 @@ impl Layer {
     }
 }
 
-/// The two layers, the lower one only while it is being written.
+/// The two layers, the lower one only while it is being written, and what is below them.
 struct Layers {
     still: Option<Arc<Layer>>,
     growing: Arc<Layer>,
+    /// The engine's state, once somebody has looked at it: to look at it anew would take as long as a read does.
+    below: OnceLock<Arc<Below>>,
+    /// Whether it is kept for whoever looks next. Not while the engine commits, as it frees the pages that were replaced
+    /// only where nobody looks at them.
+    keeps: bool,
+}
+
+impl Layers {
+    fn new(still: Option<Arc<Layer>>, growing: Arc<Layer>, keeps: bool) -> Self {
+        Self {
+            keeps: keeps && still.is_none(),
+            still,
+            growing,
+            below: OnceLock::new(),
+        }
+    }
 }
 
 /// All rows that the database file does not hold yet. One thread publishes and freezes; the one that writes the layer
@@ -178,26 +195,44 @@ pub(super) struct Overlay {
 impl Overlay {
     pub(super) fn new() -> Self {
         Self {
-            layers: ArcSwap::from_pointee(Layers {
-                still: None,
-                growing: Arc::default(),
-            }),
+            layers: ArcSwap::new(Arc::new(Layers::new(None, Arc::default(), true))),
             last: AtomicU64::new(0),
         }
     }
 
-    /// This moment.
-    pub(super) fn view(&self) -> View {
-        View {
-            layers: self.layers.load_full(),
-            last: self.last.load(Ordering::Acquire),
+    /// This moment of everything that was committed. `begin` looks at the engine's state, where nobody does.
+    pub(super) fn look(
+        &self,
+        begin: impl Fn() -> Result<ReadTransaction, StoreError>,
+    ) -> Result<ReadSnapshot, StoreError> {
+        loop {
+            let layers = self.layers.load_full();
+            let last = self.last.load(Ordering::Acquire);
+            let below = if let Some(kept) = layers.below.get() {
+                Arc::clone(kept)
+            } else {
+                let begun = Arc::new(Below::new(begin()?));
+                // Else the engine may show more than the layers had when they were loaded.
+                if !Arc::ptr_eq(&self.layers.load(), &layers) {
+                    continue;
+                }
+                if layers.keeps {
+                    Arc::clone(layers.below.get_or_init(|| begun))
+                } else {
+                    begun
+                }
+            };
+            return Ok(ReadSnapshot::new(View { layers, last }, below));
         }
     }
 
-    /// Whether no layer has been frozen or thawed since the view was taken: then the engine has committed nothing since
-    /// that the view does not show.
-    pub(super) fn shows(&self, view: &View) -> bool {
-        Arc::ptr_eq(&self.layers.load(), &view.layers)
+    /// Lets go of the engine's state, and says whether the next one that is looked at is kept. Whoever calls this, and
+    /// whenever: the layers stay what they are.
+    pub(super) fn let_go(&self, keeps: bool) {
+        self.layers.rcu(|layers| {
+            let growing = Arc::clone(&layers.growing);
+            Layers::new(layers.still.clone(), growing, keeps)
+        });
     }
 
     /// Whether the database file holds everything.
@@ -236,7 +271,7 @@ impl Overlay {
     }
 
     fn replace(&self, still: Option<Arc<Layer>>, growing: Arc<Layer>) {
-        self.layers.store(Arc::new(Layers { still, growing }));
+        self.layers.store(Arc::new(Layers::new(still, growing, true)));
     }
 
     /// Writes what stands still, in the order of its keys.

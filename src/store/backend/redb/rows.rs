@@ -4,6 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 
 use ::redb::{
     ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, Table, TableDefinition, TableError,
@@ -28,43 +29,44 @@ fn definition(table: TableId) -> TableDefinition<'static, Bytes, Bytes> {
     raw_definition(table.name())
 }
 
-/// A table that was looked for, and what there was.
-type SeenTable = (TableId, Option<ReadOnlyTable<Bytes, Bytes>>);
+/// A state of the engine's, and those of its tables that were looked for.
+pub(super) struct Below {
+    transaction: ReadTransaction,
+    tables: Vec<OnceLock<Option<ReadOnlyTable<Bytes, Bytes>>>>,
+}
+
+impl Below {
+    pub(super) fn new(transaction: ReadTransaction) -> Self {
+        let mut tables = Vec::new();
+        tables.resize_with(TableId::LIMIT, OnceLock::new);
+        Self { transaction, tables }
+    }
+
+    /// The table, if anything was ever written to it.
+    fn table(&self, table: TableId) -> Result<Option<&ReadOnlyTable<Bytes, Bytes>>, StoreError> {
+        let place = self.tables.get(table.index());
+        let place = place.ok_or_else(|| unexpected("the table's index"))?;
+        if let Some(opened) = place.get() {
+            return Ok(opened.as_ref());
+        }
+        let opened = match guarded(|| self.transaction.open_table(definition(table))) {
+            Ok(opened) => Some(opened),
+            Err(TableError::TableDoesNotExist(_)) => None,
+            Err(error) => return Err(table_failed(error)),
+        };
+        Ok(place.get_or_init(|| opened).as_ref())
+    }
+}
 
 /// A state that was committed: what the engine has, and above it what it has not been given yet.
 pub(super) struct ReadSnapshot {
     above: View,
-    transaction: ReadTransaction,
-    tables: RefCell<Vec<SeenTable>>,
+    below: Arc<Below>,
 }
 
 impl ReadSnapshot {
-    pub(super) fn new(above: View, transaction: ReadTransaction) -> Self {
-        Self {
-            above,
-            transaction,
-            tables: RefCell::new(Vec::new()),
-        }
-    }
-
-    fn with_table<T>(
-        &self,
-        table: TableId,
-        look: impl FnOnce(&ReadOnlyTable<Bytes, Bytes>) -> Result<T, StorageError>,
-    ) -> Result<Option<T>, StoreError> {
-        let mut tables = self.tables.borrow_mut();
-        if !tables.iter().any(|(id, _)| *id == table) {
-            let opened = match guarded(|| self.transaction.open_table(definition(table))) {
-                Ok(opened) => Some(opened),
-                Err(TableError::TableDoesNotExist(_)) => None,
-                Err(error) => return Err(table_failed(error)),
-            };
-            tables.push((table, opened));
-        }
-        match tables.iter().find(|(id, _)| *id == table) {
-            Some((_, Some(opened))) => guarded(|| look(opened)).map(Some).map_err(storage_failed),
-            _ => Ok(None),
-        }
+    pub(super) fn new(above: View, below: Arc<Below>) -> Self {
+        Self { above, below }
     }
 }
 
@@ -73,10 +75,10 @@ impl Snapshot for ReadSnapshot {
         if let Some(value) = self.above.get(table, key) {
             return Ok(value);
         }
-        let found = self.with_table(table, |opened| {
-            Ok(opened.get(key)?.map(|value| value.value().to_vec()))
-        })?;
-        Ok(found.flatten())
+        let Some(opened) = self.below.table(table)? else {
+            return Ok(None);
+        };
+        guarded(|| Ok(opened.get(key)?.map(|value| value.value().to_vec()))).map_err(storage_failed)
     }
 
     fn range(
@@ -89,10 +91,14 @@ impl Snapshot for ReadSnapshot {
         if is_empty(from, to) {
             return Ok(());
         }
-        let below = self.with_table(table, |opened| opened.range::<&[u8]>((from, to)))?;
+        let opened = self.below.table(table)?;
+        let rows = opened
+            .map(|opened| guarded(|| opened.range::<&[u8]>((from, to))))
+            .transpose()
+            .map_err(storage_failed)?;
         over(
             self.above.range(table, from, to),
-            |visit| below.map_or(Ok(()), |rows| visit_rows(rows, visit)),
+            |visit| rows.map_or(Ok(()), |rows| visit_rows(rows, visit)),
             visit,
         )
     }
