@@ -29,10 +29,13 @@ fn definition(table: TableId) -> TableDefinition<'static, Bytes, Bytes> {
     raw_definition(table.name())
 }
 
+/// A table that was looked for, and what there was.
+type SeenTable = OnceLock<Option<Box<ReadOnlyTable<Bytes, Bytes>>>>;
+
 /// A state of the engine's, and those of its tables that were looked for.
 pub(super) struct Below {
     transaction: ReadTransaction,
-    tables: Vec<OnceLock<Option<ReadOnlyTable<Bytes, Bytes>>>>,
+    tables: Vec<SeenTable>,
 }
 
 impl Below {
@@ -47,14 +50,14 @@ impl Below {
         let place = self.tables.get(table.index());
         let place = place.ok_or_else(|| unexpected("the table's index"))?;
         if let Some(opened) = place.get() {
-            return Ok(opened.as_ref());
+            return Ok(opened.as_deref());
         }
         let opened = match guarded(|| self.transaction.open_table(definition(table))) {
-            Ok(opened) => Some(opened),
+            Ok(opened) => Some(Box::new(opened)),
             Err(TableError::TableDoesNotExist(_)) => None,
             Err(error) => return Err(table_failed(error)),
         };
-        Ok(place.get_or_init(|| opened).as_ref())
+        Ok(place.get_or_init(|| opened).as_deref())
     }
 }
 
@@ -67,6 +70,12 @@ pub(super) struct ReadSnapshot {
 impl ReadSnapshot {
     pub(super) fn new(above: View, below: Arc<Below>) -> Self {
         Self { above, below }
+    }
+
+    /// Whether the other one looks at the engine through the same transaction.
+    #[cfg(test)]
+    pub(super) fn shares_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.below, &other.below)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod hangs;
+mod looks;
 
 use std::collections::BTreeMap;
 use std::fs;
