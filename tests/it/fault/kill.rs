@@ -8,7 +8,7 @@ use std::time::Duration;
 use idsvc::random::Random;
 
 use super::play::Play;
-use super::shim::{Fault, Faults};
+use super::shim::{Fault, Faults, Lost};
 use super::{amount, is_long, report};
 use crate::harness::process::Service;
 
@@ -73,15 +73,21 @@ fn what_was_answered_survives_a_loss_of_power() {
     let service = faults.over_mains(patient());
     let database = service.folder.path().join("data/idsvc.redb");
     let random = Random::system();
-    let mut sectors = 0;
+    let mut sum = Lost::default();
     let outcome = kill_again_and_again(&service, amount(8, 150), || {
         let [chance, lost] = random.bytes();
         let lost = if chance < 64 { u8::MAX } else { lost };
-        sectors += faults.cut_power(&database, lost, &random);
+        sum += faults.cut_power(&database, lost, &random);
     });
     // Between a write and its sync there is little time: a few losses of power may all miss it.
-    assert!(sectors > 0 || !is_long(), "no write was ever lost");
-    report("loss of power", &format!("{outcome} ({sectors} sectors lost)"));
+    assert!(sum.sectors > 0 || !is_long(), "no write was ever lost");
+    let Lost {
+        sectors,
+        lengths,
+        names,
+    } = sum;
+    let what = format!("{sectors} sectors, {lengths} lengths and {names} new files lost");
+    report("loss of power", &format!("{outcome} ({what})"));
 }
 
 /// The checks can fail: a disk that forgets what it said was synced is found out.
@@ -98,7 +104,7 @@ fn the_model_notices_a_disk_that_lies() {
     });
     process.kill();
     let database = service.folder.path().join("data/idsvc.redb");
-    assert!(faults.cut_power(&database, u8::MAX, &Random::system()) > 0);
+    assert!(faults.cut_power(&database, u8::MAX, &Random::system()).sectors > 0);
     faults.set(Fault::SyncLies, 0);
     // Where the disk has forgotten one of two files that belong together, the service itself finds out.
     let Ok(process) = catch_unwind(AssertUnwindSafe(|| service.serve())) else {

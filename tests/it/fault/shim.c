@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,10 +29,16 @@ struct faults {
 static volatile struct faults *faults;
 
 // What was there before each write that has not been synced, for a test that cuts the power: offset, length, bytes,
-// in whole sectors. One file for the database, one for its journal: each is synced by itself.
+// in whole sectors; before the first that makes the file longer its length, and WAS_LENGTH in place of the bytes. One file
+// for the database, one for its journal: each is synced by itself.
 enum { NEITHER = -1, DATABASE, JOURNAL, FILES };
 static int undo[FILES] = {-1, -1};
 #define SECTOR 512
+#define WAS_LENGTH UINT64_MAX
+
+// The names of those that were made since their folder was synced, each with a line feed, and that folder.
+static int undo_names = -1;
+static struct stat folder;
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("FAULTS");
@@ -46,6 +53,8 @@ __attribute__((constructor)) static void begin(void) {
     for (int which = 0; which < FILES; which++)
         if (names[which])
             undo[which] = open(names[which], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (getenv("UNDO_NAMES"))
+        undo_names = open(getenv("UNDO_NAMES"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
 static int which(const char *path) {
@@ -74,10 +83,28 @@ static int fails(int64_t error) {
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
+static void remember_name(const char *path) {
+    char parent[4096];
+    const char *end = strrchr(path, '/');
+    snprintf(parent, sizeof parent, "%.*s", end ? (int)(end - path) : 1, end ? path : ".");
+    if (stat(parent, &folder) < 0 || dprintf(undo_names, "%s\n", path) < 0)
+        abort();
+}
+
+static void forget_names(int file) {
+    struct stat synced;
+    if (fstat(file, &synced) == 0 && synced.st_dev == folder.st_dev && synced.st_ino == folder.st_ino)
+        REAL(ftruncate64)(undo_names, 0);
+}
+
 static int sync_by(int (*real)(int), int file) {
     int found = faults ? which_file(file) : NEITHER;
-    if (found == NEITHER)
-        return real(file);
+    if (found == NEITHER) {
+        int done = real(file);
+        if (done == 0 && undo_names >= 0 && !faults->sync_lies)
+            forget_names(file);
+        return done;
+    }
     while (faults->hangs)
         usleep(1000);
     if (faults->sync_error)
@@ -94,7 +121,17 @@ int fsync(int file) { return sync_by(REAL(fsync), file); }
 
 int fdatasync(int file) { return sync_by(REAL(fdatasync), file); }
 
+static void remember_length(int file, int undo, off64_t length) {
+    struct stat before;
+    if (fstat(file, &before) < 0)
+        abort();
+    uint64_t record[2] = {(uint64_t)before.st_size, WAS_LENGTH};
+    if (length > before.st_size && write(undo, record, sizeof record) < 0)
+        abort();
+}
+
 static void remember(int file, int undo, size_t count, off64_t offset) {
+    remember_length(file, undo, offset + (off64_t)count);
     off64_t from = offset / SECTOR * SECTOR;
     uint64_t length = ((uint64_t)(offset - from) + count + SECTOR - 1) / SECTOR * SECTOR;
     char *record = calloc(1, 16 + length);
@@ -124,6 +161,9 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
 int ftruncate64(int file, off64_t length) {
     if (faults && faults->write_error && concerns(file))
         return fails(faults->write_error);
+    int found = faults ? which_file(file) : NEITHER;
+    if (found != NEITHER && undo[found] >= 0)
+        remember_length(file, undo[found], length);
     return REAL(ftruncate64)(file, length);
 }
 
@@ -134,7 +174,11 @@ int open64(const char *path, int flags, ...) {
     __builtin_va_end(rest);
     if (faults && faults->open_error && (flags & (O_WRONLY | O_RDWR)) && which(path) != NEITHER)
         return fails(faults->open_error);
-    return REAL(open64)(path, flags, mode);
+    int is_new = undo_names >= 0 && (flags & O_CREAT) && which(path) != NEITHER && access(path, F_OK) < 0;
+    int file = REAL(open64)(path, flags, mode);
+    if (is_new && file >= 0)
+        remember_name(path);
+    return file;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

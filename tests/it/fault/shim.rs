@@ -21,6 +21,8 @@ pub(super) const EIO: i64 = 5;
 
 /// What a disk writes as a whole or not at all, as in `shim.c`.
 const SECTOR: usize = 512;
+/// What stands in place of the number of bytes where a length was noted, as in `shim.c`.
+const WAS_LENGTH: u64 = u64::MAX;
 
 /// The numbers of `shim.c`, in its order.
 #[derive(Clone, Copy)]
@@ -56,6 +58,22 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     std::fs::rename(&built, &library).unwrap();
     library
 });
+
+/// What a loss of power took: parts of files, their new lengths, and files that had just been made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    pub(super) sectors: usize,
+    pub(super) lengths: usize,
+    pub(super) names: usize,
+}
+
+impl std::ops::AddAssign for Lost {
+    fn add_assign(&mut self, other: Self) {
+        self.sectors += other.sectors;
+        self.lengths += other.lengths;
+        self.names += other.names;
+    }
+}
 
 /// What is made to fail, changed while the service runs.
 pub(super) struct Faults {
@@ -96,22 +114,40 @@ impl Faults {
         self.over(service)
             .with("UNDO", &undo("undo"))
             .with("UNDO_JOURNAL", &undo("undo-journal"))
+            .with("UNDO_NAMES", &undo("undo-names"))
     }
 
-    /// Cuts the power of a disk that no process uses any more: of what was written and not synced, each sector is
-    /// as it was with a probability of `lost` in 256. How many were.
-    pub(super) fn cut_power(&self, database: &Path, lost: u8, random: &Random) -> usize {
+    /// Cuts the power of a disk that no process uses any more: of what was written and not synced, each sector, each length
+    /// and each name is as it was with a probability of `lost` in 256. How many were.
+    pub(super) fn cut_power(&self, database: &Path, lost: u8, random: &Random) -> Lost {
         let journal = database.with_extension("redb.journal");
-        self.forget("undo", database, lost, random) + self.forget("undo-journal", &journal, lost, random)
+        let is_lost = || random.bytes::<1>()[0] <= lost;
+        let mut sum = self.forget("undo", database, is_lost);
+        sum += self.forget("undo-journal", &journal, is_lost);
+        let names = self.folder.path().join("undo-names");
+        for name in std::fs::read_to_string(&names).unwrap_or_default().lines() {
+            if is_lost() && Path::new(name).exists() {
+                std::fs::remove_file(name).unwrap();
+                sum.names += 1;
+            }
+        }
+        std::fs::write(&names, "").unwrap();
+        sum
     }
 
-    fn forget(&self, undo: &str, file: &Path, lost: u8, random: &Random) -> usize {
+    fn forget(&self, undo: &str, file: &Path, is_lost: impl Fn() -> bool) -> Lost {
         let undo = self.folder.path().join(undo);
         let records = std::fs::read(&undo).unwrap_or_default();
         let mut sectors: BTreeMap<u64, &[u8]> = BTreeMap::new();
+        let mut length = None;
         let mut rest = records.as_slice();
         while let Some((head, after)) = rest.split_first_chunk::<16>() {
             let number = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap());
+            if number(8) == WAS_LENGTH {
+                length.get_or_insert(number(0));
+                rest = after;
+                continue;
+            }
             // A record that is cut off belongs to a write that did not happen.
             let Some((bytes, next)) = after.split_at_checked(usize::try_from(number(8)).unwrap()) else {
                 break;
@@ -122,19 +158,23 @@ impl Faults {
             rest = next;
         }
         std::fs::write(&undo, "").unwrap();
+        let mut lost = Lost::default();
         // A journal that was removed has nothing to forget.
-        if sectors.is_empty() || !file.exists() {
-            return 0;
+        if sectors.is_empty() && length.is_none() || !file.exists() {
+            return lost;
         }
         let file = File::options().write(true).open(file).unwrap();
-        let mut count = 0;
         for (at, before) in sectors {
-            if random.bytes::<1>()[0] <= lost {
+            if is_lost() {
                 file.write_all_at(before, at).unwrap();
-                count += 1;
+                lost.sectors += 1;
             }
         }
-        count
+        if let Some(length) = length.filter(|_| is_lost()) {
+            file.set_len(length).unwrap();
+            lost.lengths += 1;
+        }
+        lost
     }
 
     /// How many calls were made to fail so far.
