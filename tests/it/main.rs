@@ -20,6 +20,7 @@ mod hostile;
 mod import;
 mod limits;
 mod limits_by_default;
+mod limits_for_all;
 mod log;
 mod outbound;
 mod packages;
