@@ -229,7 +229,7 @@ fn millis(now: Timestamp) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
 
@@ -254,11 +254,11 @@ mod tests {
     }
 
     /// Every byte that the table may ever take.
-    fn most_bytes() -> usize {
+    pub(crate) fn most_bytes() -> usize {
         SHARDS * (size_of::<Mutex<Shard>>() + SETS_PER_SHARD * WAYS * size_of::<[u64; 2]>())
     }
 
-    fn bytes(buckets: &Buckets) -> usize {
+    pub(crate) fn bytes(buckets: &Buckets) -> usize {
         let shards = buckets.shards.iter();
         shards
             .map(|shard| {

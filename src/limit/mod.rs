@@ -299,6 +299,11 @@ fn charge(charges: Vec<(&Buckets, Key)>, now: Timestamp) -> Result<Attempt<'_>, 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::buckets::tests::{bytes, most_bytes};
+    use super::shares::tests::holders;
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
@@ -480,5 +485,77 @@ mod tests {
             .collect();
         assert_eq!(requests.len(), 400);
         assert!(limiter.place_for_request(ip("192.0.2.2")).is_some());
+    }
+    /// An address of which nobody is a neighbour: every other one is the only one of an IPv6 /48.
+    fn of_many(number: u32) -> IpAddr {
+        if number.is_multiple_of(2) {
+            Ipv4Addr::from_bits(0x0100_0000 + number).into()
+        } else {
+            Ipv6Addr::from_bits((0x2001 << 112) | (u128::from(number) << 80) | 1).into()
+        }
+    }
+
+    /// Whoever has three addresses for each place of a table, and as many names, fills eight tables. What they hold at one
+    /// moment is all that is kept besides.
+    #[test]
+    fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_besides() {
+        const ADDRESSES: u32 = 200_000;
+        const AT_ONCE: usize = 100;
+        let limiter = limiter(|_| {});
+        let mut held = VecDeque::new();
+        for number in 0..ADDRESSES {
+            let (from, name) = (of_many(number), number.to_be_bytes());
+            let client = number.to_string();
+            let _ = limiter.try_password(&client, None, from, NOW);
+            let _ = limiter.begin_sign_in(from, NOW);
+            let _ = limiter.create_anonymous_user(&client, from, NOW);
+            limiter.authentication_failed(&name, from, NOW);
+            let _ = limiter.may_authenticate(&name, from, NOW);
+            limiter.note_refusal(from, NOW);
+            held.push_back([
+                limiter.room_for_body(64, from),
+                limiter.place_for_password(from),
+                limiter.place_for_request(from),
+            ]);
+            if held.len() > AT_ONCE {
+                held.pop_front();
+            }
+        }
+        let Limiter {
+            policy: _,
+            key: _,
+            accounts,
+            sign_ins,
+            begun,
+            clients,
+            strangers,
+            noted,
+            unnoted: _,
+            anonymous_addresses,
+            anonymous_clients,
+            bodies,
+            passwords,
+            requests,
+        } = &limiter;
+        let tables = [
+            accounts,
+            sign_ins,
+            begun,
+            clients,
+            strangers,
+            noted,
+            anonymous_addresses,
+            anonymous_clients,
+        ];
+        assert_eq!(tables.map(bytes), [most_bytes(); 8]);
+        for shares in [bodies, passwords, requests] {
+            // Half of them are in an IPv6 /48 besides.
+            assert_eq!(holders(shares), AT_ONCE + AT_ONCE / 2);
+        }
+        drop(held);
+        assert_eq!(
+            [bodies, passwords, requests].map(|shares| holders(shares)),
+            [0; 3]
+        );
     }
 }

@@ -84,9 +84,14 @@ impl Drop for Share {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::network::WIDE;
     use super::*;
+
+    /// How many addresses and networks hold something.
+    pub(crate) fn holders(shares: &Shares) -> usize {
+        shares.held.lock().unwrap().len()
+    }
 
     fn shares(limit: usize, uncounted: &[&str]) -> Arc<Shares> {
         Shares::new(
