@@ -269,6 +269,35 @@ fn a_write_that_fails_is_rolled_back_and_its_neighbours_are_kept() {
 }
 
 #[test]
+fn as_many_writes_as_wait_share_one_commit() {
+    const WRITES: u64 = 200;
+    on_every_engine(Options::default(), |store| {
+        let gate = Gate::shut(&store);
+        let before = store.stats();
+        let row = |number: u64| {
+            store.write("row", move |tx| {
+                RAW.put(tx, &number.to_string(), &"kept".to_owned())
+            })
+        };
+        let mut waiting: Vec<_> = (0..WRITES).map(|number| Box::pin(row(number))).collect();
+        for write in &mut waiting {
+            assert!(asked_once(write.as_mut()).is_pending());
+        }
+        gate.open();
+        put(&store, "last", "kept").unwrap();
+        for write in &mut waiting {
+            assert!(matches!(asked_once(write.as_mut()), Poll::Ready(Ok(()))));
+        }
+        let after = store.stats();
+        // The one that was waited for, and the last one, may have one each.
+        let commits = after.commits - before.commits;
+        assert!(commits <= 3, "{commits} commits");
+        assert_eq!(after.transactions - before.transactions, WRITES + 2);
+        assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), WRITES);
+    });
+}
+
+#[test]
 fn a_panic_ends_one_write_and_not_the_writer() {
     on_every_engine(Options::default(), |store| {
         let panicked = store.write_blocking("clumsy", |tx| {
