@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 
-static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+static TARGET: LazyLock<fn(&[u8]) -> bool> = LazyLock::new(|| {
     let name = std::env::var("IDSVC_FUZZ_TARGET").unwrap_or_default();
     let found = properties::TARGETS.iter().find(|(known, _)| *known == name);
     found
@@ -16,4 +16,6 @@ static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         .1
 });
 
-fuzz_target!(|data: &[u8]| (*TARGET)(data));
+fuzz_target!(|data: &[u8]| {
+    (*TARGET)(data);
+});

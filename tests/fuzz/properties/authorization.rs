@@ -75,10 +75,11 @@ static CLIENTS: LazyLock<[Client; 2]> = LazyLock::new(|| {
 
 /// An answer leads to a registered address, carries `state` as it was sent and adds nothing of the sender's
 /// choice; a request that is accepted asks for no more than the client may have.
-pub(super) fn authorize_query(data: &[u8]) {
+pub(super) fn authorize_query(data: &[u8]) -> bool {
     let Ok(parameters) = Parameters::parse(data) else {
-        return;
+        return false;
     };
+    let mut is_accepted = false;
     for client in CLIENTS.iter() {
         let Ok(reply) = reply_address(&parameters, client) else {
             continue;
@@ -88,6 +89,7 @@ pub(super) fn authorize_query(data: &[u8]) {
         check_answer(&reply, &reply.code("idsvc_ac_code", ISSUER));
         match AuthorizationRequest::parse(&parameters, client, reply.clone(), &|_| None) {
             Ok(request) => {
+                is_accepted = true;
                 assert_eq!(parameters.get("response_type"), Some("code"));
                 assert_eq!(parameters.first_repeated(), None);
                 assert!(request.scope.is_within(&client.scope));
@@ -107,6 +109,7 @@ pub(super) fn authorize_query(data: &[u8]) {
             }
         }
     }
+    is_accepted
 }
 
 fn check_answer(reply: &ReplyAddress, answer: &AuthorizationResponse) {
@@ -163,16 +166,18 @@ fn check_address(client: &Client, requested: Option<&str>, uri: &str) {
 
 /// A registered address is safe to send a browser to, and only it, or the same on another loopback port,
 /// matches. The input is what is registered and, on the next line, what a request names.
-pub(super) fn redirect_uri(data: &[u8]) {
+pub(super) fn redirect_uri(data: &[u8]) -> bool {
     let mut texts = lines(data).map(std::str::from_utf8);
     let (Some(Ok(registered)), requested) = (texts.next(), texts.next()) else {
-        return;
+        return false;
     };
+    let mut is_accepted = false;
     for method in [AuthMethod::None, AuthMethod::ClientSecretPost] {
         let is_public = method == AuthMethod::None;
         if check_registrable(registered, is_public).is_err() {
             continue;
         }
+        is_accepted = true;
         let url = Url::parse(registered).unwrap();
         assert!(url.fragment().is_none() && url.username().is_empty() && url.password().is_none());
         assert!(!["javascript", "data", "file", "blob", "about", "vbscript"].contains(&url.scheme()));
@@ -205,6 +210,7 @@ pub(super) fn redirect_uri(data: &[u8]) {
             check_query(registered, requested);
         }
     }
+    is_accepted
 }
 
 fn check_query(uri: &str, value: &str) {
@@ -226,12 +232,13 @@ fn check_query(uri: &str, value: &str) {
 
 /// A scope is a set that keeps its order, and survives being written down whatever was done to it. The input is
 /// one scope a line.
-pub(super) fn scope(data: &[u8]) {
+pub(super) fn scope(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
-        return;
+        return false;
     };
     let mut whole = Scope::empty();
     let mut values = BTreeSet::new();
+    let mut is_accepted = true;
     for line in text.split('\n') {
         let is_allowed = line
             .bytes()
@@ -239,6 +246,7 @@ pub(super) fn scope(data: &[u8]) {
         let named: Vec<_> = line.split(' ').filter(|value| !value.is_empty()).collect();
         let Ok(scope) = line.parse::<Scope>() else {
             assert!(!is_allowed || named.len() > 100);
+            is_accepted = false;
             continue;
         };
         assert!(is_allowed);
@@ -262,6 +270,7 @@ pub(super) fn scope(data: &[u8]) {
     }
     assert_eq!(whole.iter().collect::<BTreeSet<_>>(), values);
     check_written(&whole);
+    is_accepted
 }
 
 fn check_written(scope: &Scope) {
@@ -271,9 +280,9 @@ fn check_written(scope: &Scope) {
 }
 
 /// The `claims` parameter asks for known claims that it names, and for nothing else.
-pub(super) fn claims(data: &[u8]) {
+pub(super) fn claims(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
-        return;
+        return false;
     };
     let value = serde_json::from_str::<Value>(text).ok();
     let Ok((request, demands)) = ClaimsRequest::parse(text) else {
@@ -283,7 +292,7 @@ pub(super) fn claims(data: &[u8]) {
         };
         let is_object = value.as_ref().is_some_and(Value::is_object);
         assert!(!is_object || !is_sound("userinfo") || !is_sound("id_token"));
-        return;
+        return false;
     };
     let value = value.unwrap();
     let known = supported();
@@ -311,6 +320,7 @@ pub(super) fn claims(data: &[u8]) {
     assert_eq!(request.clone().within(&implied), request);
     assert!(request.clone().within(&Scope::empty()).is_empty());
     assert_eq!(request.is_empty(), implied.is_empty());
+    true
 }
 
 /// What a claim was demanded to be is what is demanded: nothing is passed over, and nothing comes in.

@@ -1,7 +1,8 @@
 //! What holds for every sequence of bytes that a stranger may send: one function a target.
 //!
 //! The fuzzer calls them with what it invents (`tests/fuzz/run`), the tests with the seeds that are kept
-//! (`tests/it/hostile.rs`). A property panics when it does not hold.
+//! (`tests/it/hostile.rs`). A property panics when it does not hold, and says whether the bytes were accepted as what it
+//! is about: of one that accepts nothing, or everything, half holds for want of trying.
 
 mod authorization;
 mod jose;
@@ -11,7 +12,7 @@ mod request;
 mod storage;
 
 /// A name and what has to hold for any bytes.
-pub(crate) type Target = (&'static str, fn(&[u8]));
+pub(crate) type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// Every target. Its seeds lie in `tests/fuzz/seeds`, in a folder of its name.
 pub(crate) const TARGETS: &[Target] = &[

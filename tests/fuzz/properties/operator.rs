@@ -14,9 +14,9 @@ use idsvc::page::theme::tokens::is_length;
 use idsvc::page::theme::{Load, Slots, grammar, style};
 
 /// Every value of a file is one that the reference names, and every fault names a line of it.
-pub(super) fn config_file(data: &[u8]) {
+pub(super) fn config_file(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
-        return;
+        return false;
     };
     let path = Path::new("idsvc.toml");
     let parsed = file::parse(text, path);
@@ -45,6 +45,7 @@ pub(super) fn config_file(data: &[u8]) {
     let is_sound = parsed.faults.is_empty();
     let is_toml = toml::from_str::<toml::Table>(text).is_ok();
     assert!(is_toml || !is_sound, "accepted what is no TOML");
+    let mut is_accepted = false;
     for is_dev in [false, true] {
         let sources = Sources {
             given: parsed.given.clone(),
@@ -59,18 +60,20 @@ pub(super) fn config_file(data: &[u8]) {
                 assert!(is_sound && settings.is_ok());
                 assert!(config.issuer.starts_with("https://") || config.issuer.starts_with("http://"));
                 assert!(!config.listen.is_empty());
+                is_accepted = true;
             }
             Err(error) => assert!(!error.faults.is_empty() && !error.to_string().is_empty()),
         }
     }
+    is_accepted
 }
 
 /// A theme's manifest yields values that stylesheets and headers can hold, and nothing that could leave them.
-pub(super) fn theme_manifest(data: &[u8]) {
+pub(super) fn theme_manifest(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
-        return;
+        return false;
     };
-    match manifest::parse(text, &Manifest::default()) {
+    let is_accepted = match manifest::parse(text, &Manifest::default()) {
         Ok(manifest) => {
             assert!(manifest.product_name.len() <= 200);
             let css = manifest.tokens.css();
@@ -98,12 +101,17 @@ pub(super) fn theme_manifest(data: &[u8]) {
             }
             let findings = style::inspect("theme.css", text, &manifest.policy, |_| false);
             assert!(findings.iter().all(|finding| !finding.to_string().is_empty()));
+            true
         }
-        Err(findings) => assert!(!findings.is_empty()),
-    }
+        Err(findings) => {
+            assert!(!findings.is_empty());
+            false
+        }
+    };
     if let Err(findings) = manifest::parse_language("locales/nl.toml", text) {
         assert!(!findings.is_empty());
     }
+    is_accepted
 }
 
 /// A letter that no template has by chance: whatever stands before it on a page came with a value.
@@ -111,9 +119,9 @@ const MARK: char = '\u{E000}';
 const HOSTILE: &str = "<\u{E000}script>\"\u{E000}'\u{E000}&\u{E000}";
 
 /// A template can be drawn within bounds or is refused, and a value that it prints never becomes markup.
-pub(super) fn theme_template(data: &[u8]) {
+pub(super) fn theme_template(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
-        return;
+        return false;
     };
     let sources = BTreeMap::from([
         ("page.html".to_owned(), text.to_owned()),
@@ -139,13 +147,15 @@ pub(super) fn theme_template(data: &[u8]) {
     slots.text("phrase", "to {} now");
     slots.flag("yes", true);
     slots.list("things", (0..3).map(|_| [("text", HOSTILE)]));
-    if let Ok(page) = templates.draw("page.html", slots) {
-        assert!(page.len() <= 256 * 1024);
-        let is_marked = text.contains(MARK) || text.contains("\\u");
-        let as_markup = ['<', '"', '\'', '&'].map(|sign| format!("{sign}{MARK}"));
-        assert!(
-            is_marked || !as_markup.iter().any(|markup| page.contains(markup)),
-            "{page}"
-        );
-    }
+    let Ok(page) = templates.draw("page.html", slots) else {
+        return false;
+    };
+    assert!(page.len() <= 256 * 1024);
+    let is_marked = text.contains(MARK) || text.contains("\\u");
+    let as_markup = ['<', '"', '\'', '&'].map(|sign| format!("{sign}{MARK}"));
+    assert!(
+        is_marked || !as_markup.iter().any(|markup| page.contains(markup)),
+        "{page}"
+    );
+    true
 }

@@ -25,9 +25,9 @@ fn headers(name: &http::HeaderName, lines: &[&[u8]]) -> Option<HeaderMap> {
 
 /// A header is read as one scheme or the other, its credentials are those that a client would have written so,
 /// and a second header spoils it.
-pub(super) fn basic_header(data: &[u8]) {
+pub(super) fn basic_header(data: &[u8]) -> bool {
     let Some(once) = headers(&AUTHORIZATION, &[data]) else {
-        return;
+        return false;
     };
     let basic = basic_credentials(&once);
     let bearer = bearer_token(&once);
@@ -41,7 +41,7 @@ pub(super) fn basic_header(data: &[u8]) {
         let again = basic_credentials(&written).unwrap().unwrap();
         assert_eq!(again.decoded, found.decoded);
     }
-    if let Ok(Some(token)) = bearer {
+    if let Ok(Some(token)) = &bearer {
         assert_eq!(basic, Ok(None));
         assert!(data.get(..6).unwrap().eq_ignore_ascii_case(b"bearer"));
         assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
@@ -49,12 +49,14 @@ pub(super) fn basic_header(data: &[u8]) {
     }
     let twice = headers(&AUTHORIZATION, &[data, data]).unwrap();
     assert!(basic_credentials(&twice).is_err() && bearer_token(&twice).is_err());
+    matches!(basic, Ok(Some(_))) || matches!(bearer, Ok(Some(_)))
 }
 
 /// A cookie is the one value that was sent under its name; what is set can be read back and adds no attribute.
-pub(super) fn cookie(data: &[u8]) {
+pub(super) fn cookie(data: &[u8]) -> bool {
     let sent: Vec<_> = lines(data).collect();
     let kinds = [Cookie::Session, Cookie::Browser, Cookie::Known, Cookie::Language];
+    let mut is_read = false;
     if let Some(headers) = headers(&COOKIE, &sent) {
         for kind in kinds {
             let texts = sent
@@ -74,11 +76,13 @@ pub(super) fn cookie(data: &[u8]) {
             } else {
                 None
             };
-            assert_eq!(kind.read(&headers), expected.filter(|value| !value.is_empty()));
+            let found = kind.read(&headers);
+            assert_eq!(found, expected.filter(|value| !value.is_empty()));
+            is_read |= found.is_some();
         }
     }
     let Ok(value) = std::str::from_utf8(data) else {
-        return;
+        return is_read;
     };
     for kind in kinds {
         let Some(header) = kind.set(value, None) else {
@@ -91,10 +95,11 @@ pub(super) fn cookie(data: &[u8]) {
         let back = headers(&COOKIE, &[pair.as_bytes()]).unwrap();
         assert_eq!(kind.read(&back).unwrap_or_default(), value);
     }
+    is_read
 }
 
 /// A form is read as every other reader of forms reads it, or refused.
-pub(super) fn form_body(data: &[u8]) {
+pub(super) fn form_body(data: &[u8]) -> bool {
     let pairs: Vec<(String, String)> = form_urlencoded::parse(data).into_owned().collect();
     match Parameters::parse(data) {
         Ok(parameters) => {
@@ -104,21 +109,26 @@ pub(super) fn form_body(data: &[u8]) {
                 .finish();
             let again = Parameters::parse(written.as_bytes()).unwrap();
             assert!(again.iter().eq(parameters.iter()));
+            true
         }
-        Err(ParameterError::TooMany) => assert!(pairs.len() > 64),
+        Err(ParameterError::TooMany) => {
+            assert!(pairs.len() > 64);
+            false
+        }
         Err(ParameterError::NotUtf8) => {
             assert!(
                 pairs
                     .iter()
                     .any(|(name, value)| [name, value].iter().any(|text| text.contains('\u{fffd}')))
             );
+            false
         }
         Err(error) => panic!("{error} is about something else"),
     }
 }
 
 /// A JSON body is an object of strings as every other reader of JSON reads it, or refused.
-pub(super) fn json_body(data: &[u8]) {
+pub(super) fn json_body(data: &[u8]) -> bool {
     let value = serde_json::from_slice::<Value>(data);
     match (Parameters::parse_json(data), value) {
         (Ok(parameters), Ok(Value::Object(members))) => {
@@ -150,10 +160,11 @@ pub(super) fn json_body(data: &[u8]) {
             };
             assert_eq!(sorted(&again), sorted(&parameters));
             read_token_request(&parameters);
+            true
         }
         (Ok(_), _) => panic!("accepted what is no JSON object"),
         (Err(ParameterError::NotAnObject), Ok(Value::Object(_))) => panic!("refused a JSON object"),
-        (Err(_), _) => {}
+        (Err(_), _) => false,
     }
 }
 

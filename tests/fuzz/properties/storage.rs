@@ -26,7 +26,8 @@ use uuid::Uuid;
 use super::reference::base64url;
 
 /// A secret has one spelling and one kind, and every character of it counts.
-pub(super) fn refresh_token(data: &[u8]) {
+pub(super) fn refresh_token(data: &[u8]) -> bool {
+    let mut is_accepted = false;
     if let Ok(text) = std::str::from_utf8(data) {
         let accepted = [
             accepts::<RefreshToken>(text),
@@ -40,12 +41,13 @@ pub(super) fn refresh_token(data: &[u8]) {
         ];
         assert!(accepted.iter().filter(|is_accepted| **is_accepted).count() <= 1);
         assert_eq!(PresentedRefreshToken::parse(text).is_ok(), accepted[0]);
+        is_accepted = accepted[0];
     }
     let Some((locator, rest)) = data.split_first_chunk::<{ RefreshToken::LOCATOR_LEN }>() else {
-        return;
+        return is_accepted;
     };
     let Some((random, rest)) = rest.split_first_chunk::<32>() else {
-        return;
+        return is_accepted;
     };
     let made = Secret::<RefreshToken>::assemble(locator, random);
     let read = PresentedRefreshToken::parse(made.reveal()).unwrap();
@@ -56,9 +58,10 @@ pub(super) fn refresh_token(data: &[u8]) {
         let at = usize::from(*at) % changed.len();
         changed[at] = *other;
         let is_same = changed == made.reveal().as_bytes();
-        let is_accepted = std::str::from_utf8(&changed).is_ok_and(accepts::<RefreshToken>);
-        assert_eq!(is_accepted, is_same);
+        let is_taken = std::str::from_utf8(&changed).is_ok_and(accepts::<RefreshToken>);
+        assert_eq!(is_taken, is_same);
     }
+    is_accepted
 }
 
 fn accepts<K: Kind>(text: &str) -> bool {
@@ -77,9 +80,9 @@ fn accepts<K: Kind>(text: &str) -> bool {
 }
 
 /// A row that can be read is the same row after it was written again. The first byte names the table.
-pub(super) fn stored_record(data: &[u8]) {
+pub(super) fn stored_record(data: &[u8]) -> bool {
     let Some((table, row)) = data.split_first() else {
-        return;
+        return false;
     };
     match table % 13 {
         0 => check_record::<Client>(row),
@@ -98,19 +101,22 @@ pub(super) fn stored_record(data: &[u8]) {
     }
 }
 
-fn check_record<R: Record>(row: &[u8]) {
-    let Ok(record) = R::decode(row) else { return };
+fn check_record<R: Record>(row: &[u8]) -> bool {
+    let Ok(record) = R::decode(row) else {
+        return false;
+    };
     let mut written = Vec::new();
     record.encode(&mut written).unwrap();
     let mut again = Vec::new();
     R::decode(&written).unwrap().encode(&mut again).unwrap();
     assert_eq!(again, written);
+    true
 }
 
 /// A key has one spelling. The first byte names the kind.
-pub(super) fn stored_key(data: &[u8]) {
+pub(super) fn stored_key(data: &[u8]) -> bool {
     let Some((kind, bytes)) = data.split_first() else {
-        return;
+        return false;
     };
     match kind % 6 {
         0 => check_key::<Uuid>(bytes),
@@ -122,8 +128,9 @@ pub(super) fn stored_key(data: &[u8]) {
     }
 }
 
-fn check_key<K: Key>(bytes: &[u8]) {
-    if let Some(key) = K::decode(bytes) {
+fn check_key<K: Key>(bytes: &[u8]) -> bool {
+    let key = K::decode(bytes);
+    if let Some(key) = &key {
         let mut written = Vec::new();
         key.encode(&mut written);
         assert_eq!(written, bytes);
@@ -134,13 +141,14 @@ fn check_key<K: Key>(bytes: &[u8]) {
         written.extend_from_slice(rest);
         assert_eq!(written, bytes);
     }
+    key.is_some()
 }
 
 static KEY: LazyLock<hmac::Key> = LazyLock::new(|| hmac::Key::new(hmac::HMAC_SHA256, &[7; 32]));
 
 /// Nothing counts as a backup but what was sealed with the key, and no more comes out of one than is in it. The
 /// input is tried as it is, and once more with a seal that fits.
-pub(super) fn backup(data: &[u8]) {
+pub(super) fn backup(data: &[u8]) -> bool {
     let read = |bytes: &[u8]| -> Result<u64, BackupError> {
         let mut rows = Incoming::open(bytes)?.rows(&KEY);
         let mut taken = 0;
@@ -159,20 +167,22 @@ pub(super) fn backup(data: &[u8]) {
         assert!(is_sealed(data));
     }
     let sealed = [data, hmac::sign(&KEY, data).as_ref()].concat();
-    if let Ok(rows) = read(&sealed) {
-        let header = data.split(|byte| *byte == b'\n').nth(1).unwrap();
-        assert_eq!(serde_json::from_slice::<Header>(header).unwrap().rows, rows);
-        assert!(data.ends_with(&rows.to_be_bytes()));
-        let mut changed = sealed;
-        let at = data.len() / 2;
-        changed[at] ^= 1;
-        assert!(read(&changed).is_err());
-    }
+    let Ok(rows) = read(&sealed) else {
+        return false;
+    };
+    let header = data.split(|byte| *byte == b'\n').nth(1).unwrap();
+    assert_eq!(serde_json::from_slice::<Header>(header).unwrap().rows, rows);
+    assert!(data.ends_with(&rows.to_be_bytes()));
+    let mut changed = sealed;
+    let at = data.len() / 2;
+    changed[at] ^= 1;
+    assert!(read(&changed).is_err());
+    true
 }
 
 /// What comes out of a journal was written under its mark, from its place on. The input is tried as the file, as what a
 /// record holds, as a record that is whole and then is not, and as the place itself.
-pub(super) fn journal(data: &[u8]) {
+pub(super) fn journal(data: &[u8]) -> bool {
     const PLACE: Place = Place {
         mark: Mark([7; 16]),
         number: 0,
@@ -181,7 +191,9 @@ pub(super) fn journal(data: &[u8]) {
         mark: Mark([8; 16]),
         number: 0,
     };
+    let mut is_accepted = false;
     if let Some(found) = records(data, PLACE) {
+        is_accepted |= !found.contents.is_empty();
         assert!(found.end <= data.len().next_multiple_of(4096));
         for content in &found.contents {
             drop(changes(content));
@@ -192,6 +204,7 @@ pub(super) fn journal(data: &[u8]) {
         assert_eq!(again, Some(place));
     }
     if let Some(found) = changes(data) {
+        is_accepted = true;
         let mut noted = Changes::default();
         for change in found {
             noted.note(change);
@@ -207,4 +220,5 @@ pub(super) fn journal(data: &[u8]) {
     file[at] ^= 1;
     // Data may hold a whole record itself.
     assert!(records(&file, PLACE).is_none_or(|found| found.contents.is_empty()));
+    is_accepted
 }
