@@ -105,7 +105,34 @@ pub(crate) struct Measured {
     pub(crate) cpu: f64,
     /// What one ES256 signature cost meanwhile, in microseconds of processor time.
     pub(crate) signature: f64,
+    /// What ran beside it.
+    pub(crate) beside: Beside,
     latencies: Vec<Duration>,
+}
+
+/// What the load beside a measurement came to, while it was measured.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Beside {
+    /// What was done.
+    pub(crate) done: usize,
+    /// How often the service was busy.
+    pub(crate) put_off: usize,
+}
+
+impl std::iter::Sum for Beside {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            done: sum.done + part.done,
+            put_off: sum.put_off + part.put_off,
+        })
+    }
+}
+
+/// What one connection came to, while it was measured.
+#[derive(Default)]
+struct Driven {
+    latencies: Vec<Duration>,
+    put_off: usize,
 }
 
 impl Measured {
@@ -117,6 +144,7 @@ impl Measured {
             .map(|part| part.signature * part.elapsed.as_secs_f64());
         let signature = signatures.sum::<f64>() / elapsed.as_secs_f64();
         let cpu = parts.iter().map(|part| part.cpu).sum();
+        let beside = parts.iter().map(|part| part.beside).sum();
         let mut latencies: Vec<Duration> = parts.into_iter().flat_map(|part| part.latencies).collect();
         latencies.sort_unstable();
         Self {
@@ -124,6 +152,7 @@ impl Measured {
             elapsed,
             cpu,
             signature,
+            beside,
             latencies,
         }
     }
@@ -191,7 +220,7 @@ pub(crate) async fn run(
             server,
             128 + number,
             script,
-            Arc::default(),
+            Arc::clone(&counting),
             Arc::clone(&over),
         ));
     }
@@ -214,7 +243,7 @@ pub(crate) async fn run(
             () = &mut end => break,
             done = measured.join_next() => match done {
                 Some(done) => {
-                    latencies.extend(done.unwrap());
+                    latencies.extend(done.unwrap().latencies);
                     if span.while_all_ask {
                         break;
                     }
@@ -231,17 +260,19 @@ pub(crate) async fn run(
         awake.abort();
     }
     while let Some(done) = measured.join_next().await {
-        latencies.extend(done.unwrap());
+        latencies.extend(done.unwrap().latencies);
     }
-    while let Some(done) = beside.join_next().await {
-        done.unwrap();
-    }
+    let others = beside.join_all().await.into_iter().map(|driven| Beside {
+        done: driven.latencies.len(),
+        put_off: driven.put_off,
+    });
     latencies.sort_unstable();
     Measured {
         done: latencies.len(),
         elapsed,
         cpu,
         signature,
+        beside: others.sum(),
         latencies,
     }
 }
@@ -263,9 +294,9 @@ async fn drive(
     mut script: Box<dyn Script>,
     counting: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
-) -> Vec<Duration> {
+) -> Driven {
     let mut stream = connect(server, number).await;
-    let (mut latencies, mut buffer) = (Vec::new(), Vec::new());
+    let (mut driven, mut buffer) = (Driven::default(), Vec::new());
     let mut start = Instant::now();
     while !over.load(Ordering::SeqCst) {
         let Some(request) = script.next() else { break };
@@ -274,11 +305,12 @@ async fn drive(
             let reply = read(&mut stream, &mut buffer).await;
             match script.take(&reply) {
                 Next::Later if !over.load(Ordering::SeqCst) => {
+                    driven.put_off += usize::from(counting.load(Ordering::SeqCst));
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 Next::Done => {
                     if counting.load(Ordering::SeqCst) {
-                        latencies.push(start.elapsed());
+                        driven.latencies.push(start.elapsed());
                     }
                     start = Instant::now();
                     break;
@@ -287,7 +319,7 @@ async fn drive(
             }
         }
     }
-    latencies
+    driven
 }
 
 async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Reply {

@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
-use self::load::{Measured, Script, Span, run};
+use self::load::{Beside, Measured, Script, Span, run};
 use self::report::{Goal, Row, Run, verdict};
 use self::scripts::{Code, Each, Refresh, Same, SignIn};
 use self::seed::{Seed, seed};
@@ -514,6 +514,9 @@ impl<'a> Bench<'a> {
     fn beside_sign_ins(&mut self, run: &mut Run, idle: f64) {
         /// So much longer may one refresh in a hundred take, at most.
         const TIMES: f64 = 3.0;
+        /// What the one password takes that is hashed at a time, and what everything else may, in MiB.
+        const HASHED: f64 = 19.0;
+        const ELSE: f64 = 20.0;
         let name = "refresh while the password queue is full";
         if !name.contains(&self.options.only) {
             return;
@@ -525,11 +528,15 @@ impl<'a> Bench<'a> {
         let others = self.sign_ins(MORE_THAN_THE_QUEUE);
         let busy = self.measure(scripts, others, self.span());
         let (before, after) = (quiet.percentile(99), busy.percentile(99));
+        let Beside { done, put_off } = busy.beside;
+        // A queue that was full now and then only would have shown nothing.
+        let was_full = done > 0 && Duration::from_secs(put_off as u64) >= busy.elapsed;
         run.notes.push(format!(
             "p99 of refresh: {before:.1} ms, and {after:.1} ms while the password queue is full, \
-             {:.1} times (goal {TIMES}): {}",
+             {:.1} times (goal {TIMES}), beside {done} sign-ins and {put_off} that found the queue full (goal one a \
+             second): {}",
             after / before,
-            verdict(after < before * TIMES)
+            verdict(was_full && after < before * TIMES)
         ));
         run.notes.push(format!(
             "memory: {idle:.1} MiB after the start (goal 15), {memory:.1} after all this (goal 100): {}",
@@ -543,8 +550,10 @@ impl<'a> Bench<'a> {
             verdict(most < 100.0)
         ));
         self.server.close();
+        // However many cores there are.
+        self.server.set("IDSVC_PASSWORD_WORKERS", "1");
         let (idle, most) = self.most_in_a_burst();
-        let goal = idle + 19.0 + 20.0;
+        let goal = idle + HASHED + ELSE;
         run.notes.push(format!(
             "memory in a burst of sign-ins after another start: {most:.1} MiB at most (goal {goal:.1}): {}",
             verdict(most < goal)

@@ -16,6 +16,7 @@ pub(crate) struct Server {
     binary: PathBuf,
     folder: TempDir,
     core: Option<String>,
+    settings: Vec<(&'static str, &'static str)>,
     pub(crate) address: SocketAddr,
     process: Option<Child>,
 }
@@ -35,6 +36,7 @@ impl Server {
             binary: binary.to_owned(),
             folder: TempDir::new().unwrap(),
             core,
+            settings: Vec::new(),
             address,
             process: None,
         }
@@ -63,8 +65,14 @@ impl Server {
             // A load test is what this limit is there to stop; all others stay.
             .env("IDSVC_LIMITS_ANONYMOUS_PER_ADDRESS", "3600000")
             .env("IDSVC_LIMITS_ANONYMOUS_PER_CLIENT", "3600000")
+            .envs(self.settings.iter().copied())
             .current_dir(&self.folder);
         command
+    }
+
+    /// Another setting from the next start on, by the name of its environment variable.
+    pub(crate) fn set(&mut self, variable: &'static str, value: &'static str) {
+        self.settings.push((variable, value));
     }
 
     /// Starts the service and waits until it answers: how long that took.
