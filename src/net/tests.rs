@@ -361,6 +361,7 @@ async fn the_peer_chooses_the_http_version() {
 const HEADERS: u8 = 1;
 const DATA: u8 = 0;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 
 /// The type and the payload of the next HTTP/2 frame (RFC 9113 section 4.1).
@@ -374,22 +375,35 @@ async fn frame(peer: &mut (impl AsyncRead + Unpin)) -> (u8, Vec<u8>) {
 }
 
 async fn frame_of(peer: &mut (impl AsyncRead + Unpin), kind: u8) -> Vec<u8> {
+    first_of(peer, &[kind]).await.1
+}
+
+async fn first_of(peer: &mut (impl AsyncRead + Unpin), kinds: &[u8]) -> (u8, Vec<u8>) {
     loop {
-        let (found, payload) = frame(peer).await;
-        if found == kind {
-            return payload;
+        let found = frame(peer).await;
+        if kinds.contains(&found.0) {
+            return found;
         }
     }
 }
 
-/// An HTTP/2 connection that has sent its preface and `GET path` on stream 1.
-async fn http_2(server: &Server, certificate: &CertificateDer<'static>, path: &str) -> TlsStream<TcpStream> {
+/// No setting is another than usual (RFC 9113 section 6.5).
+const USUAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+
+/// An HTTP/2 connection that has sent its preface, these settings and `GET path` on stream 1.
+async fn http_2(
+    server: &Server,
+    certificate: &CertificateDer<'static>,
+    settings: &[u8],
+    path: &str,
+) -> TlsStream<TcpStream> {
     let mut peer = secured(server, certificate, &[HTTP_2]).await.unwrap();
     // HPACK (RFC 7541 appendix A): GET, https, a literal path (name 4) and a literal authority (name 1).
     let mut block = vec![0x82, 0x87, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend_from_slice(path.as_bytes());
     block.extend_from_slice(b"\x01\x09localhost");
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend_from_slice(settings);
     bytes.extend_from_slice(&[
         0,
         0,
@@ -415,9 +429,51 @@ async fn http_2_requests_are_answered_and_an_idle_connection_is_told_to_go_away(
         ..Limits::default()
     };
     let server = Server::start(limits, Some(acceptor)).await;
-    let mut peer = http_2(&server, &certificate, "/").await;
+    let mut peer = http_2(&server, &certificate, USUAL, "/").await;
     assert_eq!(frame_of(&mut peer, DATA).await, b"tls=true from 127.0.0.1");
     frame_of(&mut peer, GOAWAY).await;
+    rest(&mut peer).await;
+}
+
+/// Whoever asks and takes no answer is held to the time of a connection on which nothing happens.
+#[tokio::test]
+async fn who_asks_and_never_reads_is_cut_off() {
+    let limits = Limits {
+        header_timeout: SHORT,
+        idle_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let mut peer = server.plain().await;
+    let requests = GET.repeat(1000);
+    let asking = async { while peer.write_all(&requests).await.is_ok() {} };
+    in_time(asking).await;
+}
+
+/// The same with answers that a peer leaves no window for, however lively it is (RFC 9113 section 6.9).
+#[tokio::test]
+async fn who_asks_and_leaves_no_window_for_the_answer_is_cut_off() {
+    let directory = TempDir::new().unwrap();
+    let (acceptor, certificate) = self_signed(&directory);
+    let limits = Limits {
+        idle_timeout: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    let server = Server::start(limits, Some(acceptor)).await;
+    let no_window = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
+    let mut peer = http_2(&server, &certificate, no_window, "/").await;
+    frame_of(&mut peer, HEADERS).await;
+    let answering = async {
+        loop {
+            let (kind, payload) = first_of(&mut peer, &[DATA, GOAWAY, PING]).await;
+            if kind != PING {
+                return kind;
+            }
+            let answer = [b"\0\0\x08\x06\x01\0\0\0\0", payload.as_slice()].concat();
+            peer.write_all(&answer).await.unwrap();
+        }
+    };
+    assert_eq!(in_time(answering).await, GOAWAY);
     rest(&mut peer).await;
 }
 
@@ -426,7 +482,7 @@ async fn a_panic_on_http_2_ends_one_stream() {
     let directory = TempDir::new().unwrap();
     let (acceptor, certificate) = self_signed(&directory);
     let server = Server::start(Limits::default(), Some(acceptor)).await;
-    let mut peer = http_2(&server, &certificate, "/panic").await;
+    let mut peer = http_2(&server, &certificate, USUAL, "/panic").await;
     let headers = frame_of(&mut peer, HEADERS).await;
     // An indexed field (RFC 7541 section 6.1): entry 14 of the static table is `:status 500`.
     assert_eq!(headers[0], 0x8e);
@@ -501,7 +557,7 @@ async fn stopping_finishes_an_http_2_request_under_way() {
         ..Limits::default()
     };
     let server = Server::start(limits, Some(acceptor)).await;
-    let mut peer = http_2(&server, &certificate, "/slow").await;
+    let mut peer = http_2(&server, &certificate, USUAL, "/slow").await;
     in_time(server.slow.begun.notified()).await;
     server.stop.send(()).unwrap();
     frame_of(&mut peer, GOAWAY).await;

@@ -305,6 +305,45 @@ async fn a_connection_with_requests_on_it_may_carry_far_more_than_a_flood() {
     assert_eq!(answered(&mut reader, 81).await.unwrap(), DATA);
 }
 
+#[tokio::test]
+async fn one_connection_carries_32_requests_at_once_and_refuses_the_next() {
+    const STREAMS: u32 = 32;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let service = service(1000);
+    let certificate = issue(&service);
+    let target = Target::new(service.port, &[certificate], HTTP_1);
+    let _running = serve(&service, &target).await;
+    let (mut reader, mut writer) = tokio::io::split(greet(target.speaking(HTTP_2)).await.unwrap());
+    // The bodies are waited for, and so nothing is answered.
+    let head = |number: u32| {
+        let block = header_block(Method::Post, "/oauth2/token");
+        frame(HEADERS, END_HEADERS, 2 * number + 1, &block)
+    };
+    let requests: Vec<_> = (0..=STREAMS).flat_map(head).collect();
+    writer.write_all(&requests).await.unwrap();
+    let refused = first_about_a_stream(&mut reader).await;
+    assert_eq!((refused.kind, refused.stream), (RST_STREAM, 2 * STREAMS + 1));
+    assert_eq!(
+        refused.payload, REFUSED_STREAM,
+        "it may be asked again (RFC 9113 section 8.7)"
+    );
+    // When one of them is over there is room for another.
+    let over = frame(RST_STREAM, 0, 1, &CANCEL);
+    let next = get(2 * STREAMS + 3, "/oauth2/jwks");
+    writer.write_all(&[over, next].concat()).await.unwrap();
+    let answer = first_about_a_stream(&mut reader).await;
+    assert_eq!((answer.kind, answer.stream), (HEADERS, 2 * STREAMS + 3));
+}
+
+async fn first_about_a_stream(reader: &mut (impl AsyncRead + Unpin)) -> Frame {
+    loop {
+        let frame = frames::read(reader).await.unwrap();
+        if frame.stream != 0 {
+            return frame;
+        }
+    }
+}
+
 /// How long after its answer the rest of a body on this stream is refused.
 async fn refused_after(reader: &mut (impl AsyncRead + Unpin), stream: u32) -> Duration {
     assert_ne!(answered(reader, stream).await.unwrap(), RST_STREAM);

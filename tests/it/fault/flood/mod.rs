@@ -1,7 +1,8 @@
-//! Peers that are slow, idle, or send HTTP/2 frames without end: others are answered, memory stays bounded, and the
+//! Peers that are slow, idle, read no answer, or send HTTP/2 frames without end: others are answered, memory stays bounded, and the
 //! connections of the attackers end.
 
 mod certificate;
 mod http_2;
 mod slow;
 mod target;
+mod unread;
