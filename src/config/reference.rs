@@ -342,15 +342,17 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Flag,
         Some("true"),
         "true",
-        "Whether failed sign-ins, failed client authentication, sign-ins begun, anonymous users and connections are\n\
-         limited for single addresses, names and clients.",
+        "Whether failed sign-ins, failed client authentication, sign-ins begun, anonymous users, connections, requests,\n\
+         bodies and waiting passwords are limited for single addresses, names and clients. What all of them together may\n\
+         take is bounded in any case.",
     ),
     setting(
         "limits.exempt",
         Kind::List,
         Some("[]"),
         r#"["192.0.2.0/24"]"#,
-        "Networks whose requests are not limited, such as those of a gateway that many people share.",
+        "Networks whose requests are not limited, and whose open connections are not counted for an address, such as\n\
+         those of a gateway that many people share.",
     ),
     setting(
         "limits.anonymous_per_address",

@@ -1,10 +1,13 @@
 //! The real executable, of whose limits nobody has said anything, holds back who asks from loopback.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tokio::net::TcpSocket;
 
 use crate::harness::process::{Reply, Running, Service};
 
@@ -79,6 +82,54 @@ fn whoever_fails_to_be_a_client_is_held_back_with_the_right_secret_too() {
         (held_back.status, &held_back.json()["error"]),
         (429, &"temporarily_unavailable".into())
     );
+}
+
+/// A connection from this address of the machine.
+fn connect_from(place: [u8; 4], port: u16) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((place, 0).into()).unwrap();
+        let stream = socket.connect(([127, 0, 0, 1], port).into()).await;
+        stream.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream
+}
+
+/// Whether there is an answer on it; else it has been closed.
+fn is_answered(mut stream: &TcpStream) -> bool {
+    let sent = stream.write_all(b"HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    let mut answer = Vec::new();
+    while sent.is_ok() && !answer.ends_with(b"\r\n\r\n") {
+        let mut buffer = [0; 1024];
+        match stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("neither an answer nor an end"),
+            Err(_) => return false,
+        }
+    }
+    answer.starts_with(b"HTTP/1.1 200 OK")
+}
+
+#[test]
+fn whoever_opens_connections_gets_256_of_them_and_others_get_theirs() {
+    const MOST: usize = 256;
+    let (service, _) = scene();
+    let running = service.serve();
+    let from = |place: u8| connect_from([127, 0, 0, place], service.port);
+    // Of the connections on which it was asked whether it answers one may not be over yet.
+    let mut tries = (0..2 * MOST).map(|_| from(1));
+    let held: Vec<_> = tries.by_ref().filter(is_answered).take(MOST).collect();
+    assert_eq!(held.len(), MOST, "{}", running.log());
+    assert!(!is_answered(&from(1)), "the 257th");
+    assert!(is_answered(&from(2)));
+    assert!(is_answered(&held[0]), "what is open goes on");
 }
 
 #[test]

@@ -23,7 +23,9 @@ fn address(number: usize) -> IpAddr {
 
 /// Takes until there is no more, from as many addresses; how many it was.
 fn take(take: impl Fn(IpAddr) -> Option<Room>) -> Vec<Room> {
-    (0..2 * REQUESTS).map_while(|number| take(address(number))).collect()
+    (0..2 * REQUESTS)
+        .map_while(|number| take(address(number)))
+        .collect()
 }
 
 /// Services with limits for each address and without them.

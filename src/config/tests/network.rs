@@ -33,6 +33,58 @@ fn the_development_server_stays_on_loopback_and_follows_its_port() {
     }
 }
 
+/// What no setting changes, as the guide has it.
+#[test]
+fn what_a_connection_may_take_is_what_the_guide_says() {
+    let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
+    let Limits {
+        max_connections,
+        max_connections_per_address,
+        uncounted,
+        handshake_timeout,
+        header_timeout,
+        idle_timeout,
+        request_timeout,
+        max_header_bytes,
+        max_concurrent_streams,
+        drain_timeout,
+    } = resolve(&given(&[], &[], base)).unwrap().edge();
+    let guide = include_str!("../../../README.md");
+    let seconds = Duration::from_secs;
+    for (is_so, said) in [
+        (max_connections == 10_000, "| `limits.connections` | 10000 |"),
+        (
+            max_connections_per_address == 256,
+            "| `limits.connections_per_address` | 256 |",
+        ),
+        (uncounted.is_empty(), "| `limits.exempt` | `[]` |"),
+        (
+            handshake_timeout == seconds(10),
+            "a TLS handshake has ten seconds",
+        ),
+        (
+            header_timeout == seconds(10) && max_header_bytes == 16 * 1024,
+            "its header has at most 16 KiB and 100 fields (431) and ten seconds to arrive",
+        ),
+        (
+            header_timeout == seconds(10) && idle_timeout == seconds(60),
+            "A connection that comes to no request is ended after ten seconds, one without further requests after a minute",
+        ),
+        (request_timeout == seconds(30), "the answer thirty seconds (503)"),
+        (
+            max_concurrent_streams == 32,
+            "an HTTP/2 connection carries 32 requests at once",
+        ),
+        (
+            drain_timeout == seconds(30),
+            "answers the requests that have begun (within 30 seconds)",
+        ),
+    ] {
+        assert!(guide.contains(said), "{said}");
+        assert!(is_so, "{said}");
+    }
+}
+
 #[test]
 fn limits_are_on_and_can_be_lifted_for_a_network_or_altogether() {
     let base = "base_url = \"https://id.example.com\"\ntls.mode = \"self-signed\"\n";
