@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use url::Url;
 use zeroize::Zeroizing;
@@ -104,12 +104,27 @@ pub struct UpstreamTokens {
     pub id_token: Zeroizing<String>,
     /// The access token.
     pub access_token: Zeroizing<String>,
-    /// How long the access token lasts, in seconds, if it says so.
-    #[serde(default)]
+    /// How long the access token lasts, in seconds, if it says so in a way that can be read.
+    #[serde(default, deserialize_with = "lifetime")]
     pub expires_in: Option<u64>,
 }
 
 #[derive(Deserialize)]
+/// Reads `expires_in` (RFC 6749 section 5.1), which some providers write as a text or with a part of a second. What is
+/// no such number counts as left out: nobody's sign-in has to fail for it.
+fn lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let part = |seconds: f64| {
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .map(|lasts| lasts.as_secs())
+    };
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(part)),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    })
+}
+
 struct ErrorBody {
     error: String,
 }

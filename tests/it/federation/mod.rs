@@ -110,6 +110,10 @@ impl Scene {
 
     /// The provider answers this question about `subject`, with these claims changed; null removes one.
     fn vouch(&self, question: &Question, subject: &str, changes: &Value) {
+        self.issue(&self.id_token(question, subject, changes));
+    }
+
+    fn id_token(&self, question: &Question, subject: &str, changes: &Value) -> String {
         let mut claims = self.upstream.claims(AT_PROVIDER, subject);
         claims["nonce"] = question.get("nonce").unwrap().into();
         for (name, value) in changes.as_object().unwrap() {
@@ -119,16 +123,20 @@ impl Scene {
                 claims[name] = value.clone();
             }
         }
-        self.issue(&self.upstream.sign(&claims));
+        self.upstream.sign(&claims)
     }
 
     fn issue(&self, id_token: &str) {
+        self.issue_lasting(id_token, &json!(600));
+    }
+
+    fn issue_lasting(&self, id_token: &str, expires_in: &Value) {
         self.upstream.say(
             "/token",
             Say::Json(json!({
                 "access_token": "the-upstream-access-token",
                 "token_type": "Bearer",
-                "expires_in": 600,
+                "expires_in": expires_in,
                 "id_token": id_token,
             })),
         );

@@ -149,6 +149,35 @@ async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_re
     assert!(access.get("upstream_access_token").is_none());
 }
 
+/// Some providers write `expires_in` as a text, and nobody's sign-in fails for what they write there.
+#[tokio::test]
+async fn a_lifetime_is_read_as_providers_write_it() {
+    let scene = scene().await;
+    for (expires_in, is_read) in [
+        (json!("600"), true),
+        (json!(600.0), true),
+        (json!(600.9), true),
+        (json!(null), false),
+        (json!("soon"), false),
+        (json!(-1), false),
+        (json!(1e300), false),
+        (json!([600]), false),
+    ] {
+        let browser = scene.visitor();
+        let question = scene.ask(&browser).await;
+        let now = scene.server.app.core.clock.now().seconds();
+        let dated = json!({"iat": now, "exp": now + 60});
+        scene.issue_lasting(&scene.id_token(&question, "u-1", &dated), &expires_in);
+        let screen = browser.visit(&question.answer("code=c")).await;
+        let tokens = scene.acme.redeem(&screen.callback().code()).await.tokens();
+        scene.server.advance(601);
+        let later = scene.acme.refresh(tokens.refresh_token()).await.tokens();
+        let access = scene.acme.verify(later.access_token()).await.claims;
+        let is_gone = access.get("upstream_access_token").is_none();
+        assert_eq!(is_gone, is_read, "{expires_in}");
+    }
+}
+
 #[tokio::test]
 async fn a_provider_is_replaced_without_a_change_at_the_application() {
     let scene = scene_with(tied, |fields| fields.link = Some(LinkPolicy::VerifiedEmail)).await;
