@@ -39,6 +39,8 @@ pub enum Purpose<'a> {
         access_token: &'a str,
         /// The greatest age of the sign-in, in seconds, where one was asked for.
         max_age: Option<u64>,
+        /// When it was asked for.
+        asked_at: Timestamp,
         /// When the user was asked to sign in anew, if they were.
         proof_asked_at: Option<Timestamp>,
     },
@@ -186,6 +188,7 @@ pub fn check(
             proof_asked_at,
             ..
         } => {
+            asked_at,
             if claims.nonce.as_deref() != Some(nonce) {
                 return Err(TokenProblem::Nonce);
             }
@@ -200,7 +203,7 @@ pub fn check(
             }
             if let Some(most) = max_age {
                 let at = claims.auth_time.ok_or(TokenProblem::SignInUndated)?;
-                if now.since(at) > Duration::from_secs(most).saturating_add(LEEWAY) {
+                if asked_at.since(at) > Duration::from_secs(most).saturating_add(LEEWAY) {
                     return Err(TokenProblem::SignInTooOld);
                 }
             }

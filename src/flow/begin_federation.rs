@@ -68,6 +68,7 @@ pub async fn begin_federation(
         sealed_verifier: core
             .sealer
             .seal_text(&UpstreamSignIn::context(id), &verifier, &core.random),
+        asked_at: Some(now),
         proof_asked_at: must_prove.then_some(now),
     };
     let browser = browser.clone();

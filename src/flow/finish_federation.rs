@@ -176,6 +176,7 @@ async fn interrogate(
         nonce: &question.nonce,
         access_token: &tokens.access_token,
         max_age: request.max_age,
+        asked_at: question.asked_at.unwrap_or(now),
         proof_asked_at: question.proof_asked_at,
     };
     let subject = id_token::check(&tokens.id_token, provider, &keys, purpose, now).map_err(|problem| {

@@ -445,6 +445,9 @@ pub struct UpstreamSignIn {
     pub nonce: String,
     /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
     pub sealed_verifier: String,
+    /// When it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<Timestamp>,
     /// When the user was asked to prove anew who they are, if that was demanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof_asked_at: Option<Timestamp>,

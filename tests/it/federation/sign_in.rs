@@ -367,6 +367,34 @@ async fn a_demanded_sign_in_is_demanded_there_too() {
     assert_eq!(id["auth_time"], now - 5);
 }
 
+/// OpenID Connect Core 3.1.2.1: the age is that at the time of the request. Whoever has typed a password there and then reads
+/// what they are asked, or looks for a second factor, does not grow too old by it.
+#[tokio::test]
+async fn the_time_that_people_take_at_the_provider_does_not_count() {
+    let scene = scene().await;
+    for max_age in [0, 10] {
+        let request = scene.acme.request().with("max_age", &max_age.to_string());
+        for (since, is_believed) in [(5, true), (-30 - max_age, true), (-31 - max_age, false)] {
+            let browser = scene.visitor();
+            let question = Question::of(&browser.authorize(&request).await, &scene.upstream);
+            let asked_at = scene.server.clock.now().seconds();
+            let dated = json!({"iat": asked_at, "auth_time": asked_at.checked_add_signed(since).unwrap()});
+            scene.server.advance(45);
+            scene.vouch(&question, "u-1", &dated);
+            let screen = browser.visit(&question.answer("code=c")).await;
+            assert_eq!(
+                !screen.text().contains("did not work"),
+                is_believed,
+                "{max_age}, {since}: {}",
+                screen.text()
+            );
+            if is_believed {
+                screen.callback().code();
+            }
+        }
+    }
+}
+
 /// `prompt=login` is not answered by a sign-in that the provider itself says is an old one (section 3.1.2.1).
 #[tokio::test]
 async fn a_provider_that_asks_nobody_anew_is_not_believed() {
