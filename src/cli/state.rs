@@ -1,5 +1,6 @@
 //! `idsvc apply` and `idsvc export`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, Read};
@@ -99,24 +100,23 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         }
         other => other,
     };
-    let command = |dry_run| {
+    let command = |dry_run, only| {
         Command::Apply(Box::new(Request {
             state: state.clone(),
             dry_run,
             prune: request.prune,
+            only,
         }))
     };
+    let mut asked = None;
     if request.prune && !request.dry_run && !request.yes {
-        let Reply::Applied(planned) = call.ask(command(true), output).map_err(placed)? else {
+        let Reply::Applied(planned) = call.ask(command(true, None), output).map_err(placed)? else {
             return Err(unexpected());
         };
-        let removed: Vec<_> = planned
-            .changes
-            .iter()
-            .filter(|change| change.action == Action::Remove)
-            .collect();
+        let removed: BTreeSet<_> = planned.removed().collect();
         if !removed.is_empty() {
-            for change in &removed {
+            let changes = planned.changes.iter();
+            for change in changes.filter(|change| change.action == Action::Remove) {
                 output.say(&heading(change));
             }
             output.confirm(
@@ -124,12 +124,18 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
                 false,
             )?;
         }
+        // What comes meanwhile is not removed unasked.
+        asked = Some(removed);
     }
-    let run = call.run(command(request.dry_run), output, |reply, output| match reply {
-        Reply::Applied(applied) if output.json => output.document(&applied),
-        Reply::Applied(applied) => show(&applied, output),
-        _ => Err(unexpected()),
-    });
+    let run = call.run(
+        command(request.dry_run, asked),
+        output,
+        |reply, output| match reply {
+            Reply::Applied(applied) if output.json => output.document(&applied),
+            Reply::Applied(applied) => show(&applied, output),
+            _ => Err(unexpected()),
+        },
+    );
     run.map_err(placed)?;
     if !request.dry_run {
         let clients = || state.client.iter().flatten();

@@ -117,6 +117,7 @@ mod tests {
             },
             dry_run: false,
             prune: true,
+            only: None,
         }
     }
 

@@ -35,6 +35,7 @@ impl Scene {
                 state: nothing,
                 dry_run: false,
                 prune: true,
+                only: None,
             };
             let applied = apply(self.server.admin(), request).await.unwrap();
             assert_eq!(applied.changes[0].id, id);

@@ -271,6 +271,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
         user.user_type
     };
     assert_eq!(user_type(), "user");
+            only: None,
     let meant = meaning(Some(&uuid(&evil)));
     assert_eq!(declare(meant.clone()).await.unwrap().changes.len(), 1);
     assert_eq!(user_type(), "admin");

@@ -9,7 +9,7 @@ pub mod clients;
 pub mod providers;
 pub mod users;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use self::clients::DeclaredClient;
 use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
 use super::withdraw::Withdrawal;
-use super::{Admin, Decided, Disclosed, Done, all_or_none, provider};
+use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -51,6 +51,10 @@ pub struct Apply {
     pub dry_run: bool,
     /// Whether what is not declared is removed, of the kinds that are.
     pub prune: bool,
+    /// The records that may be removed, each by its kind and what it is called, where somebody was asked about these; any
+    /// that are not declared otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<BTreeSet<(String, String)>>,
 }
 
 /// What form the value of a key has in a file.
@@ -169,6 +173,28 @@ pub struct Applied {
     pub changes: Vec<Change>,
     /// How many declared records are as they are to be.
     pub unchanged: u64,
+}
+
+impl Applied {
+    /// What is removed, by its kind and what it is called.
+    pub fn removed(&self) -> impl Iterator<Item = (String, String)> {
+        let removed = self
+            .changes
+            .iter()
+            .filter(|change| change.action == Action::Remove);
+        removed.map(|change| (change.kind.clone(), change.id.clone()))
+    }
+
+    /// Refuses what would remove a record that nobody was asked about: it came after the question.
+    fn removes_only(&self, asked: Option<&BTreeSet<(String, String)>>) -> Result<(), AdminRefusal> {
+        let is_new = |record: &(String, String)| asked.is_some_and(|asked| !asked.contains(record));
+        match self.removed().find(is_new) {
+            None => Ok(()),
+            Some((kind, id)) => Err(AdminRefusal::new(format!(
+                "what there is has changed meanwhile, and nobody was asked whether to remove {kind} {id}: nothing was changed, run it again"
+            ))),
+        }
+    }
 }
 
 /// A record as a file has it; what an export consists of.
@@ -307,6 +333,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         state,
         dry_run,
         prune,
+        only,
     } = request;
     let mut faults = Vec::new();
     let providers = match state.provider {
@@ -350,7 +377,8 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         .store
         .write("apply", move |tx: &mut dyn Tx| -> Decided<(Applied, Vec<_>)> {
             let plan = plan(&*tx)?;
-            if let Err(refusal) = all_or_none(&plan.faults) {
+            let checked = all_or_none(&plan.faults).and_then(|()| plan.applied.removes_only(only.as_ref()));
+            if let Err(refusal) = checked {
                 return Ok(Err(refusal));
             }
             execute(tx, &plan.steps, now)?;

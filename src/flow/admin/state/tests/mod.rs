@@ -1,6 +1,7 @@
 mod passwords;
 mod providers;
 mod registration;
+mod removals;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ fn request(client: Option<Vec<DeclaredClient>>, user: Option<Vec<DeclaredUser>>,
         },
         dry_run: false,
         prune,
+        only: None,
     }
 }
 
@@ -411,6 +413,7 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
         state,
         dry_run: false,
         prune: true,
+        only: None,
     };
     let unchanged = apply(admin(&one), applied(state())).await.unwrap();
     assert_eq!((unchanged.changes, unchanged.unchanged), (Vec::new(), 3));
@@ -479,6 +482,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
         },
         dry_run: false,
         prune: false,
+        only: None,
     };
     let told = |applied: &Applied| -> Vec<(String, Option<SecretChange>)> {
         let fields = applied.changes.iter().flat_map(|change| &change.fields);
@@ -607,6 +611,7 @@ async fn a_refusal_speaks_of_keys_and_not_of_flags() {
         },
         dry_run: true,
         prune: false,
+        only: None,
     };
     let refused = refusal(apply(admin(&core), wanted).await).message;
     assert!(!refused.contains("--"), "{refused}");
