@@ -439,7 +439,8 @@ async fn keep_fresh(app: Arc<App>) {
             .providers()
             .map(|provider| provider.issuer.clone())
             .collect();
-        app.core.upstreams.refresh(&issuers, app.core.clock.now()).await;
+        let (upstreams, now) = (&app.core.upstreams, app.core.clock.now());
+        upstreams.refresh(&issuers, &catalog.jwks_uris(), now).await;
         tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
     }
 }

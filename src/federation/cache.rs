@@ -165,6 +165,19 @@ impl<T> Cache<T> {
         other(&state)
     }
 
+    /// Forgets what is at an address that nobody wants anything of any more.
+    pub fn keep(&self, is_wanted: impl Fn(&str) -> bool) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|address, _| is_wanted(address));
+    }
+
+    /// Every document that is there.
+    pub fn documents(&self) -> Vec<Arc<T>> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let documents = entries.values().map(|entry| entry.state().document.clone());
+        documents.flatten().collect()
+    }
+
     /// Fetches again what is no longer fresh and still asked for, and forgets what nobody asks for.
     pub async fn refresh<F>(&self, now: Timestamp, fetch: impl Fn(String) -> F)
     where

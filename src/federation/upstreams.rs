@@ -1,5 +1,6 @@
 //! What providers, and clients that publish keys, are asked over the network.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -243,12 +244,20 @@ impl Upstreams {
         })
     }
 
-    /// Fetches again what has grown old, so that no request has to wait for it.
-    pub async fn refresh(&self, issuers: &[String], now: Timestamp) {
-        let issuer_of = |address: &str| {
-            let found = issuers.iter().find(|issuer| metadata::address(issuer) == address);
-            found.cloned().unwrap_or_default()
-        };
+    /// Fetches again what has grown old, so that no request has to wait for it: what the providers with these issuers
+    /// publish, and the keys at the addresses that records name. Anything else belongs to nobody any more and is
+    /// forgotten.
+    pub async fn refresh(&self, issuers: &[String], jwks_uris: &[String], now: Timestamp) {
+        let issuers: HashMap<_, _> = issuers
+            .iter()
+            .map(|issuer| (metadata::address(issuer), issuer))
+            .collect();
+        self.metadata.keep(|address| issuers.contains_key(address));
+        let published = self.metadata.documents();
+        let mut key_sets: HashSet<&str> = jwks_uris.iter().map(String::as_str).collect();
+        key_sets.extend(published.iter().map(|metadata| metadata.jwks_uri.as_str()));
+        self.key_sets.keep(|address| key_sets.contains(address));
+        let issuer_of = |address: &str| issuers.get(address).copied().cloned().unwrap_or_default();
         tokio::join!(
             self.key_sets.refresh(now, |address| self.fetch_keys(address)),
             self.metadata

@@ -131,6 +131,15 @@ impl Catalog {
         self.providers.values()
     }
 
+    /// Every address at which a client or a provider publishes its keys, as far as its record names it.
+    pub fn jwks_uris(&self) -> Vec<String> {
+        let clients = self.clients.values().filter_map(|client| client.jwks_uri.clone());
+        let providers = self.providers.values();
+        clients
+            .chain(providers.filter_map(|provider| provider.jwks_uri.clone()))
+            .collect()
+    }
+
     /// The account page, as what a sign-in is for. No request finds it by its identifier.
     pub fn own_page(&self) -> &Arc<Client> {
         &self.own_page

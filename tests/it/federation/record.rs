@@ -149,6 +149,37 @@ async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_re
     assert!(access.get("upstream_access_token").is_none());
 }
 
+/// What a provider publishes that is no longer registered is nobody's any more: it is not asked for again, and not kept.
+#[tokio::test]
+async fn what_a_removed_provider_published_is_forgotten() {
+    let scene = scene().await;
+    scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
+    let core = &scene.server.app.core;
+    let record = std::sync::Arc::clone(core.catalog().provider("up").unwrap());
+    let asked = || {
+        let of = |path: &str| scene.upstream.seen(path).len();
+        (of("/.well-known/openid-configuration"), of("/jwks"))
+    };
+    assert_eq!(asked(), (1, 1));
+    let issuers = [record.issuer.clone()];
+    scene.server.advance(7200);
+    core.upstreams.refresh(&issuers, &[], core.clock.now()).await;
+    assert_eq!(asked(), (2, 2), "what is registered is kept fresh");
+    scene.server.advance(7200);
+    core.upstreams.refresh(&[], &[], core.clock.now()).await;
+    assert_eq!(asked(), (2, 2));
+    let uri = format!("{}/jwks", record.issuer);
+    core.upstreams.metadata(&record, core.clock.now()).await.unwrap();
+    core.upstreams
+        .key_set_for(&uri, "", core.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(asked(), (3, 3), "nothing of it was there");
+    scene.server.advance(7200);
+    core.upstreams.refresh(&[], &[uri], core.clock.now()).await;
+    assert_eq!(asked(), (3, 4), "a record names these keys");
+}
+
 /// Some providers write `expires_in` as a text, and nobody's sign-in fails for what they write there.
 #[tokio::test]
 async fn a_lifetime_is_read_as_providers_write_it() {
@@ -240,6 +271,7 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
             },
             dry_run: false,
             prune: false,
+            only: None,
         };
         apply(scene.server.admin(), request)
             .await
@@ -271,7 +303,6 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
         user.user_type
     };
     assert_eq!(user_type(), "user");
-            only: None,
     let meant = meaning(Some(&uuid(&evil)));
     assert_eq!(declare(meant.clone()).await.unwrap().changes.len(), 1);
     assert_eq!(user_type(), "admin");
