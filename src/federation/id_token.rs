@@ -55,8 +55,11 @@ pub struct Subject {
     pub auth_time: Option<Timestamp>,
     /// Every other claim.
     pub claims: Map<String, Value>,
-    /// How its use is remembered, when it has a `jti`.
+    /// How its use is remembered, when it has a `jti`: until it would be refused for its age in any case.
     pub once: Option<Use>,
+    /// How the use of the same token may have been remembered by an earlier release, which kept it until `exp`, however
+    /// far ahead that is; nothing where that is no other hour.
+    pub once_before: Option<Use>,
 }
 
 /// Why a token is not believed.
@@ -185,10 +188,10 @@ pub fn check(
             nonce,
             access_token,
             max_age,
+            asked_at,
             proof_asked_at,
             ..
         } => {
-            asked_at,
             if claims.nonce.as_deref() != Some(nonce) {
                 return Err(TokenProblem::Nonce);
             }
@@ -201,6 +204,7 @@ pub fn check(
                     return Err(TokenProblem::AccessTokenHash);
                 }
             }
+            // The age was asked for there and then: the time that people take there after that does not count.
             if let Some(most) = max_age {
                 let at = claims.auth_time.ok_or(TokenProblem::SignInUndated)?;
                 if asked_at.since(at) > Duration::from_secs(most).saturating_add(LEEWAY) {
@@ -215,16 +219,16 @@ pub fn check(
         }
     }
     let owner = Owner::Provider(&provider.issuer);
-    let once = claims
-        .jti
-        .as_deref()
-        .filter(|jti| !jti.is_empty())
-        .map(|jti| Use::of(owner, jti, claims.exp + LEEWAY));
+    let jti = claims.jti.as_deref().filter(|jti| !jti.is_empty());
+    let used = |until| jti.map(|jti| Use::of(owner, jti, until + LEEWAY));
+    let too_old_from = claims.iat + Duration::from_secs(Provider::LONGEST_AGE);
+    let (once, until_exp) = (used(claims.exp.min(too_old_from)), used(claims.exp));
     Ok(Subject {
         subject: claims.sub,
         auth_time: claims.auth_time.map(|at| at.min(now)),
         claims: claims.others,
         once,
+        once_before: until_exp.filter(|_| until_exp != once),
     })
 }
 

@@ -128,6 +128,9 @@ impl Provider {
     pub const EMBEDDED_TOKEN: &'static str = "upstream_access_token";
     /// How old a token to be exchanged may be unless the operator says otherwise: 1 h, what most ID tokens last.
     pub const MAX_AGE: u64 = 3600;
+    /// How old a token to be exchanged may be, whatever the operator says: a week. ID tokens that are older prove nothing
+    /// of the person who holds them.
+    pub const LONGEST_AGE: u64 = 7 * 24 * 3600;
 
     /// The name shown to people.
     pub fn display_name(&self) -> &str {

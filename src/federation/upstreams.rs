@@ -110,7 +110,6 @@ pub struct UpstreamTokens {
     pub expires_in: Option<u64>,
 }
 
-#[derive(Deserialize)]
 /// Reads `expires_in` (RFC 6749 section 5.1), which some providers write as a text or with a part of a second. What is
 /// no such number counts as left out: nobody's sign-in has to fail for it.
 fn lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
@@ -126,6 +125,7 @@ fn lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D
     })
 }
 
+#[derive(Deserialize)]
 struct ErrorBody {
     error: String,
 }

@@ -18,13 +18,13 @@ use crate::sweep::sweep_all;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The audience that the provider's tokens are accepted for.
-const APP: &str = "https://app.example";
+pub(super) const APP: &str = "https://app.example";
 
 const NOT_ACCEPTED: &str = "400 invalid_grant: tokens of this issuer are not accepted from this client";
 
-struct Scene {
-    upstream: Upstream,
-    server: Server,
+pub(super) struct Scene {
+    pub(super) upstream: Upstream,
+    pub(super) server: Server,
     acme: RelyingParty,
 }
 
@@ -47,7 +47,7 @@ async fn scene() -> Scene {
     scene_with(|_| {}).await
 }
 
-async fn scene_with(change: impl FnOnce(&mut ProviderFields)) -> Scene {
+pub(super) async fn scene_with(change: impl FnOnce(&mut ProviderFields)) -> Scene {
     let upstream = Upstream::start().await;
     let server = Server::start_reaching(&upstream.terms(), |_| {}).await;
     let mut fields = trusting(&upstream);
@@ -74,7 +74,7 @@ impl Scene {
         second
     }
 
-    fn exchange(&self, assertion: &str) -> Call {
+    pub(super) fn exchange(&self, assertion: &str) -> Call {
         self.acme
             .post("/oauth2/token")
             .with("grant_type", GRANT)
@@ -82,7 +82,7 @@ impl Scene {
     }
 
     /// The provider's usual claims with some changed; null removes one.
-    fn token(&self, changes: &Value) -> String {
+    pub(super) fn token(&self, changes: &Value) -> String {
         self.upstream.sign(&self.claims(changes))
     }
 

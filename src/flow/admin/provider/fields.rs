@@ -19,8 +19,6 @@ use crate::seal::Sealer;
 
 const LONGEST_LIST: usize = 100;
 const LONGEST_LOGO_BYTES: usize = 64 * 1024;
-/// A week: ID tokens that are older prove nothing of the person who holds them.
-const LONGEST_AGE: u64 = 7 * 24 * 3600;
 
 /// What an operator says about a provider; what is left out keeps its default or its value.
 ///
@@ -235,7 +233,7 @@ pub(in crate::flow::admin) fn check(provider: &Provider, wording: Wording, fault
             )
         ));
     }
-    if !(1..=LONGEST_AGE).contains(&provider.max_age) {
+    if !(1..=Provider::LONGEST_AGE).contains(&provider.max_age) {
         faults.push("max age is 1 second to 7 days".to_owned());
     }
     if !provider.exchange && !provider.signs_people_in() {

@@ -1,0 +1,68 @@
+//! RFC 7523 section 3: how long it is remembered that a provider's token was exchanged.
+
+use std::time::Duration;
+
+use idsvc::clock::Timestamp;
+use idsvc::federation::provider::Provider;
+use idsvc::oauth::assertion::{Owner, Use};
+use idsvc::store::tables::USED_ASSERTIONS;
+use serde_json::json;
+
+use super::rfc7523_exchange::{Scene, scene_with};
+use crate::harness::START;
+use crate::sweep::sweep_all;
+
+const DAY: u64 = 24 * 3600;
+const REPLAYED: &str = "400 invalid_grant: assertion was used before";
+
+async fn scene() -> Scene {
+    scene_with(|fields| fields.max_age = Some(Provider::LONGEST_AGE)).await
+}
+
+fn remembered(scene: &Scene) -> usize {
+    let store = &scene.server.app.core.store;
+    let rows = store.read(|snapshot| USED_ASSERTIONS.scan(snapshot, .., 10));
+    rows.unwrap().len()
+}
+
+/// A provider chooses `exp`, and not how long this service keeps what it says.
+#[tokio::test]
+async fn a_use_is_remembered_for_as_long_as_the_token_may_be_exchanged() {
+    for exp in [START.seconds() + 400 * DAY, 1_000_000_000_000_000_000] {
+        let scene = scene().await;
+        let token = scene.token(&json!({"jti": "once", "exp": exp}));
+        scene.exchange(&token).await.tokens();
+        scene.server.advance(7 * DAY + 30);
+        sweep_all(&scene.server).await;
+        assert_eq!(scene.exchange(&token).await.refusal(), REPLAYED, "{exp}");
+        assert_eq!(remembered(&scene), 1);
+        scene.server.advance(1);
+        assert_eq!(
+            scene.exchange(&token).await.refusal(),
+            "400 invalid_grant: assertion: token is older than this provider's tokens may be"
+        );
+        scene.server.advance(DAY);
+        sweep_all(&scene.server).await;
+        assert_eq!(remembered(&scene), 0, "{exp}");
+    }
+}
+
+/// An earlier release wrote down the hour of `exp`, however far ahead.
+#[tokio::test]
+async fn what_an_earlier_release_remembers_still_counts() {
+    let scene = scene().await;
+    let exp = START.seconds() + 400 * DAY;
+    let until = Timestamp::from_seconds(exp) + Duration::from_secs(30);
+    let used = Use::of(Owner::Provider(&scene.upstream.issuer), "once", until);
+    let store = &scene.server.app.core.store;
+    store
+        .write("test", move |tx| {
+            USED_ASSERTIONS.put(tx, &(used.hour, used.digest), &())
+        })
+        .await
+        .unwrap();
+    let token = scene.token(&json!({"jti": "once", "exp": exp}));
+    assert_eq!(scene.exchange(&token).await.refusal(), REPLAYED);
+    let other = scene.token(&json!({"jti": "other", "exp": exp}));
+    scene.exchange(&other).await.tokens();
+}
