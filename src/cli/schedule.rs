@@ -99,7 +99,10 @@ fn round(
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
-    prune(&folder, &file, keep, now)?;
+    // The new one is there, whatever becomes of the old ones.
+    if let Err(error) = prune(&folder, &file, keep, now) {
+        tracing::warn!(%error, "old backups were not removed");
+    }
     Ok(Some(file))
 }
 
@@ -125,7 +128,10 @@ fn make_room(
     let Ok(found) = space(folder) else {
         return Ok(false);
     };
-    let size = |(_, file): &Made| fs::metadata(file).map_or(0, |found| found.len());
+    let size = |(_, file): &Made| {
+        let found = fs::metadata(file).ok().filter(fs::Metadata::is_file);
+        found.map_or(0, |found| found.len())
+    };
     let needed = found.reserve() + counted.0;
     let mut free = found.free;
     let mut lacking = needed.saturating_sub(free).max(more);
@@ -138,11 +144,10 @@ fn make_room(
         }
         let removed = size(made);
         let (_, file) = made;
-        tracing::warn!(file = %file.display(), "an old backup makes room for a new one");
-        fs::remove_file(file).map_err(|source| Missed::Io {
-            path: file.clone(),
-            source,
-        })?;
+        if !remove(file) {
+            continue;
+        }
+        tracing::warn!(file = %file.display(), "an old backup made room for a new one");
         let Ok(found) = space(folder) else {
             return Ok(false);
         };
@@ -268,9 +273,18 @@ fn prune(folder: &Path, newest: &Path, keep: usize, now: Timestamp) -> Result<()
     existing.sort_by_key(|made| oldest_last(made, now));
     existing.retain(|(_, file)| file != newest);
     for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
-        fs::remove_file(&file).map_err(|source| Missed::Io { path: file, source })?;
+        remove(&file);
     }
     Ok(())
+}
+
+/// Removes an old backup, and says whether it is gone. One that stays is for the operator to look at and in nobody's way.
+fn remove(file: &Path) -> bool {
+    fs::remove_file(file)
+        .inspect_err(|error| {
+            tracing::warn!(file = %file.display(), %error, "an old backup cannot be removed: remove it by hand");
+        })
+        .is_ok()
 }
 
 /// A scheduled backup: the moment that its name tells, and where it is.
@@ -359,9 +373,8 @@ mod tests {
         };
         move |folder| {
             let entries = fs::read_dir(folder)?;
-            let taken: u64 = entries
-                .map(|entry| entry.unwrap().metadata().unwrap().len())
-                .sum();
+            let files = entries.map(|entry| entry.unwrap().metadata().unwrap());
+            let taken: u64 = files.filter(fs::Metadata::is_file).map(|file| file.len()).sum();
             let free = (full.reserve() + room).saturating_sub(taken);
             Ok(Space { free, ..full })
         }
@@ -389,6 +402,26 @@ mod tests {
         assert_eq!(kept, made[2..]);
         let existing = made_in(data.path()).unwrap();
         assert_eq!(newest(&existing, core.clock.now()).unwrap().1, made[4]);
+    }
+
+    #[test]
+    fn an_old_backup_that_cannot_be_removed_is_in_nobodys_way() {
+        let (data, core) = (TempDir::new().unwrap(), core());
+        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
+        let ago = |hours| folder.join(name(STEM, core.clock.now() - HOUR * hours));
+        let (stuck, old) = (ago(2), ago(3));
+        fs::create_dir(&stuck).unwrap();
+        fs::write(&old, "x").unwrap();
+        let first = round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
+        assert_eq!(there(&[stuck.clone(), old, first.clone()]), [true, false, true]);
+        // It is the oldest one now, and makes no room either.
+        core.clock.advance(HOUR);
+        let made = [vec![stuck, first], several(&core, &data, 2)].concat();
+        let size = fs::metadata(&made[3]).unwrap().len();
+        round(&core, data.path(), HOUR, 7, &disk(size * 5 / 2))
+            .unwrap()
+            .unwrap();
+        assert_eq!(there(&made), [true, false, false, true]);
     }
 
     #[test]
