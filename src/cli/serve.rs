@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -44,6 +45,8 @@ const THEME_INTERVAL: Duration = Duration::from_secs(1);
 const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 /// How often is looked whether the disk hangs.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the process waits at its end for what it does beside the answers.
+const LAST_WAIT: Duration = Duration::from_secs(3);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What to do where the development server has another address than at its first start: it follows from flags, which
@@ -81,7 +84,16 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
         .enable_all()
         .build()
         .map_err(Stop::refused)?;
-    runtime.block_on(serve_until_stopped(&config, inherited, output))
+    run_to_end(runtime, serve_until_stopped(&config, inherited, output))
+}
+
+/// Runs what there is to run. What then still goes on beside it gets a moment to end and is left behind: checking a large
+/// backup takes longer than whoever stops the process waits. The file of a backup that is not done is removed before
+/// the next one is made.
+fn run_to_end<T>(runtime: Runtime, service: impl Future<Output = T>) -> T {
+    let ended = runtime.block_on(service);
+    runtime.shutdown_timeout(LAST_WAIT);
+    ended
 }
 
 async fn serve_until_stopped(
@@ -538,5 +550,30 @@ async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, steady: &mut Steady
             tracing::error!(%error, "what has expired was not removed");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn the_process_ends_whatever_goes_on_beside_it() {
+        let (release, held) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel();
+        let (ended, ends) = mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = Runtime::new().unwrap();
+            runtime.spawn_blocking(move || {
+                begun.send(()).unwrap();
+                held.recv()
+            });
+            begins.recv().unwrap();
+            ended.send(run_to_end(runtime, async { 7 }))
+        });
+        assert_eq!(ends.recv_timeout(LAST_WAIT * 10), Ok(7));
+        drop(release);
     }
 }
