@@ -22,14 +22,23 @@ const FILE_LIMIT: u64 = 64 * 1024;
 
 /// Reads a file, or standard input for `-`, without the line end at its end.
 pub(super) fn read_secret(path: &Path) -> Result<Disclosed, Stop> {
-    let mut text = Zeroizing::new(String::new());
+    let mut bytes = Zeroizing::new(Vec::new());
     let read = if path.as_os_str() == "-" {
-        std::io::stdin().take(FILE_LIMIT).read_to_string(&mut text)
+        std::io::stdin().take(FILE_LIMIT + 1).read_to_end(&mut bytes)
     } else {
-        fs::File::open(path).and_then(|file| file.take(FILE_LIMIT).read_to_string(&mut text))
+        fs::File::open(path).and_then(|file| file.take(FILE_LIMIT + 1).read_to_end(&mut bytes))
     };
-    read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let length =
+        read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
+    if u64::try_from(length).is_ok_and(|length| length > FILE_LIMIT) {
+        return Err(Stop::refused(format!(
+            "{} is larger than {FILE_LIMIT} bytes, which no secret and no key is: name the right file",
+            path.display()
+        )));
+    }
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| Stop::refused(format!("{} cannot be read: it is not UTF-8", path.display())))?;
+    let line = text.strip_suffix('\n').unwrap_or(text);
     Ok(Disclosed::new(line.strip_suffix('\r').unwrap_or(line)))
 }
 
@@ -81,6 +90,26 @@ pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, outpu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A secret that was cut would be another one.
+    #[test]
+    fn what_is_longer_than_a_secret_is_refused_and_not_cut() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("secret");
+        let most = usize::try_from(FILE_LIMIT).unwrap();
+        fs::write(&file, "x".repeat(most)).unwrap();
+        assert_eq!(read_secret(&file).unwrap().reveal().len(), most);
+        for more in ["x", "\n", "é"] {
+            fs::write(&file, "x".repeat(most) + more).unwrap();
+            for refused in [read_secret(&file).err(), read_file(&file).err()] {
+                let said = refused.unwrap().to_string();
+                assert!(said.contains("larger than 65536 bytes"), "{said}");
+            }
+        }
+        fs::write(&file, [0xff]).unwrap();
+        let said = read_secret(&file).err().unwrap().to_string();
+        assert!(said.contains("cannot be read"), "{said}");
+    }
 
     #[test]
     fn no_time_is_longer_than_a_setting_may_be() {
