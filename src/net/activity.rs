@@ -5,6 +5,7 @@
 //! told apart, and an HTTP/2 connection without requests is ended by the same rule. On HTTP/2 there are frames, too,
 //! that belong to no request and cost their sender next to nothing; here they are counted.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +37,17 @@ pub enum Phase {
     Idle,
 }
 
+/// What a connection has done for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// The header of a request does not come.
+    Reading,
+    /// Nothing is under way.
+    Idle,
+    /// The peer takes nothing of an answer, whatever else is under way.
+    Untaken,
+}
+
 /// The phase of one connection, changed by whoever sees it change.
 #[derive(Clone, Debug)]
 pub struct Activity(Arc<Mutex<State>>);
@@ -46,6 +58,10 @@ struct State {
     since: Instant,
     /// Bytes of frames that came in since a request last began or ended.
     read: usize,
+    /// Since when the peer has taken nothing of an answer, for each that it has not taken as a whole.
+    untaken: BTreeMap<u64, Instant>,
+    /// How many answers there were.
+    answered: u64,
 }
 
 impl Activity {
@@ -55,6 +71,8 @@ impl Activity {
             phase: Phase::Reading,
             since: Instant::now(),
             read: 0,
+            untaken: BTreeMap::new(),
+            answered: 0,
         })))
     }
 
@@ -65,6 +83,19 @@ impl Activity {
             Phase::Reading | Phase::Idle => Phase::Serving(1),
         });
         Serving(self.clone())
+    }
+
+    /// An answer waits to be taken for as long as the returned value lives.
+    pub fn answered(&self) -> Untaken {
+        let mut current = self.state();
+        let number = current.answered;
+        current.answered += 1;
+        current.untaken.insert(number, Instant::now());
+        drop(current);
+        Untaken {
+            activity: self.clone(),
+            number,
+        }
     }
 
     fn byte_read(&self) {
@@ -96,50 +127,78 @@ impl Activity {
         let mut current = self.state();
         let phase = to(current.phase);
         if phase != current.phase {
-            *current = State {
-                phase,
-                since: Instant::now(),
-                read: 0,
-            };
+            current.phase = phase;
+            current.since = Instant::now();
+            current.read = 0;
         }
     }
 
-    /// Counts the time of the present phase from now on: the connection was asked to end and gets time to do so.
+    /// Counts all times from now on: the connection was asked to end and gets time to do so.
     pub fn count_anew(&self) {
-        self.state().since = Instant::now();
+        let (now, mut current) = (Instant::now(), self.state());
+        current.since = now;
+        current.untaken.values_mut().for_each(|since| *since = now);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The phase, and since when it is so.
-    fn current(&self) -> (Phase, Instant) {
-        let current = self.state();
-        (current.phase, current.since)
+    /// What will be overdue next if nothing changes, and since when it is so: where it is up to the peer.
+    fn waits(&self, limits: Patience) -> Option<(Overdue, Duration)> {
+        let (now, current) = (Instant::now(), self.state());
+        let left =
+            |since: Instant, limit: Duration| limit.saturating_sub(now.saturating_duration_since(since));
+        let of_phase = match current.phase {
+            Phase::Reading => Some((Overdue::Reading, left(current.since, limits.reading))),
+            Phase::Idle => Some((Overdue::Idle, left(current.since, limits.idle))),
+            Phase::Serving(_) => None,
+        };
+        let oldest = current.untaken.values().min();
+        let of_answer = oldest.map(|since| (Overdue::Untaken, left(*since, limits.untaken)));
+        of_phase
+            .into_iter()
+            .chain(of_answer)
+            .min_by_key(|(_, left)| *left)
     }
 
-    /// Waits until one phase has gone on for too long, and says which. While a request is being answered
-    /// nothing is too long here: the request has a limit of its own.
+    /// Waits until something has gone on for too long, and says what. While a request is being answered that is only an
+    /// answer before it: the request has a limit of its own.
     ///
     /// Nobody wakes it when the phase changes, which happens several times for each request. It looks again before
     /// the earliest moment at which a phase that began meanwhile could be overdue, and so misses none.
-    pub async fn overdue(&self, reading: Duration, idle: Duration) -> Phase {
+    pub async fn overdue(&self, limits: Patience) -> Overdue {
         const SHORTEST: Duration = Duration::from_millis(1);
         loop {
-            let now = Instant::now();
-            let (phase, since) = self.current();
-            let spent = now.saturating_duration_since(since);
-            let left = match phase {
-                Phase::Reading => reading.saturating_sub(spent),
-                Phase::Idle => idle.saturating_sub(spent),
-                Phase::Serving(_) => Duration::MAX,
-            };
-            if left.is_zero() {
-                return phase;
+            let next_may_end = limits.reading.min(limits.idle).min(limits.untaken).max(SHORTEST);
+            match self.waits(limits) {
+                Some((overdue, left)) if left.is_zero() => return overdue,
+                Some((_, left)) => tokio::time::sleep(left.min(next_may_end)).await,
+                None => tokio::time::sleep(next_may_end).await,
             }
-            let next_may_end = reading.min(idle).max(SHORTEST);
-            tokio::time::sleep(left.min(next_may_end)).await;
+        }
+    }
+}
+
+/// How long a peer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For the header of a request, from its first byte.
+    pub reading: Duration,
+    /// For a request.
+    pub idle: Duration,
+    /// For it to take some more of an answer.
+    pub untaken: Duration,
+}
+
+impl Patience {
+    /// The same, and nothing longer than `most`.
+    #[must_use]
+    pub fn at_most(self, most: Duration) -> Self {
+        Self {
+            reading: self.reading.min(most),
+            idle: self.idle.min(most),
+            untaken: self.untaken.min(most),
         }
     }
 }
@@ -157,6 +216,26 @@ pub struct Serving(Activity);
 impl Drop for Serving {
     fn drop(&mut self) {
         self.0.served();
+    }
+}
+
+/// An answer that the peer has not taken as a whole.
+#[derive(Debug)]
+pub struct Untaken {
+    activity: Activity,
+    number: u64,
+}
+
+impl Untaken {
+    /// A part of it was taken.
+    pub fn count_anew(&self) {
+        self.activity.state().untaken.insert(self.number, Instant::now());
+    }
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        self.activity.state().untaken.remove(&self.number);
     }
 }
 
@@ -270,9 +349,20 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_hours(1);
 
+    fn waiting(reading: Duration, idle: Duration) -> Patience {
+        Patience {
+            reading,
+            idle,
+            untaken: LONG,
+        }
+    }
+
     #[tokio::test]
     async fn a_new_connection_owes_a_request() {
-        assert_eq!(Activity::new().overdue(SHORT, LONG).await, Phase::Reading);
+        assert_eq!(
+            Activity::new().overdue(waiting(SHORT, LONG)).await,
+            Overdue::Reading
+        );
     }
 
     #[tokio::test]
@@ -280,13 +370,13 @@ mod tests {
         let activity = Activity::new();
         let (one, two) = (activity.serving(), activity.serving());
         drop(one);
-        assert_eq!(activity.current().0, Phase::Serving(1));
+        assert_eq!(activity.state().phase, Phase::Serving(1));
         activity.byte_read();
-        assert_eq!(activity.current().0, Phase::Serving(1));
+        assert_eq!(activity.state().phase, Phase::Serving(1));
         drop(two);
-        assert_eq!(activity.overdue(LONG, SHORT).await, Phase::Idle);
+        assert_eq!(activity.overdue(waiting(LONG, SHORT)).await, Overdue::Idle);
         activity.byte_read();
-        assert_eq!(activity.overdue(SHORT, LONG).await, Phase::Reading);
+        assert_eq!(activity.overdue(waiting(SHORT, LONG)).await, Overdue::Reading);
     }
 
     #[test]
@@ -329,17 +419,36 @@ mod tests {
     #[tokio::test]
     async fn a_connection_asked_to_end_is_not_overdue_for_what_it_did_before() {
         let activity = Activity::new();
-        assert_eq!(activity.overdue(SHORT, LONG).await, Phase::Reading);
+        assert_eq!(activity.overdue(waiting(SHORT, LONG)).await, Overdue::Reading);
         activity.count_anew();
-        let overdue = activity.overdue(LONG, LONG);
+        let overdue = activity.overdue(waiting(LONG, LONG));
         assert!(tokio::time::timeout(SHORT, overdue).await.is_err());
+    }
+
+    /// However lively the connection is: each request would give the answers before it time, else.
+    #[tokio::test]
+    async fn an_answer_that_is_not_taken_is_overdue_whatever_else_goes_on() {
+        let activity = Activity::new();
+        let limits = Patience {
+            reading: LONG,
+            idle: LONG,
+            untaken: SHORT,
+        };
+        let (older, newer) = (activity.answered(), activity.answered());
+        let _serving = activity.serving();
+        assert_eq!(activity.overdue(limits).await, Overdue::Untaken);
+        newer.count_anew();
+        assert_eq!(activity.waits(limits), Some((Overdue::Untaken, Duration::ZERO)));
+        drop(older);
+        drop(newer);
+        assert_eq!(activity.waits(limits), None);
     }
 
     #[tokio::test]
     async fn a_request_that_is_being_answered_is_never_overdue() {
         let activity = Activity::new();
         let _serving = activity.serving();
-        let overdue = activity.overdue(Duration::ZERO, Duration::ZERO);
+        let overdue = activity.overdue(waiting(Duration::ZERO, Duration::ZERO));
         assert!(tokio::time::timeout(SHORT, overdue).await.is_err());
     }
 }

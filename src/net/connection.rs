@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::header::{CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -20,7 +20,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use super::acme::challenge::ACME_TLS_1;
-use super::activity::{Activity, Phase, Watched};
+use super::activity::{Activity, Overdue, Patience, Watched};
+use super::answer::{self, Answered};
 use super::drain::Draining;
 use super::tls::{Acceptor, HTTP_2};
 use super::{Fallback, Limits, Peer};
@@ -141,7 +142,7 @@ trait Graceful: Future<Output = hyper::Result<()>> {
 impl<IO, S> Graceful for http1::Connection<IO, S>
 where
     IO: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<Answered>, Error = Infallible>,
 {
     fn finish(self: Pin<&mut Self>) {
         self.graceful_shutdown();
@@ -151,7 +152,7 @@ where
 impl<IO, S> Graceful for http2::Connection<IO, S, TokioExecutor>
 where
     IO: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<Answered>, Error = Infallible>,
     S::Future: Send + 'static,
 {
     fn finish(self: Pin<&mut Self>) {
@@ -167,24 +168,31 @@ async fn drive<C: Graceful>(
     mut draining: Draining,
     last_request: Duration,
 ) {
+    let patience = Patience {
+        reading: limits.header_timeout,
+        idle: limits.idle_timeout,
+        untaken: limits.idle_timeout,
+    };
     let mut connection = pin!(connection);
     tokio::select! {
         end = connection.as_mut() => return ended(peer, end),
-        phase = activity.overdue(limits.header_timeout, limits.idle_timeout) => {
-            if phase == Phase::Reading {
+        overdue = activity.overdue(patience) => match overdue {
+            Overdue::Idle => {}
+            Overdue::Reading => {
                 tracing::debug!(peer = %peer.addr, "no request in time");
                 return;
             }
-        }
+            Overdue::Untaken => {
+                tracing::debug!(peer = %peer.addr, "an answer is not taken");
+                return;
+            }
+        },
         () = draining.begun() => if !last_request.is_zero() {
             activity.count_anew();
             tokio::select! {
                 biased;
                 end = connection.as_mut() => return ended(peer, end),
-                _ = activity.overdue(
-                    last_request.min(limits.header_timeout),
-                    last_request.min(limits.idle_timeout),
-                ) => {}
+                _ = activity.overdue(patience.at_most(last_request)) => {}
             }
         }
     }
@@ -192,10 +200,9 @@ async fn drive<C: Graceful>(
     activity.count_anew();
     tokio::select! {
         end = connection.as_mut() => ended(peer, end),
-        _ = activity.overdue(
-            LINGER.min(limits.header_timeout),
-            LINGER.min(limits.idle_timeout),
-        ) => tracing::debug!(peer = %peer.addr, "connection cut, the peer does not end it"),
+        _ = activity.overdue(patience.at_most(LINGER)) => {
+            tracing::debug!(peer = %peer.addr, "connection cut, the peer does not end it");
+        }
     }
 }
 
@@ -239,9 +246,9 @@ impl Guarded {
         draining: Draining,
     ) -> impl Service<
         Request<Incoming>,
-        Response = Response<Full<Bytes>>,
+        Response = Response<Answered>,
         Error = Infallible,
-        Future = impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send + 'static,
+        Future = impl Future<Output = Result<Response<Answered>, Infallible>> + Send + 'static,
     > {
         let Self {
             service,
@@ -250,7 +257,7 @@ impl Guarded {
         } = self;
         service_fn(move |request: Request<Incoming>| {
             let serving = activity.serving();
-            let (fallback, draining) = (fallback.clone(), draining.clone());
+            let (activity, fallback, draining) = (activity.clone(), fallback.clone(), draining.clone());
             let (version, uri) = (request.version(), request.uri().clone());
             let is_head = request.method() == Method::HEAD;
             let has_body = !request.body().is_end_stream();
@@ -279,25 +286,11 @@ impl Guarded {
                     let headers = response.headers_mut();
                     headers.insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                frame(&mut response, is_head);
-                Ok(response)
+                // HTTP/1 sends one answer after the other, and this is in its buffer at once.
+                let untaken = || (version >= Version::HTTP_2).then(|| activity.answered());
+                Ok(answer::frame(response, is_head, untaken))
             }
         })
-    }
-}
-
-/// Says how long the body is, and takes it away where only the header was asked for: HEAD is told what GET would be
-/// (RFC 9110 section 9.3.2). hyper takes it away on HTTP/1 alone, and says nothing of the length of an empty one on HTTP/2.
-fn frame(response: &mut Response<Full<Bytes>>, is_head: bool) {
-    let has_length = !matches!(
-        response.status(),
-        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    if let Some(length) = response.body().size_hint().exact().filter(|_| has_length) {
-        response.headers_mut().insert(CONTENT_LENGTH, length.into());
-    }
-    if is_head {
-        *response.body_mut() = Full::default();
     }
 }
 

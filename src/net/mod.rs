@@ -6,6 +6,7 @@
 
 pub mod acme;
 pub mod activity;
+pub mod answer;
 pub mod certificate;
 pub mod connection;
 pub mod drain;
@@ -100,7 +101,7 @@ pub struct Limits {
     /// From the first byte of a request (for the first request: from the start of the connection) to the
     /// end of its header.
     pub header_timeout: Duration,
-    /// Without a request under way.
+    /// Without a request under way, and without anything being taken of an answer.
     pub idle_timeout: Duration,
     /// [`REQUEST_TIMEOUT`].
     pub request_timeout: Duration,
