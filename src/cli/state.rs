@@ -1,6 +1,5 @@
 //! `idsvc apply` and `idsvc export`.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, Read};
@@ -113,7 +112,7 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         let Reply::Applied(planned) = call.ask(command(true, None), output).map_err(placed)? else {
             return Err(unexpected());
         };
-        let removed: BTreeSet<_> = planned.removed().collect();
+        let removed: Vec<_> = planned.removed().collect();
         if !removed.is_empty() {
             let changes = planned.changes.iter();
             for change in changes.filter(|change| change.action == Action::Remove) {

@@ -1,6 +1,5 @@
 //! What providers, and clients that publish keys, are asked over the network.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -248,16 +247,18 @@ impl Upstreams {
     /// publish, and the keys at the addresses that records name. Anything else belongs to nobody any more and is
     /// forgotten.
     pub async fn refresh(&self, issuers: &[String], jwks_uris: &[String], now: Timestamp) {
-        let issuers: HashMap<_, _> = issuers
-            .iter()
-            .map(|issuer| (metadata::address(issuer), issuer))
-            .collect();
-        self.metadata.keep(|address| issuers.contains_key(address));
+        let issuer_at = |address: &str| issuers.iter().find(|issuer| metadata::address(issuer) == address);
+        self.metadata.keep(|address| issuer_at(address).is_some());
         let published = self.metadata.documents();
-        let mut key_sets: HashSet<&str> = jwks_uris.iter().map(String::as_str).collect();
-        key_sets.extend(published.iter().map(|metadata| metadata.jwks_uri.as_str()));
-        self.key_sets.keep(|address| key_sets.contains(address));
-        let issuer_of = |address: &str| issuers.get(address).copied().cloned().unwrap_or_default();
+        self.key_sets.keep(|address| {
+            let is_published = || {
+                published
+                    .iter()
+                    .any(|metadata| metadata.jwks_uri.as_str() == address)
+            };
+            jwks_uris.iter().any(|uri| uri == address) || is_published()
+        });
+        let issuer_of = |address: &str| issuer_at(address).cloned().unwrap_or_default();
         tokio::join!(
             self.key_sets.refresh(now, |address| self.fetch_keys(address)),
             self.metadata

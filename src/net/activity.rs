@@ -5,7 +5,6 @@
 //! told apart, and an HTTP/2 connection without requests is ended by the same rule. On HTTP/2 there are frames, too,
 //! that belong to no request and cost their sender next to nothing; here they are counted.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +58,7 @@ struct State {
     /// Bytes of frames that came in since a request last began or ended.
     read: usize,
     /// Since when the peer has taken nothing of an answer, for each that it has not taken as a whole.
-    untaken: BTreeMap<u64, Instant>,
+    untaken: Vec<(u64, Instant)>,
     /// How many answers there were.
     answered: u64,
 }
@@ -71,7 +70,7 @@ impl Activity {
             phase: Phase::Reading,
             since: Instant::now(),
             read: 0,
-            untaken: BTreeMap::new(),
+            untaken: Vec::new(),
             answered: 0,
         })))
     }
@@ -90,7 +89,7 @@ impl Activity {
         let mut current = self.state();
         let number = current.answered;
         current.answered += 1;
-        current.untaken.insert(number, Instant::now());
+        current.untaken.push((number, Instant::now()));
         drop(current);
         Untaken {
             activity: self.clone(),
@@ -137,7 +136,7 @@ impl Activity {
     pub fn count_anew(&self) {
         let (now, mut current) = (Instant::now(), self.state());
         current.since = now;
-        current.untaken.values_mut().for_each(|since| *since = now);
+        current.untaken.iter_mut().for_each(|(_, since)| *since = now);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,7 +153,7 @@ impl Activity {
             Phase::Idle => Some((Overdue::Idle, left(current.since, limits.idle))),
             Phase::Serving(_) => None,
         };
-        let oldest = current.untaken.values().min();
+        let oldest = current.untaken.iter().map(|(_, since)| since).min();
         let of_answer = oldest.map(|since| (Overdue::Untaken, left(*since, limits.untaken)));
         of_phase
             .into_iter()
@@ -229,13 +228,21 @@ pub struct Untaken {
 impl Untaken {
     /// A part of it was taken.
     pub fn count_anew(&self) {
-        self.activity.state().untaken.insert(self.number, Instant::now());
+        let mut current = self.activity.state();
+        let mine = current
+            .untaken
+            .iter_mut()
+            .find(|(number, _)| *number == self.number);
+        if let Some((_, since)) = mine {
+            *since = Instant::now();
+        }
     }
 }
 
 impl Drop for Untaken {
     fn drop(&mut self) {
-        self.activity.state().untaken.remove(&self.number);
+        let mut current = self.activity.state();
+        current.untaken.retain(|(number, _)| *number != self.number);
     }
 }
 

@@ -9,7 +9,7 @@ pub mod clients;
 pub mod providers;
 pub mod users;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct Apply {
     /// The records that may be removed, each by its kind and what it is called, where somebody was asked about these; any
     /// that are not declared otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only: Option<BTreeSet<(String, String)>>,
+    pub only: Option<Vec<(String, String)>>,
 }
 
 /// What form the value of a key has in a file.
@@ -186,7 +186,7 @@ impl Applied {
     }
 
     /// Refuses what would remove a record that nobody was asked about: it came after the question.
-    fn removes_only(&self, asked: Option<&BTreeSet<(String, String)>>) -> Result<(), AdminRefusal> {
+    fn removes_only(&self, asked: Option<&[(String, String)]>) -> Result<(), AdminRefusal> {
         let is_new = |record: &(String, String)| asked.is_some_and(|asked| !asked.contains(record));
         match self.removed().find(is_new) {
             None => Ok(()),
@@ -377,7 +377,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         .store
         .write("apply", move |tx: &mut dyn Tx| -> Decided<(Applied, Vec<_>)> {
             let plan = plan(&*tx)?;
-            let checked = all_or_none(&plan.faults).and_then(|()| plan.applied.removes_only(only.as_ref()));
+            let checked = all_or_none(&plan.faults).and_then(|()| plan.applied.removes_only(only.as_deref()));
             if let Err(refusal) = checked {
                 return Ok(Err(refusal));
             }

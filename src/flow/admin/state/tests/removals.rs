@@ -26,14 +26,14 @@ async fn what_came_after_the_question_is_not_removed() {
         dry_run: true,
         ..declared(&["web"], true)
     };
-    let shown: BTreeSet<_> = apply(admin(&core), dry).await.unwrap().removed().collect();
+    let shown: Vec<_> = apply(admin(&core), dry).await.unwrap().removed().collect();
     assert_eq!(shown.len(), 2);
-    let answered = |only: &BTreeSet<_>| Apply {
-        only: Some(only.clone()),
+    let answered = |only: &[(String, String)]| Apply {
+        only: Some(only.to_vec()),
         ..declared(&["web"], true)
     };
     apply(admin(&core), declared(&["late"], false)).await.unwrap();
-    for only in [&shown, &BTreeSet::new()] {
+    for only in [shown.as_slice(), &[]] {
         let refused = refusal(apply(admin(&core), answered(only)).await).to_string();
         assert!(refused.contains("has changed meanwhile"), "{refused}");
         assert!(refused.contains("run it again"), "{refused}");
