@@ -30,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// How long something may come of an order, in seconds: twice as long as an authority can ask to be left alone.
 const LONGEST_ORDER: u64 = 2 * LONGEST_WAIT;
 
+/// How often an authority is asked about an account while it takes no nonce, each time with three of them.
+const QUESTIONS: usize = 5;
+
 /// An account with the authority.
 pub struct Opened {
     /// The account.
@@ -83,10 +86,14 @@ pub async fn is_account_refused(account: &Account, plan: &Plan, error: &Error) -
     if !is_unauthorized(error) {
         return is_unknown_account(error);
     }
-    match account.update_contacts(&contacts(plan)).await {
-        Ok(()) => false,
-        Err(error) => is_unknown_account(&error) || is_unauthorized(&error),
+    for _ in 0..QUESTIONS {
+        match account.update_contacts(&contacts(plan)).await {
+            // Says nothing of the account.
+            Err(error) if is_bad_nonce(&error) => {}
+            asked => return asked.is_err_and(|error| is_unknown_account(&error) || is_unauthorized(&error)),
+        }
     }
+    false
 }
 
 /// Opens an account in the place of one that the authority has deactivated (RFC 8555 section 7.3.6) or does not know.

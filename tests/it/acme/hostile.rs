@@ -104,6 +104,17 @@ async fn an_authority_that_has_forgotten_its_nonces_is_asked_again_and_not_for_e
     assert!(failure.message.contains("badNonce"), "{failure}");
 }
 
+/// Asked whether it is the account that it refuses, an authority may have forgotten the nonces that go with the question.
+#[tokio::test]
+async fn a_deactivated_account_is_replaced_though_nonces_are_forgotten() {
+    let (authority, site, _folder, due) = due().await;
+    authority.deactivate_accounts();
+    authority.set_validity(due, 90 * DAY);
+    authority.set_mood(Mood::Forgetful("/account", 5));
+    site.issue(due).await;
+    assert_eq!(authority.asked("/new-account").len(), 2);
+}
+
 #[tokio::test]
 async fn what_has_been_issued_is_not_ordered_again_when_nonces_are_forgotten() {
     let (authority, site, _folder, due) = due().await;
