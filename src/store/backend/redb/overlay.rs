@@ -74,24 +74,26 @@ impl Changes {
     /// Writes them in a transaction of the engine's.
     pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         let mut tables = self.tables.iter();
-        tables.try_for_each(|(table, rows)| write(transaction, table, rows.iter()))
+        tables.try_for_each(|(table, rows)| write(transaction, table, rows.iter()).map(|_| ()))
     }
 }
 
+/// Writes rows of a table, and says how many they were.
 fn write<'a>(
     transaction: &WriteTransaction,
     table: &str,
     mut rows: impl Iterator<Item = (&'a Vec<u8>, &'a Value)>,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     let opened = guarded(|| transaction.open_table(raw_definition(table)));
     let mut opened = opened.map_err(table_failed)?;
-    rows.try_for_each(|(key, value)| {
+    rows.try_fold(0, |written, (key, value)| {
         let key = key.as_slice();
         let done = match value {
             Some(value) => guarded(|| opened.insert(key, value.as_slice()).map(|_| ())),
             None => guarded(|| opened.remove(key).map(|_| ())),
         };
-        done.map_err(storage_failed)
+        done.map_err(storage_failed)?;
+        Ok(written + 1)
     })
 }
 
@@ -274,15 +276,31 @@ impl Overlay {
         self.layers.store(Arc::new(Layers::new(still, growing, true)));
     }
 
-    /// Writes what stands still, in the order of its keys.
-    pub(super) fn write_still_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
+    /// Writes what stands still, in the order of its keys: no more than `most` rows in one transaction, which `next` ends
+    /// to begin another. The last is the caller's to end.
+    pub(super) fn write_still_to(
+        &self,
+        mut transaction: WriteTransaction,
+        most: usize,
+        next: impl Fn(WriteTransaction) -> Result<WriteTransaction, StoreError>,
+    ) -> Result<WriteTransaction, StoreError> {
         let layers = self.layers.load_full();
-        let Some(still) = &layers.still else { return Ok(()) };
-        let tables = still.look();
-        tables.iter().try_for_each(|(table, rows)| {
-            let rows = rows.iter().map(|(key, versions)| (key, &versions.newest.1));
-            write(transaction, table, rows)
-        })
+        let Some(still) = &layers.still else {
+            return Ok(transaction);
+        };
+        let mut room = most;
+        for (table, rows) in still.look().iter() {
+            let newest = rows.iter().map(|(key, versions)| (key, &versions.newest.1));
+            let mut rows = newest.peekable();
+            while rows.peek().is_some() {
+                if room == 0 {
+                    transaction = next(transaction)?;
+                    room = most;
+                }
+                room -= write(&transaction, table, rows.by_ref().take(room))?;
+            }
+        }
+        Ok(transaction)
     }
 }
 

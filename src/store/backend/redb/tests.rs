@@ -3,6 +3,7 @@
 mod checkpoints;
 mod hangs;
 mod looks;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::fs;
