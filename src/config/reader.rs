@@ -174,10 +174,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn number(&mut self, key: &str) -> (u64, Origin) {
-        let Some((raw, origin)) = self.raw(key) else {
-            return (0, Origin::Default);
-        };
+    fn number(&mut self, key: &str) -> Option<(u64, Origin)> {
+        let (raw, origin) = self.raw(key)?;
         let number = match &raw {
             Raw::Number(number) => u64::try_from(*number).ok(),
             Raw::Text(text) if !matches!(origin, Origin::File(..)) => text.trim().parse().ok(),
@@ -186,26 +184,20 @@ impl<'a> Reader<'a> {
         if number.is_none() {
             self.mistyped(key, &origin);
         }
-        (number.unwrap_or(0), origin)
+        Some((number?, origin))
     }
 
+    /// A number of the range: where what is given is none, that is said, and it is the least.
     pub(super) fn number_within(&mut self, key: &str, range: std::ops::RangeInclusive<u64>) -> u64 {
-        let (number, origin) = self.number(key);
-        if !range.contains(&number) {
-            self.fault(
+        match self.number(key) {
+            Some((number, _)) if range.contains(&number) => return number,
+            Some((_, origin)) => self.fault(
                 &origin,
                 format!("{key} must be {} to {}", range.start(), range.end()),
-            );
+            ),
+            None => {}
         }
-        number
-    }
-
-    pub(super) fn small_number(&mut self, key: &str) -> u32 {
-        let (number, origin) = self.number(key);
-        u32::try_from(number).unwrap_or_else(|_| {
-            self.fault(&origin, format!("{key} is too large"));
-            0
-        })
+        *range.start()
     }
 
     /// A span of time, or nothing for `off`.

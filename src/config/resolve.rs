@@ -11,7 +11,9 @@ use super::reader::{Reader, written};
 use super::tls::{issuer, tls};
 use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
-use crate::identity::password::{PasswordParams, PasswordPolicy};
+use crate::identity::password::{
+    MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy,
+};
 use crate::limit::LimitPolicy;
 use crate::net::listener::{exclude, exclude_apart};
 use crate::net::outbound::{Client, Terms};
@@ -128,16 +130,6 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
             "lifetimes.code must be at most ten minutes (RFC 6749 section 4.1.2)",
         );
     }
-    let (memory, iterations, parallelism) = (
-        reader.small_number("password.memory_kib"),
-        reader.small_number("password.iterations"),
-        reader.small_number("password.parallelism"),
-    );
-    let password_params = PasswordParams::new(memory, iterations, parallelism).unwrap_or_else(|problem| {
-        let (_, origin) = reader.number("password.memory_kib");
-        reader.fault(&origin, format!("password.*: {problem}"));
-        PasswordParams::default()
-    });
     let max_bytes = usize::try_from(reader.number_within("password.max_bytes", PASSWORD_BYTES)).unwrap_or(0);
     let min_length = usize::try_from(reader.number_within("password.min_length", 1..=64)).unwrap_or(0);
     let workers = reader.number_within("password.workers", 0..=MOST_WORKERS);
@@ -171,13 +163,36 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
             allow: networks(reader, "outbound.allow"),
         },
         events_max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
-        password_params,
+        password_params: password_params(reader),
         password_policy: PasswordPolicy {
             min_length,
             max_bytes,
         },
         password_workers: usize::try_from(workers).unwrap_or(0),
     }
+}
+
+fn password_params(reader: &mut Reader<'_>) -> PasswordParams {
+    let before = reader.faults.len();
+    let (memory, iterations, parallelism) = (
+        reader.number_within("password.memory_kib", 8..=u64::from(MAX_MEMORY_KIB)),
+        reader.number_within("password.iterations", 1..=u64::from(MAX_ITERATIONS)),
+        reader.number_within("password.parallelism", 1..=u64::from(MAX_PARALLELISM)),
+    );
+    let [memory, iterations, parallelism] =
+        [memory, iterations, parallelism].map(|number| u32::try_from(number).unwrap_or(0));
+    PasswordParams::new(memory, iterations, parallelism).unwrap_or_else(|_| {
+        // Each by itself is in order.
+        if reader.faults.len() == before
+            && let Some((_, origin)) = reader.raw("password.parallelism")
+        {
+            reader.fault(
+                &origin,
+                "password.memory_kib must be at least 8 for each of password.parallelism",
+            );
+        }
+        PasswordParams::default()
+    })
 }
 
 /// A name that can be the namespace of a URN (RFC 8141 section 2).

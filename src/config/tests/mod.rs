@@ -140,6 +140,27 @@ fn all_faults_are_reported_at_once() {
 }
 
 #[test]
+fn a_number_out_of_range_is_reported_once_and_where_it_stands() {
+    let text = format!("{WHOLE}[password]\nmemory_kib = 1\niterations = 0\n[limits]\nconnections = -1\n");
+    let faults = faults(&given(&[("password.parallelism", "99")], &[], &text));
+    let lines: Vec<_> = faults.lines().collect();
+    assert_eq!(lines.len(), 4, "{faults}");
+    for part in [
+        "line 6: password.memory_kib must be 8 to 262144",
+        "line 7: password.iterations must be 1 to 16",
+        "line 9: limits.connections",
+        "--password-parallelism: password.parallelism must be 1 to 16",
+    ] {
+        assert!(faults.contains(part), "{part} is not in\n{faults}");
+    }
+    let text = format!("{WHOLE}[password]\nmemory_kib = 16\nparallelism = 4\n");
+    assert_eq!(
+        super::tests::faults(&given(&[], &[], &text)),
+        "idsvc.toml line 7: password.memory_kib must be at least 8 for each of password.parallelism"
+    );
+}
+
+#[test]
 fn a_file_that_is_no_toml_is_refused_with_the_line() {
     let faults = faults(&given(&[], &[], "listen = [\"0.0.0.0:443\"]\nregion us\n"));
     assert!(faults.starts_with("idsvc.toml line 2 column 8: "), "{faults}");
