@@ -4,6 +4,8 @@
 //! the moment on that the service logs: whatever else the process has to say there goes the same way and stays in order.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, Write, stderr};
 use std::panic;
@@ -124,7 +126,7 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
             LogFormat::Text => false,
             LogFormat::Auto => !is_terminal,
         },
-        has_colours: is_terminal,
+        has_colours: is_terminal && may_be_coloured(|name| env::var_os(name)),
     };
     let mut paper = Paper {
         form,
@@ -140,6 +142,12 @@ pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
         log_panics(lines);
     }
     Ok(())
+}
+
+/// Whether a terminal has colours and nobody said that they are not wanted (<https://no-color.org>), by its environment.
+fn may_be_coloured(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is_plain = variable("NO_COLOR").is_some_and(|wish| !wish.is_empty());
+    !is_plain && variable("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// What the log is written on.
@@ -243,6 +251,20 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_terminal_without_colours_gets_none_and_who_wants_none_neither() {
+        let of = |set: &[(&str, &str)]| {
+            may_be_coloured(|name| {
+                let mut set = set.iter();
+                set.find(|(other, _)| *other == name)
+                    .map(|(_, value)| value.into())
+            })
+        };
+        assert!(of(&[]) && of(&[("TERM", "xterm"), ("NO_COLOR", "")]));
+        assert!(!of(&[("TERM", "dumb")]));
+        assert!(!of(&[("TERM", "xterm"), ("NO_COLOR", "1")]));
     }
 
     #[test]

@@ -138,7 +138,7 @@ async fn serve_until_stopped(
     } else {
         None
     };
-    let listening = listener.local_addrs();
+    let listening: Vec<String> = listener.local_addrs().iter().map(ToString::to_string).collect();
     if let Some(example) = &example {
         match announce(&listening, &config.issuer, example, output) {
             Err(Stop::Unread) => tracing::warn!("nobody reads how to sign in"),
@@ -151,7 +151,7 @@ async fn serve_until_stopped(
     if let Some(metrics) = metrics {
         expose(metrics, Arc::clone(&app), tls.clone(), stops.clone());
     }
-    tracing::info!(issuer = %app.core.policy.issuer, ?listening, data_dir = %data_dir.display(), "ready");
+    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %data_dir.display(), "ready");
     notify::ready();
     let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
     let listener = listener.with_fallback(move |request| fallback(&unanswered, &request));
@@ -358,16 +358,15 @@ pub(super) fn gives_way(config: &Config, stored: &str) -> bool {
 
 /// The three lines of the development server.
 fn announce(
-    listening: &[std::net::SocketAddr],
+    listening: &[String],
     issuer: &str,
     example: &Example,
     output: &mut Output<'_>,
 ) -> Result<(), Stop> {
-    let addresses: Vec<String> = listening.iter().map(ToString::to_string).collect();
     let discovery = Route::OpenidConfiguration.url(issuer);
     if output.json {
         return output.document(&serde_json::json!({
-            "listen": addresses,
+            "listen": listening,
             "issuer": issuer,
             "discovery": discovery,
             "username": dev::USER,
@@ -376,7 +375,7 @@ fn announce(
             "client_secret": example.site.client_secret.as_str(),
         }));
     }
-    output.line(&format!("listening  {} ({issuer}/)", addresses.join(" ")))?;
+    output.line(&format!("listening  {} ({issuer}/)", listening.join(" ")))?;
     output.line(&format!("discovery  {discovery}"))?;
     output.line(&format!(
         "sign in    {} with the password {}",

@@ -415,7 +415,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Text,
         Some(r#""auto""#),
         r#""json""#,
-        "text, json, or auto: text on a terminal and json elsewhere.",
+        "text, json, or auto: text on a terminal and json elsewhere. Text has colours on a terminal, unless NO_COLOR is set or TERM is dumb.",
     ),
     setting(
         "log.level",
