@@ -17,7 +17,7 @@ use crate::disk::{LEAST_TO_WRITE, Space, space};
 use crate::flow::{Catalog, Core};
 use crate::hex;
 use crate::limit::shares::Share;
-use crate::limit::{LimitPolicy, Limiter};
+use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS, LimitPolicy, Limiter};
 use crate::metrics::Metrics;
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
@@ -63,13 +63,6 @@ pub struct App {
     bodies: Arc<Semaphore>,
     places: Arc<Semaphore>,
 }
-
-/// All the requests that may be under way at one moment. What is kept of each, with the greatest header that is taken,
-/// is below 20 KiB without its body.
-const MOST_REQUESTS: usize = 8192;
-
-/// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
-const BODIES_KIB: usize = 64 * 1024;
 
 /// The most that the database grows by when a stranger begins something, in bytes: the longest request, with the pages
 /// that change along.
@@ -203,8 +196,8 @@ impl App {
             spare: AtomicU64::new(0),
             documents: ArcSwapOption::empty(),
             requests: AtomicU32::new(0),
-            bodies: Arc::new(Semaphore::new(BODIES_KIB)),
-            places: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            bodies: Arc::new(Semaphore::new(ALL_BODIES_KIB)),
+            places: Arc::new(Semaphore::new(ALL_REQUESTS)),
         }
     }
 

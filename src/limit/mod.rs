@@ -15,7 +15,8 @@
 //! | anonymous users | as configured | the address; the client |
 //! | refusals that are logged | 100, 1 second | the address |
 //!
-//! An address is an IPv4 address or an IPv6 /64; the /48 around it may do eight times as much.
+//! An address is an IPv4 address or an IPv6 /64; the /48 around it may do eight times as much, and hold eight times as
+//! much, but never more than half of what there is.
 //!
 //! # Guessing, and locking people out
 //!
@@ -55,11 +56,18 @@ const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
 const STRANGER: Rule = Rule::new(200, Duration::from_secs(1));
 const NOTED: Rule = Rule::new(100, Duration::from_secs(1));
 
-/// Memory for bodies that one address may hold, in KiB; 64 MiB are there for all.
+/// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
+pub const ALL_BODIES_KIB: usize = 64 * 1024;
+/// Memory for bodies that one address may hold, in KiB.
 const BODIES_KIB: usize = 8 * 1024;
-/// Passwords of one address that may be checked or wait; the queue has 64 places for all.
+/// The places for passwords in the queue.
+const ALL_PASSWORDS: usize = 64;
+/// Passwords of one address that may be checked or wait.
 const PASSWORDS: usize = 16;
 
+/// All the requests that may be under way at one moment. What is kept of each, with the greatest header that is taken,
+/// is below 20 KiB without its body.
+pub const ALL_REQUESTS: usize = 8192;
 /// Requests of one address that may be under way. Each has one write waiting for the disk at most; the queue has 4,096
 /// places for all, more than even an IPv6 /48 can take this way.
 const REQUESTS: usize = 400;
@@ -128,9 +136,9 @@ impl Attempt<'_> {
 impl Limiter {
     /// Nothing has been done yet.
     pub fn new(policy: LimitPolicy, random: &Random) -> Self {
-        let shares = |limit: usize| {
+        let shares = |limit, all| {
             let limit = if policy.enabled { limit } else { usize::MAX };
-            Shares::new(limit, policy.exempt.clone())
+            Shares::new(limit, all, policy.exempt.clone())
         };
         Self {
             key: Zeroizing::new(random.bytes()),
@@ -143,9 +151,9 @@ impl Limiter {
             unnoted: AtomicU64::new(0),
             anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
-            bodies: shares(BODIES_KIB),
-            passwords: shares(PASSWORDS),
-            requests: shares(REQUESTS),
+            bodies: shares(BODIES_KIB, ALL_BODIES_KIB),
+            passwords: shares(PASSWORDS, ALL_PASSWORDS),
+            requests: shares(REQUESTS, ALL_REQUESTS),
             policy,
         }
     }

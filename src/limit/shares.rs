@@ -15,6 +15,7 @@ use super::network::{Network, networks};
 pub struct Shares {
     held: Mutex<HashMap<Network, usize>>,
     limit: usize,
+    most: usize,
     uncounted: Vec<IpNet>,
 }
 
@@ -28,12 +29,18 @@ pub struct Share {
 }
 
 impl Shares {
-    /// `limit` for one IPv4 address or IPv6 /64, and [`WIDE`](super::network::WIDE) times that for one IPv6 /48. Addresses in
+    /// `limit` for one IPv4 address or IPv6 /64, and [`WIDE`](super::network::WIDE) times that for one IPv6 /48, but to none
+    /// of them more than half of what there is for `all`. The greatest number there is means no limit. Addresses in
     /// `uncounted` may hold whatever they like: proxies that many people share.
-    pub fn new(limit: usize, uncounted: Vec<IpNet>) -> Arc<Self> {
+    pub fn new(limit: usize, all: usize, uncounted: Vec<IpNet>) -> Arc<Self> {
         Arc::new(Self {
             held: Mutex::default(),
             limit,
+            most: if limit == usize::MAX {
+                limit
+            } else {
+                (all / 2).max(1)
+            },
             uncounted,
         })
     }
@@ -49,7 +56,7 @@ impl Shares {
         }
         let mut held = this.held.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = networks(address).all(|network| {
-            let limit = this.limit.saturating_mul(network.1 as usize);
+            let limit = this.limit.saturating_mul(network.1 as usize).min(this.most);
             let before = held.get(&network).copied().unwrap_or(0);
             before.saturating_add(amount) <= limit
         });
@@ -96,6 +103,7 @@ pub(super) mod tests {
     fn shares(limit: usize, uncounted: &[&str]) -> Arc<Shares> {
         Shares::new(
             limit,
+            usize::MAX,
             uncounted.iter().map(|network| network.parse().unwrap()).collect(),
         )
     }
@@ -117,6 +125,22 @@ pub(super) mod tests {
         assert!(Shares::take(&shares, ip("2001:db8:2::1"), 1).is_some());
         drop(site);
         assert!(Shares::take(&shares, ip("2001:db8:1:ffff::1"), 1).is_some());
+    }
+
+    #[test]
+    fn no_network_holds_more_than_half_of_what_there_is() {
+        let held = |limit, all, subnets: u32| {
+            let shares = Shares::new(limit, all, Vec::new());
+            let from = (0..subnets).cycle().take(100);
+            let taken: Vec<_> = from
+                .filter_map(|subnet| Shares::take(&shares, ip(&format!("2001:db8:1:{subnet:x}::1")), 1))
+                .collect();
+            taken.len()
+        };
+        assert_eq!(held(2, 40, WIDE), 16, "what there is does not matter");
+        assert_eq!(held(2, 16, WIDE), 8);
+        assert_eq!(held(9, 16, 1), 8);
+        assert_eq!(held(2, 1, 1), 1, "the only place is for anybody");
     }
 
     #[test]

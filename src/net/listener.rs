@@ -145,7 +145,11 @@ impl Listener {
     ) {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
-        let addresses = Shares::new(limits.max_connections_per_address, limits.uncounted.clone());
+        let addresses = Shares::new(
+            limits.max_connections_per_address,
+            usize::MAX,
+            limits.uncounted.clone(),
+        );
         let mut arrivals = Arrivals::new(self.sockets, limits.max_connections);
         let mut connections = JoinSet::new();
         let admit = |connections: &mut JoinSet<()>, (permit, stream, from): Arrival| {

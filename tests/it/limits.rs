@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use idsvc::clock::Clock;
 use idsvc::http::error::fallback;
-use idsvc::identity::password::{Memory, PasswordParams, hash};
+use idsvc::identity::password::{Memory, PasswordParams, PoolSize, hash};
 use idsvc::jose::keyring::SigningKey;
 use idsvc::metrics::Readings;
 use idsvc::net::{Peer, Unanswered};
@@ -711,6 +711,29 @@ async fn one_address_cannot_take_all_the_room_for_bodies() {
     let reply = from(acme.refresh("x"), HERE).await;
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("2")));
     assert_eq!(from(acme.refresh("x"), ELSEWHERE).await.status, 400);
+}
+
+/// Nor do all the subnets of one IPv6 /48 take the room for bodies, or the places for passwords, from others.
+#[tokio::test]
+async fn one_site_of_ipv6_cannot_take_all_the_room_for_bodies() {
+    const BODY: usize = 64 * 1024;
+    const BODIES: usize = 1024;
+    let (server, acme, alice) = scene().await;
+    let subnet = |number: usize| format!("2001:db8:77:{:x}::1", number % 8);
+    let from_site = |number| subnet(number).parse().unwrap();
+    let held: Vec<_> = (0..BODIES)
+        .filter_map(|number| server.app.room_for(BODY, from_site(number)))
+        .collect();
+    assert_eq!(held.len(), BODIES / 2);
+    assert_eq!(from(acme.refresh("x"), &subnet(9)).await.status, 503);
+    for elsewhere in [ELSEWHERE, "2001:db8:78::1"] {
+        assert_eq!(from(acme.refresh("x"), elsewhere).await.status, 400);
+    }
+    let waiting: Vec<_> = (0..2 * PoolSize::WAITING)
+        .filter_map(|number| server.app.limits.place_for_password(from_site(number)))
+        .collect();
+    assert_eq!(waiting.len(), PoolSize::WAITING / 2);
+    acme.code(&alice.browser().at(ELSEWHERE)).await;
 }
 
 /// Passwords of one address that wait leave places for those of others.
