@@ -380,7 +380,8 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number,
         Some("256"),
         "256",
-        "Open connections from one IPv4 address or IPv6 /64; more are closed. Proxies are not counted.",
+        "Open connections from one IPv4 address or IPv6 /64; more are closed. No address gets more than half of all\n\
+         connections, of those that the limit of open files allows where these are fewer. Proxies are not counted.",
     ),
     setting(
         "backup.interval",

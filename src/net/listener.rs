@@ -147,7 +147,7 @@ impl Listener {
         let limits = Arc::new(self.limits);
         let addresses = Shares::new(
             limits.max_connections_per_address,
-            usize::MAX,
+            limits.max_connections,
             limits.uncounted.clone(),
         );
         let mut arrivals = Arrivals::new(self.sockets, limits.max_connections);

@@ -91,8 +91,8 @@ impl fmt::Debug for Fallback {
 pub struct Limits {
     /// Open connections in all. At the cap no more are accepted; they wait in the kernel's queue.
     pub max_connections: usize,
-    /// Open connections from one IPv4 address or one IPv6 /64, and eight times as many from one IPv6 /48. More are
-    /// closed at once.
+    /// Open connections from one IPv4 address or one IPv6 /64, and eight times as many from one IPv6 /48, but never more
+    /// than half of all. More are closed at once.
     pub max_connections_per_address: usize,
     /// Networks that [`Limits::max_connections_per_address`] does not count: proxies that many peers share.
     pub uncounted: Vec<IpNet>,

@@ -286,6 +286,20 @@ async fn one_address_gets_no_more_connections_than_its_share() {
     in_time(again).await;
 }
 
+#[tokio::test]
+async fn one_address_gets_no_more_than_half_of_the_connections_that_there_are() {
+    let limits = Limits {
+        max_connections: 4,
+        header_timeout: Duration::from_hours(1),
+        ..Limits::default()
+    };
+    let server = Server::start(limits, None).await;
+    let (mut first, mut second) = (server.plain().await, server.plain().await);
+    ask(&mut first, GET, "from 127.0.0.1").await;
+    ask(&mut second, GET, "from 127.0.0.1").await;
+    assert_eq!(rest(&mut server.plain().await).await, "");
+}
+
 /// A socket for both versions of IP names such a peer by an IPv6 address.
 #[tokio::test]
 async fn a_peer_that_comes_by_ipv4_to_an_ipv6_socket_goes_by_its_ipv4_address() {
@@ -524,6 +538,7 @@ async fn a_request_that_was_on_its_way_when_the_service_stopped_is_answered_as_t
 async fn a_connection_that_waits_in_the_queue_when_the_service_stops_is_served() {
     let limits = Limits {
         max_connections: 2,
+        max_connections_per_address: usize::MAX,
         ..Limits::default()
     };
     let server = Server::start(limits, None).await;
