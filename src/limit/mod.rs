@@ -11,7 +11,7 @@
 //! | | 10, 5 minutes | a browser that this user signed in with before, by the present password, in the place of both |
 //! | sign-ins begun | 300, half a second | the address |
 //! | failed client authentication | 20, 10 seconds | the client's name at the address |
-//! | | 200, 1 second | the address |
+//! | | 200, 1 second | the address; a public client that presents nothing is not asked about |
 //! | anonymous users | as configured | the address; the client |
 //! | refusals that are logged | 100, 1 second | the address |
 //!

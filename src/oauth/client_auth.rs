@@ -150,6 +150,11 @@ impl Credentials {
         self
     }
 
+    /// Whether they are those of a client that has nothing to prove.
+    pub fn suffice_unproven(&self, client: &Client) -> bool {
+        matches!(self.proof, Proof::None) && client.enabled && client.is_public()
+    }
+
     /// The assertion, when it is one that proves who the client is.
     pub fn assertion(&self) -> Option<&str> {
         match &self.proof {

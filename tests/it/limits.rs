@@ -447,6 +447,35 @@ async fn a_client_that_fails_is_held_back_where_it_failed() {
     from(acme.refresh(tokens.refresh_token()), HERE).await.tokens();
 }
 
+/// Whoever fails in the name of a public client, which everybody knows, does not keep it out.
+#[tokio::test]
+async fn a_public_client_that_presents_nothing_is_held_back_by_nobody() {
+    let (server, acme, alice) = scene().await;
+    let phone = server.public_client("phone").await;
+    let off = server.public_client("off").await;
+    server.change_client(&off, |client| client.enabled = false).await;
+    let tokens = phone.tokens(&alice.browser()).await;
+    let guess = |name: &str| from(server.post("/oauth2/token").basic(name, "guessed"), HERE);
+    for _ in 0..20 {
+        assert_eq!(guess("phone").await.status, 401);
+    }
+    assert_eq!(guess("phone").await.status, 429);
+    let refreshed = from(phone.refresh(tokens.refresh_token()), HERE).await.tokens();
+    for _ in 0..20 {
+        assert_eq!(from(off.refresh("x"), HERE).await.status, 401);
+    }
+    assert_eq!(from(off.refresh("x"), HERE).await.status, 429);
+    for number in 0..160 {
+        assert_eq!(guess(&format!("client{number}")).await.status, 401);
+    }
+    let unknown = || server.post("/oauth2/token").with("client_id", "nobody");
+    assert_eq!(from(unknown(), HERE).await.status, 429);
+    assert_eq!(from(acme.refresh("x"), HERE).await.status, 429);
+    from(phone.refresh(refreshed.refresh_token()), HERE)
+        .await
+        .tokens();
+}
+
 /// An assertion is counted like a secret, whether the client's own key signed it or another.
 #[tokio::test]
 async fn a_client_whose_assertions_are_wrong_is_held_back_where_it_failed() {

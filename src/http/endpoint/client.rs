@@ -20,7 +20,8 @@ pub async fn authenticated_form(call: &Call) -> Result<Reply<(Parameters, Authen
 }
 
 /// Authenticates the client that sent these parameters. Who fails too often is not looked at for a while, with
-/// the right credentials neither.
+/// the right credentials neither. A public client that presents nothing guesses nothing: nobody who fails in its name
+/// keeps it out.
 pub async fn authenticated(
     call: &Call,
     parameters: &Parameters,
@@ -33,6 +34,11 @@ pub async fn authenticated(
     call.is_of(&credentials.client_id);
     let name = credentials.client_id.as_bytes();
     let checking = authenticate_client(&call.app.core, &credentials, &token_endpoint, call.now);
+    let catalog = call.app.core.catalog();
+    let client = catalog.client(&credentials.client_id);
+    if client.is_some_and(|client| credentials.suffice_unproven(client)) {
+        return checking.await;
+    }
     limited(call, name, checking).await
 }
 
