@@ -39,8 +39,8 @@ pub struct Call {
     pub request_id: String,
     /// When it came; read once, so that all of it happens at one moment.
     pub now: Timestamp,
-    /// When all of it was here.
-    pub whole_at: Instant,
+    /// When all of it was here, or no more of it was waited for.
+    pub read_at: Instant,
     /// The body.
     pub body: Bytes,
     from: IpAddr,
@@ -98,7 +98,7 @@ impl Call {
             app,
             request_id,
             now,
-            whole_at: Instant::now(),
+            read_at: Instant::now(),
             body: Bytes::new(),
             from,
             parts,

@@ -99,17 +99,20 @@ where
         Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
         Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
             None => error::busy(&call),
-            Some(_room) => match read_body(&mut body, MAX_BODY, BODY_TIME).await {
-                Ok(whole) => {
-                    is_read = true;
-                    call.body = whole;
-                    call.whole_at = Instant::now();
-                    dispatch(&call, route).await
+            Some(_room) => {
+                let read = read_body(&mut body, MAX_BODY, BODY_TIME).await;
+                call.read_at = Instant::now();
+                match read {
+                    Ok(whole) => {
+                        is_read = true;
+                        call.body = whole;
+                        dispatch(&call, route).await
+                    }
+                    Err(BodyError::TooLarge) => error::too_large(&call),
+                    Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
+                    Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
                 }
-                Err(BodyError::TooLarge) => error::too_large(&call),
-                Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
-                Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
-            },
+            }
         },
     };
     if !is_read {
@@ -130,7 +133,7 @@ fn finish(call: &Call, route: Option<&Route>, peer: Peer, begun: Instant, mut an
     );
     let label = route.map_or("none", Route::label);
     if begun.elapsed() < REQUEST_TIMEOUT {
-        let took = call.whole_at.elapsed();
+        let took = call.read_at.elapsed();
         call.app
             .metrics
             .answered(label, answer.status().as_u16(), Some(took));

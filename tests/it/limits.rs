@@ -719,6 +719,25 @@ async fn nobody_hides_what_the_proxy_adds() {
     assert_eq!(answers, [200, 429, 429], "all of them are one, and not exempt");
 }
 
+/// What a sender takes its time for is not counted as that of the answer, where the body is refused in the end, too.
+#[tokio::test]
+async fn a_slow_body_that_is_too_large_is_no_slow_answer() {
+    let server = Server::start().await;
+    let mut slow = server.connect().await;
+    let head = "POST /oauth2/token HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+                Transfer-Encoding: chunked\r\n\r\n1\r\ng\r\n";
+    slow.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let rest = format!("10001\r\n{}\r\n", "r".repeat(0x1_0001));
+    slow.write_all(rest.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let metrics = server.app.metrics.text(&Readings::default());
+    let counted = "idsvc_request_duration_seconds_bucket{le=\"1.0\",route=\"token\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
 /// Slow bodies of one address leave room for those of others.
 #[tokio::test]
 async fn one_address_cannot_take_all_the_room_for_bodies() {
