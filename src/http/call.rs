@@ -362,6 +362,11 @@ impl Call {
     /// Draws the page that says what went wrong.
     pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
         super::error::note(self, status.as_str(), message);
+        self.fault_page(status, heading, message)
+    }
+
+    /// The same, where why it is shown is in the log already.
+    pub fn fault_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
         let page = ErrorPage {
             heading,
             message: message.to_owned(),

@@ -186,16 +186,21 @@ fn turned_away(call: &Call, status: StatusCode, code: ErrorCode, description: &s
 /// A failure as people see it.
 pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
     if let Failure::Throttled { seconds } = failure {
-        let mut answer = call.error_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
+        note(call, "throttled", "too many sign-ins begun");
+        let mut answer = call.fault_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
         ask_to_wait(&mut answer, *seconds);
         return answer;
     }
     if is_passing(failure) {
+        let heading = match failure {
+            Failure::Store(error) if error.is_outage() => Heading::Server,
+            _ => Heading::Busy,
+        };
         let message = match failure {
             Failure::Store(_) => "The service cannot do this at this moment. Please try again.",
             _ => "Too many people are signing in at this moment. Please try again.",
         };
-        return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, Heading::Busy, message));
+        return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message));
     }
     report(call, failure);
     call.error_page(

@@ -30,7 +30,9 @@ use tokio::task::JoinSet;
 use crate::harness::server::Setup;
 use crate::harness::token::signed;
 use crate::harness::wire::Call;
-use crate::harness::{Browser, ISSUER, Person, RelyingParty, START, Screen, Server, until, write_form};
+use crate::harness::{
+    Audit, Browser, ISSUER, Person, RelyingParty, START, Screen, Server, until, write_form,
+};
 
 const GRANT: &str = "urn:service:oauth2:grant-type:anonymous";
 const HERE: &str = "192.0.2.1";
@@ -390,8 +392,15 @@ async fn sign_ins_that_nobody_finishes_are_bounded() {
         assert_eq!(browser.fetch(&acme.request().path()).await.status, 303);
     }
     let browser = alice.browser().at(HERE);
+    let audit = Audit::listen();
     let page = browser.fetch(&acme.request().path()).await;
     assert_eq!(page.status, 429);
+    let refusals = audit.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert_eq!(
+        (&refusals[0]["error"], &refusals[0]["description"]),
+        (&json!("throttled"), &json!("too many sign-ins begun"))
+    );
     assert_eq!(
         (page.header("retry-after"), page.heading().as_str()),
         (Some("1"), "Too many requests")

@@ -409,7 +409,12 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
     for _ in 0..5 {
         put_off(&kiosk.enter(&running).unwrap_err());
         for path in [link, "/account"] {
-            put_off(&running.request("GET", path, &[], "").unwrap());
+            let answer = running.request("GET", path, &[], "").unwrap();
+            put_off(&answer);
+            assert!(
+                answer.body.contains("<h1>Something went wrong</h1>"),
+                "{answer:?}"
+            );
         }
         refresh = kiosk.refresh(&running, &refresh).unwrap();
     }
