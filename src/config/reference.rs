@@ -85,7 +85,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::List,
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
-        "Networks of proxies whose Forwarded and X-Forwarded-For are believed, for the client's address only.",
+        "Networks of proxies whose Forwarded and X-Forwarded-For are believed, for the client's address only. Never everybody.",
     ),
     setting(
         "service_name",

@@ -44,7 +44,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let settings = settings(&mut reader);
     let listen = listen(&mut reader);
     let before = reader.faults.len();
-    let trusted_proxies = networks(&mut reader, "trusted_proxies");
+    let trusted_proxies = trusted_proxies(&mut reader);
     let has_proxies = !trusted_proxies.is_empty() || reader.faults.len() > before;
     let tls = tls(&mut reader, settings.base_url.as_deref(), &listen, has_proxies);
     let backups = backups(&mut reader);
@@ -397,6 +397,20 @@ fn networks(reader: &mut Reader<'_>, key: &str) -> Vec<IpNet> {
                 format!("{key} = {text:?} is no network, as in 10.0.0.0/8 or 192.0.2.1"),
             ),
         }
+    }
+    networks
+}
+
+/// Networks of proxies. Whoever is in one chooses by what address it is counted, so they are never everybody.
+fn trusted_proxies(reader: &mut Reader<'_>) -> Vec<IpNet> {
+    let networks = networks(reader, "trusted_proxies");
+    if let Some(all) = networks.iter().find(|network| network.prefix_len() == 0)
+        && let Some((_, origin)) = reader.raw("trusted_proxies")
+    {
+        reader.fault(
+            &origin,
+            format!("trusted_proxies = \"{all}\" is everybody, and anybody could say where a request comes from: name the addresses of your proxies, as in 10.0.0.0/8 or 192.0.2.1"),
+        );
     }
     networks
 }

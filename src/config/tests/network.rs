@@ -33,6 +33,23 @@ fn the_development_server_stays_on_loopback_and_follows_its_port() {
     }
 }
 
+#[test]
+fn nobody_trusts_everybody_for_a_proxy() {
+    let base = "base_url = \"https://id.example.com\"\ntls.mode = \"off\"\n";
+    for all in ["0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96"] {
+        let told = faults(&given(
+            &[("trusted_proxies", &format!("10.0.0.0/8,{all}"))],
+            &[],
+            base,
+        ));
+        assert!(
+            told.contains("is everybody") && told.contains("name the addresses of your proxies"),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
+
 /// What no setting changes, as the guide has it.
 #[test]
 fn what_a_connection_may_take_is_what_the_guide_says() {
