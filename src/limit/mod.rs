@@ -44,7 +44,7 @@ use ring::digest;
 use zeroize::Zeroizing;
 
 use self::buckets::{Buckets, Key, Rule, Wait};
-use self::network::{Network, narrow, networks};
+use self::network::{Network, hold, narrow, networks};
 use self::shares::{Share, Shares};
 use crate::clock::Timestamp;
 use crate::random::Random;
@@ -257,7 +257,7 @@ impl Limiter {
     }
 
     fn is_exempt(&self, from: IpAddr) -> bool {
-        !self.policy.enabled || self.policy.exempt.iter().any(|network| network.contains(&from))
+        !self.policy.enabled || hold(&self.policy.exempt, from)
     }
 
     fn client_at(&self, name: &[u8], from: IpAddr) -> Key {
@@ -433,6 +433,16 @@ mod tests {
             assert_eq!(limiter.may_authenticate(b"web", from, NOW), Ok(()));
             assert!(limiter.room_for_body(BODIES_KIB * 4, from).is_some());
         }
+    }
+
+    #[test]
+    fn whoever_is_unknown_is_exempt_with_nobody() {
+        let limiter = limiter(|policy| policy.exempt = vec!["0.0.0.0/0".parse().unwrap()]);
+        let names = |at: usize| format!("user {at}");
+        assert_eq!(failures(&limiter, 100, names, |_| ip("192.0.2.1")), 100);
+        assert_eq!(failures(&limiter, 100, names, |_| ip("0.0.0.0")), 30);
+        assert!(limiter.room_for_body(BODIES_KIB + 1, ip("192.0.2.1")).is_some());
+        assert!(limiter.room_for_body(BODIES_KIB + 1, ip("0.0.0.0")).is_none());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 /// A wide network may take as much as this many narrow ones.
 pub const WIDE: u32 = 8;
 
@@ -11,6 +13,12 @@ pub type Network = (IpAddr, u32);
 
 const SUBSCRIBER: u32 = 64;
 const SITE: u32 = 48;
+
+/// Whether one of the networks holds the address. None holds that which stands for an unknown one, also where it holds
+/// everybody.
+pub fn hold(networks: &[IpNet], address: IpAddr) -> bool {
+    !address.is_unspecified() && networks.iter().any(|network| network.contains(&address))
+}
 
 /// What one subscriber has to itself: an IPv4 address, or an IPv6 /64.
 pub fn narrow(address: IpAddr) -> IpAddr {

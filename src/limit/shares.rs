@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
 
-use super::network::{Network, networks};
+use super::network::{Network, hold, networks};
 
 /// What each address holds now. One that holds nothing takes no memory, so this is as large as what is held.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Shares {
             let of = Arc::clone(this);
             Some(Share { of, from, amount })
         };
-        if this.uncounted.iter().any(|network| network.contains(&address)) {
+        if hold(&this.uncounted, address) {
             return share(None);
         }
         let mut held = this.held.lock().unwrap_or_else(PoisonError::into_inner);
