@@ -6,6 +6,7 @@ mod certificate;
 mod finding;
 mod grade;
 mod held;
+mod settings;
 mod themes;
 
 use std::fs;
@@ -102,6 +103,7 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
                     .iter()
                     .map(|warning| of_settings(warning, Level::Advice)),
             );
+            settings::examine(&config, &mut findings);
             certificate::examine(&config, is_running, now, &mut findings);
             Some(config)
         }

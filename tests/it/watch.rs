@@ -252,6 +252,36 @@ fn the_doctor_names_what_must_be_mended_and_the_command_that_does() {
 }
 
 #[test]
+fn the_doctor_advises_against_settings_that_weaken_the_service() {
+    let service = Service::with_client();
+    let advice = |service: &Service| {
+        let document = service.json(&["doctor", "--json"]);
+        let found = document["findings"].as_array().unwrap().iter();
+        found
+            .filter(|finding| finding["check"] == "settings" && finding["level"] == "advice")
+            .map(|finding| finding["subject"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(advice(&service), [""; 0]);
+    let service = service
+        .with("IDSVC_LIMITS_ENABLED", "false")
+        .with("IDSVC_LIMITS_EXEMPT", "192.0.2.0/24,0.0.0.0/0,::/0")
+        .with("IDSVC_PASSWORD_MEMORY_KIB", "19456")
+        .with("IDSVC_PASSWORD_ITERATIONS", "1")
+        .with("IDSVC_LIFETIMES_SESSION_IDLE", "8d");
+    assert_eq!(
+        advice(&service),
+        [
+            "limits.enabled",
+            "limits.exempt",
+            "limits.exempt",
+            "password",
+            "lifetimes.session_idle",
+        ]
+    );
+}
+
+#[test]
 fn the_doctor_notices_what_only_the_next_start_would_miss() {
     let service = Service::with_client();
     let mut running = service.serve();

@@ -1,0 +1,72 @@
+//! Settings that a start takes and that leave the service weaker, or do not do what they seem to.
+
+use super::finding::{Finding, Level};
+use crate::config::Config;
+use crate::config::reader::written;
+use crate::identity::password::PasswordParams;
+
+const OWASP: &str =
+    "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or what is as dear";
+
+/// Looks at what the operator has weakened.
+pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
+    let mut advise = |setting: &str, message: String, remedy: &str, rule| {
+        let finding = Finding::good("settings", setting, message).but(Level::Advice, remedy);
+        findings.push(Finding { rule, ..finding });
+    };
+    let limits = &config.limits;
+    if !limits.enabled {
+        let message = "whoever guesses passwords or takes all there is is held back by nothing".to_owned();
+        let remedy = "set it to true, and name those who need more in limits.exempt";
+        advise("limits.enabled", message, remedy, None);
+    }
+    for network in limits.exempt.iter().filter(|network| network.prefix_len() == 0) {
+        let message =
+            format!("{network} is everybody: whoever guesses passwords there is held back by nothing");
+        let remedy = "name the networks of those who need more";
+        advise("limits.exempt", message, remedy, None);
+    }
+    let cost = config.settings.password_params;
+    if is_cheap(cost) {
+        let (memory, iterations) = (cost.memory_kib(), cost.iterations());
+        let message =
+            format!("a hash takes {memory} KiB and {iterations} passes, which makes stolen ones easy to try");
+        let remedy = "leave out password.memory_kib and password.iterations, or raise them";
+        advise("password", message, remedy, Some(OWASP));
+    }
+    let session = config.policy().lifetimes.session;
+    if session.idle > session.absolute {
+        let (idle, absolute) = (written(session.idle), written(session.absolute));
+        let message =
+            format!("{idle} ends no session: lifetimes.session_absolute, which is {absolute}, does before");
+        advise(
+            "lifetimes.session_idle",
+            message,
+            "make it the shorter of the two",
+            None,
+        );
+    }
+}
+
+/// Whether a hash costs less than the cheapest that OWASP has, which is 7 MiB and 5 passes.
+fn is_cheap(cost: PasswordParams) -> bool {
+    const MEMORY_KIB: u32 = 7 << 10;
+    let work = cost.memory_kib().saturating_mul(cost.iterations());
+    cost.memory_kib() < MEMORY_KIB || work < 5 * MEMORY_KIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_owasp_has_is_dear_enough_and_what_is_below_is_not() {
+        let is_cheap = |memory, iterations| is_cheap(PasswordParams::new(memory, iterations, 1).unwrap());
+        for (memory_mib, iterations) in [(46, 1), (19, 2), (12, 3), (9, 4), (7, 5)] {
+            assert!(!is_cheap(memory_mib << 10, iterations), "{memory_mib} MiB");
+        }
+        for (memory_mib, iterations) in [(19, 1), (12, 2), (9, 3), (7, 4), (6, 16)] {
+            assert!(is_cheap(memory_mib << 10, iterations), "{memory_mib} MiB");
+        }
+    }
+}
