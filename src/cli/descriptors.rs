@@ -2,13 +2,15 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the database, logs, backups, commands and outgoing connections may need.
-const RESERVE: u64 = 128;
+/// The most connections of those who collect metrics.
+pub(super) const SCRAPERS: usize = 32;
+/// What the database, logs, backups, commands, outgoing connections and [`SCRAPERS`] may need.
+const RESERVE: u64 = 128 + SCRAPERS as u64;
 
 /// The most connections that the operating system lets this process have, at most `wanted`.
 ///
 /// Most systems start a program with a limit of 1,024 open files that it may raise by itself: that is done here,
-/// as far as it is needed. The rest is kept for what is no connection.
+/// as far as it is needed. The rest is kept for what is no connection of the public.
 pub(super) fn connections(wanted: usize) -> usize {
     let needed = u64::try_from(wanted).unwrap_or(u64::MAX).saturating_add(RESERVE);
     let limit = getrlimit(Resource::Nofile);
@@ -38,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_files_are_kept_for_what_is_no_connection() {
-        assert_eq!(room(1024), 896);
+    fn some_files_are_kept_for_what_is_no_connection_of_the_public() {
+        assert_eq!(room(1024), 864);
         assert_eq!(room(10), 1);
-        assert_eq!(room(u64::MAX), usize::MAX - 128);
+        assert_eq!(room(u64::MAX), usize::MAX - 160);
     }
 
     #[test]

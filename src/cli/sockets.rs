@@ -58,6 +58,10 @@ pub async fn metrics(
         }
         return Ok(None);
     };
+    let edge = Limits {
+        max_connections: descriptors::SCRAPERS,
+        ..edge
+    };
     if handed_over.is_empty() {
         let bound = Listener::bind(&[address], edge).await;
         return bound.map(Some).map_err(Stop::refused);
