@@ -39,7 +39,7 @@ pub struct Backup {
     /// Put the master key into the backup: whoever reads the file can then sign tokens
     #[arg(long)]
     pub with_master_key: bool,
-    /// Replace the file if there is one
+    /// Replace the file if there is one, which has to be a backup
     #[arg(long)]
     pub replace: bool,
 }
@@ -173,13 +173,11 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
             inside.display()
         )));
     }
-    if is_named && !may_replace && file.exists() {
+    if is_named && is_backup_there(&file)? && !may_replace {
         return Err(exists(&file));
     }
     place::sweep(owner::folder_of(&file), |_, left| {
-        let mut beginning = Vec::new();
-        let read = left.take(NAME_LEN as u64).read_to_end(&mut beginning);
-        read.is_ok() && may_be_one(&beginning)
+        begins_as_one(left).unwrap_or(false)
     });
     let mut unfinished = Unfinished::beside(&file, &random);
     let unwritable = |file: &Path, error: io::Error| {
@@ -199,6 +197,10 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
         &sealer,
         "verify",
     )?;
+    if may_replace {
+        // What came there meanwhile is kept as well.
+        is_backup_there(&file)?;
+    }
     let mut attempt = 1_u32;
     while let Err(error) = unfinished.place(&file, may_replace) {
         match error.kind() {
@@ -238,6 +240,35 @@ fn is_within(file: &Path, data_dir: &Path) -> bool {
     match (owner::folder_of(file).canonicalize(), data_dir.canonicalize()) {
         (Ok(folder), Ok(data_dir)) => folder.starts_with(data_dir),
         _ => false,
+    }
+}
+
+fn begins_as_one(file: &mut File) -> io::Result<bool> {
+    let mut beginning = Vec::new();
+    file.take(NAME_LEN as u64).read_to_end(&mut beginning)?;
+    Ok(may_be_one(&beginning))
+}
+
+/// Whether there is a backup, or an empty file, of this name. Anything else is refused: whoever replaced it by mistake
+/// would have lost it.
+fn is_backup_there(file: &Path) -> Result<bool, Stop> {
+    let is_one = match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Ok(found) if !found.is_file() => Ok(false),
+        found => found
+            .and_then(|_| File::open(file))
+            .and_then(|mut file| begins_as_one(&mut file)),
+    };
+    match is_one {
+        Ok(true) => Ok(true),
+        Ok(false) => Err(Stop::refused(format!(
+            "{} is no backup, and nothing else is replaced: name another file",
+            file.display()
+        ))),
+        Err(error) => Err(Stop::refused(format!(
+            "{} cannot be read: {error}",
+            file.display()
+        ))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -495,4 +495,59 @@ fn a_directory_in_the_place_of_the_file_is_told_from_a_file_in_the_way() {
         );
     }
     assert!(names(&service.folder.path().join("nas")).is_empty());
+}
+
+#[test]
+fn a_backup_replaces_a_backup_and_nothing_else() {
+    let service = Service::new();
+    kiosk(&service);
+    let folder = service.folder.path();
+    service.json(&["backup", "earlier", "--json"]);
+    fs::write(folder.join("notes"), "what somebody wrote").unwrap();
+    symlink("earlier", folder.join("link")).unwrap();
+    symlink("nowhere", folder.join("loose")).unwrap();
+    let running = service.serve();
+    let kept =
+        ["data/master.key", "notes", "earlier"].map(|name| (name, fs::read(folder.join(name)).unwrap()));
+    let database = fs::metadata(folder.join("data/idsvc.redb")).unwrap().ino();
+    for name in [
+        "data/idsvc.redb",
+        "data/master.key",
+        "data/control.sock",
+        "notes",
+        "link",
+        "loose",
+        "/dev/null",
+    ] {
+        for words in [&["backup", name, "--replace"][..], &["backup", name]] {
+            let refused = service.run(words);
+            assert_eq!(refused.status.code(), Some(1), "{words:?}");
+            let said = said(&refused);
+            assert!(
+                said.contains(&format!("{name} is no backup, and nothing else is replaced")),
+                "{said}"
+            );
+        }
+    }
+    for (name, content) in kept {
+        assert_eq!(fs::read(folder.join(name)).unwrap(), content, "{name}");
+    }
+    assert_eq!(
+        fs::metadata(folder.join("data/idsvc.redb")).unwrap().ino(),
+        database
+    );
+    assert!(fs::symlink_metadata(folder.join("link")).unwrap().is_symlink());
+    drop(running);
+    fs::write(folder.join("empty"), "").unwrap();
+    for name in ["earlier", "empty"] {
+        let before = fs::metadata(folder.join(name)).unwrap().ino();
+        service.json(&["backup", name, "--replace", "--json"]);
+        assert_ne!(fs::metadata(folder.join(name)).unwrap().ino(), before, "{name}");
+        let copied = elsewhere(
+            &service,
+            &["restore", name, "--master-key", "data/master.key"],
+            &folder.join(format!("new-{name}")),
+        );
+        assert!(copied.status.success(), "{}", said(&copied));
+    }
 }
