@@ -19,8 +19,11 @@ use crate::store::schema::Schema;
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// There is a database.
-    #[error("{} is there already: a backup is restored where nothing is; name an empty directory with --data-dir, or move the file away", .0.display())]
+    #[error("{} is there already: a backup is restored where nothing is; name an empty directory with --data-dir, or stop the service and move the file away", .0.display())]
     NotEmpty(PathBuf),
+    /// A service has the directory, even one whose database was moved away.
+    #[error("a service runs on {}: stop it first", .0.display())]
+    Served(PathBuf),
     /// Another process restores into the same directory.
     #[error("another restore into {} is under way: wait for its end", .0.display())]
     UnderWay(PathBuf),
@@ -68,6 +71,9 @@ pub fn restore(
     let journal = journal_of(&database);
     if journal.exists() {
         return Err(RestoreError::NotEmpty(journal));
+    }
+    if data_dir::is_served(directory)? {
+        return Err(RestoreError::Served(directory.to_owned()));
     }
     let incoming = Incoming::open(source)?;
     let header = incoming.header().clone();

@@ -244,6 +244,38 @@ fn nothing_is_restored_beside_the_journal_of_another_database() {
     assert_eq!(fs::read(&journal).unwrap(), b"the last writes");
 }
 
+/// It would go on with the database that was moved away, and what it writes there would be lost.
+#[test]
+fn nothing_is_restored_under_a_running_service() {
+    let service = Service::new();
+    let basic = kiosk(&service);
+    service.json(&["backup", "saved", "--with-master-key", "--json"]);
+    let data = service.folder.path().join("data");
+    let mut running = service.serve();
+    for is_moved in [false, true] {
+        if is_moved {
+            fs::rename(data.join("idsvc.redb"), data.join("old.redb")).unwrap();
+            fs::rename(data.join("idsvc.redb.journal"), data.join("old.redb.journal")).unwrap();
+        }
+        let refused = service.run(&["restore", "saved"]);
+        assert_eq!(refused.status.code(), Some(1), "{is_moved}");
+        let said = said(&refused);
+        let sentence = if is_moved {
+            "data: stop it first"
+        } else {
+            "or stop the service and move the file away"
+        };
+        assert!(said.contains(sentence), "{said}");
+        assert_eq!(data.join("idsvc.redb").exists(), !is_moved);
+    }
+    running.kill();
+    // The socket that it left is nobody's.
+    assert!(data.join("control.sock").exists());
+    service.json(&["restore", "saved", "--json"]);
+    let running = service.serve();
+    assert_eq!(token(&running, &basic, &[("grant_type", ANONYMOUS)]).0, 200);
+}
+
 #[test]
 fn a_disk_that_fills_up_leaves_no_half_backup() {
     let service = Service::new();
