@@ -171,6 +171,15 @@ fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
     }
 }
 
+/// Whether a secret can be typed, or sent, as it is: a line break at its end was hardly meant to be a part of it.
+fn check_secret(faults: &mut Vec<String>, what: &str, secret: &Disclosed) {
+    if secret.reveal().chars().any(char::is_control) {
+        faults.push(format!(
+            "{what} has a line break or another control character in it: give one without"
+        ));
+    }
+}
+
 /// Whether a text is fit for an account identifier: the same, and short enough to be a name to sign in with.
 fn check_account_id(faults: &mut Vec<String>, field: &str, id: &str) {
     check_text(faults, field, id);

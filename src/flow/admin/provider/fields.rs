@@ -8,7 +8,7 @@ use crate::federation::metadata::https;
 use crate::federation::provider::{LinkPolicy, Logo, Provider, UpstreamAuth};
 use crate::flow::admin::claim::{RESERVED, check_claim_name};
 use crate::flow::admin::client::fields::{keys_of, scope_of, text_or_none, without_blank};
-use crate::flow::admin::{Disclosed, Wording, check_text};
+use crate::flow::admin::{Disclosed, Wording, check_secret, check_text};
 use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
@@ -90,6 +90,7 @@ impl ProviderFields {
             if secret.reveal().is_empty() {
                 provider.sealed_secret = None;
             } else {
+                check_secret(faults, "the client secret", &secret);
                 let context = Provider::secret_context(&provider.id);
                 provider.sealed_secret = Some(sealer.seal_text(&context, secret.reveal(), random));
             }

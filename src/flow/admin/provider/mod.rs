@@ -340,6 +340,17 @@ mod tests {
             ..fields("https://corp.example")
         };
         let id = "corp".to_owned();
+        let broken = ProviderFields {
+            client_secret: Some(Disclosed::new("zzzzzzzz\n")),
+            ..corp.clone()
+        };
+        let broken = AddProvider {
+            id: id.clone(),
+            fields: broken,
+        };
+        let refused = refusal(add(admin(&core), broken).await);
+        let told = "the client secret has a line break";
+        assert!(refused.message.starts_with(told), "{refused}");
         add(admin(&core), AddProvider { id, fields: corp }).await.unwrap();
         let mut sso = request("sso");
         sso.fields.providers = Some(vec!["corp".to_owned()]);

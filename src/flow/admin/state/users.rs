@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
 use crate::clock::Timestamp;
 use crate::flow::admin::import::UserLine;
+use crate::flow::admin::user::check_chosen;
 use crate::flow::admin::{Admin, Disclosed, Done};
 use crate::flow::check_password::check_password;
 use crate::identity::password::{PasswordHash, SALT_LEN};
@@ -131,11 +132,12 @@ async fn changed(
         }
     }
     // A line that makes no user is refused as such.
-    if let Ok(user) = line.onto(None, Uuid::nil(), &core.policy.organization, core.clock.now())
-        && let Err(problem) = core.policy.check_password(&user, password.reveal())
-    {
-        faults.push(problem.to_string());
-        return Ok(None);
+    if let Ok(user) = line.onto(None, Uuid::nil(), &core.policy.organization, core.clock.now()) {
+        let before = faults.len();
+        check_chosen(admin, &user, password, faults);
+        if faults.len() > before {
+            return Ok(None);
+        }
     }
     let salt = core.random.bytes::<SALT_LEN>();
     Ok(Some(core.passwords.hash(password.to_zeroizing(), salt).await?))

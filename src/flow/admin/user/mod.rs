@@ -8,7 +8,8 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::{
-    Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_account_id, check_text, claim, provider,
+    Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, check_account_id, check_secret, check_text,
+    claim, provider,
 };
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
@@ -201,6 +202,14 @@ fn generate_password(random: &Random) -> Disclosed {
     Disclosed::new(letters.map(|letter| char::from(*letter)).collect::<String>())
 }
 
+/// Checks a password that an operator gives a user. One that no browser can send would keep the user out.
+pub(super) fn check_chosen(admin: Admin<'_>, user: &User, password: &Disclosed, faults: &mut Vec<String>) {
+    check_secret(faults, "the password", password);
+    if let Err(problem) = admin.core.policy.check_password(user, password.reveal()) {
+        faults.push(problem.to_string());
+    }
+}
+
 /// The hash to keep, and the password when it is to be shown.
 async fn hash(
     admin: Admin<'_>,
@@ -213,10 +222,8 @@ async fn hash(
         NewPassword::Generated => (Some(generate_password(&admin.core.random)), true),
         NewPassword::None => (None, false),
     };
-    if let (Some(password), false) = (&password, is_shown)
-        && let Err(problem) = admin.core.policy.check_password(user, password.reveal())
-    {
-        faults.push(problem.to_string());
+    if let (Some(password), false) = (&password, is_shown) {
+        check_chosen(admin, user, password, &mut faults);
     }
     all_or_none(&faults)?;
     let Some(password) = password else {

@@ -309,6 +309,39 @@ async fn a_removed_user_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_password_that_no_browser_sends_is_not_given_to_anybody() {
+    let core = core();
+    let given = |text: &str| NewPassword::Given(Disclosed::new(text));
+    add(admin(&core), request("alice@example.com")).await.unwrap();
+    for untypable in [
+        "correct horse\n",
+        "correct\r\nhorse",
+        "correct\thorse",
+        "correct horse\0",
+    ] {
+        let bob = AddUser {
+            password: given(untypable),
+            ..request("bob@example.com")
+        };
+        let set = SetPassword {
+            who: "alice@example.com".to_owned(),
+            password: given(untypable),
+            sign_out: false,
+        };
+        for refused in [
+            refusal(add(admin(&core), bob).await),
+            refusal(set_password(admin(&core), set).await),
+        ] {
+            assert_eq!(
+                refused.message,
+                "the password has a line break or another control character in it: give one without"
+            );
+        }
+    }
+    assert_eq!(list(admin(&core), usize::MAX).unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_password_that_is_soon_guessed_is_not_given_to_anybody() {
     let core = core();
     let given = |text: &str| NewPassword::Given(Disclosed::new(text));
