@@ -103,9 +103,12 @@ pub enum Unregistrable {
     /// Plain http to a host that is not this machine.
     #[error("a redirect URI uses https; plain http is for loopback addresses only")]
     PlainHttp,
-    /// A user name, wildcard, white space or control character in it.
-    #[error("a redirect URI has no user name, wildcard host, white space or control characters")]
+    /// A user name, white space or control character in it.
+    #[error("a redirect URI has no user name, white space or control characters")]
     Unsafe,
+    /// A `*` in it, which would stand for itself and nothing else.
+    #[error("redirect URIs are compared character for character, without wildcards: name each one")]
+    Wildcard,
     /// A parameter in its query that answers have (RFC 6749 section 3.1).
     #[error("its query has the parameter {0}, which answers add: it would be there twice")]
     Parameter(&'static str),
@@ -156,6 +159,9 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
     {
         return Err(Unregistrable::Unsafe);
     }
+    if uri.contains('*') {
+        return Err(Unregistrable::Wildcard);
+    }
     if uri.contains('#') {
         return Err(Unregistrable::Fragment);
     }
@@ -168,7 +174,6 @@ pub fn check_registrable(uri: &str, public: bool) -> Result<(), Unregistrable> {
         return Err(Unregistrable::Unsafe);
     }
     match parsed.scheme() {
-        "https" if parsed.host_str().is_some_and(|host| host.contains('*')) => Err(Unregistrable::Unsafe),
         "https" => Ok(()),
         "http" if is_loopback(&parsed) => Ok(()),
         "http" => Err(Unregistrable::PlainHttp),
@@ -426,7 +431,6 @@ mod tests {
             "https://@a.example/",
             "com.example.app://@",
             "com.example.app://u@host/cb",
-            "https://*.example/",
             "https://a.example/ b",
             "https://a\\b/",
         ] {
@@ -436,6 +440,27 @@ mod tests {
                 "{unsafe_one}"
             );
         }
+    }
+
+    #[test]
+    fn a_wildcard_is_refused_wherever_it_stands_and_stands_for_itself_where_it_is_kept() {
+        for uri in [
+            "https://*.example/",
+            "https://a.example/*",
+            "https://a.example/cb?to=*",
+            "http://127.0.0.1/*",
+            "http://localhost:*/cb",
+            "com.example.app:/*",
+            "*",
+        ] {
+            assert_eq!(
+                check_registrable(uri, true),
+                Err(Unregistrable::Wildcard),
+                "{uri}"
+            );
+        }
+        assert!(select_one("https://a.example/*", "https://a.example/*").is_ok());
+        assert!(select_one("https://a.example/*", "https://a.example/cb").is_err());
     }
 
     #[test]
