@@ -3,11 +3,14 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use super::place::Unfinished;
@@ -38,7 +41,7 @@ pub enum DataDirError {
     #[error("{} holds no data yet: start the service, or name its data directory with --data-dir", .0.display())]
     Absent(PathBuf),
     /// The operating system refused.
-    #[error("{} cannot be used: {source}{}", path.display(), remedy(source))]
+    #[error("{} cannot be used: {source}{}", path.display(), remedy(path, source))]
     Io {
         /// Which file or directory.
         path: PathBuf,
@@ -128,19 +131,41 @@ pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
 }
 
 /// What to do about an error of the operating system, where that is known.
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => ": run this as the user that owns the data directory, or as root",
+fn remedy(path: &Path, error: &io::Error) -> String {
+    let known = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let closed = [Some(path), path.parent()]
+                .into_iter()
+                .flatten()
+                .find_map(reopening);
+            match closed {
+                Some(command) => return format!(": {command}"),
+                None => ": run this as the user that owns the data directory, or as root",
+            }
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space there",
         io::ErrorKind::FileTooLarge => ": raise the limit on the size of files (ulimit -f, LimitFSIZE)",
         io::ErrorKind::ReadOnlyFilesystem => ": make it writable, or name another directory with --data-dir",
         _ => "",
-    }
+    };
+    known.to_owned()
+}
+
+/// The command by which the user that this process runs as opens a file or folder of its own that it has closed to itself.
+pub(super) fn reopening(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    let (wanted, mode) = if found.is_dir() {
+        (Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, "700")
+    } else {
+        (Access::READ_OK | Access::WRITE_OK, "600")
+    };
+    let is_closed = accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    (is_closed && found.uid() == geteuid().as_raw()).then(|| format!("chmod {mode} {}", path.display()))
 }
 
 fn store_error(error: store::OpenError) -> DataDirError {
     match error {
-        store::OpenError::Io { path, source } if !remedy(&source).is_empty() => {
+        store::OpenError::Io { path, source } if !remedy(&path, &source).is_empty() => {
             DataDirError::Io { path, source }
         }
         error => DataDirError::Open(error),

@@ -11,7 +11,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Global;
-use super::data_dir::{DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn, is_served};
+use super::data_dir::{
+    DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn, io_error, is_served,
+};
 use super::dev::{self, Example};
 use super::output::{Output, Stop};
 use super::setting_flags::SettingFlags;
@@ -258,8 +260,7 @@ fn take_commands(
     stops: watch::Receiver<u32>,
 ) -> Result<JoinHandle<()>, Stop> {
     let path = control_socket(&config.settings.data_dir);
-    let socket = ControlSocket::bind(&path)
-        .map_err(|error| Stop::refused(format!("{} cannot be made: {error}", path.display())))?;
+    let socket = ControlSocket::bind(&path).map_err(|error| Stop::refused(io_error(&path)(error)))?;
     let (commanded, poured) = (Arc::clone(app), Arc::clone(app));
     let execute = move |command| {
         let app = Arc::clone(&commanded);

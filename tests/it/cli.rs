@@ -3,10 +3,12 @@
 mod output;
 mod provider;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::harness::Jwt;
-use crate::harness::process::{Running, Service, said};
+use crate::harness::process::{Running, Service, said, shown};
 
 const ADD_WEB: [&str; 5] = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
 
@@ -803,4 +805,54 @@ fn whoever_ends_a_command_at_its_password_prompt_has_the_terminal_back() {
             assert!(shows(), "{words:?}");
         }
     }
+}
+
+#[test]
+fn an_owner_who_is_shut_out_is_told_how_to_get_in() {
+    const OWNER: u32 = 4711;
+    let service = Service::with_client();
+    let folder = service.folder.path();
+    let data = folder.join("data");
+    let database = data.join("idsvc.redb");
+    // Nothing is closed to root, who is another user here.
+    let is_root = fs::metadata(&data).unwrap().uid() == 0;
+    if is_root {
+        for path in [folder, &data, &data.join("events")] {
+            for entry in fs::read_dir(path).unwrap() {
+                chown(entry.unwrap().path(), Some(OWNER), Some(OWNER)).unwrap();
+            }
+        }
+        chown(folder, Some(OWNER), Some(OWNER)).unwrap();
+    }
+    let run = |words: &[&str]| {
+        let mut command = service.command(words);
+        if is_root {
+            command.uid(OWNER).gid(OWNER);
+        }
+        command.output()
+    };
+    let close = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    if run(&["client", "list"]).is_err() {
+        // The executable is in a folder that only root can look into.
+        return;
+    }
+    close(&database, 0o400);
+    let remedy = format!("chmod 600 {}", database.display());
+    let refused = run(&["client", "list"]).unwrap();
+    assert!(
+        said(&refused).ends_with(&format!(": {remedy}\n")),
+        "{}",
+        said(&refused)
+    );
+    let doctor = run(&["doctor"]).unwrap();
+    assert!(shown(&doctor).contains(&remedy), "{}", shown(&doctor));
+    close(&database, 0o600);
+    close(&data, 0o500);
+    let remedy = format!("chmod 700 {}", data.display());
+    let refused = run(&["serve"]).unwrap();
+    assert_eq!(code(&refused), Some(1));
+    assert!(said(&refused).contains(&remedy), "{}", said(&refused));
+    let doctor = run(&["doctor"]).unwrap();
+    assert!(shown(&doctor).contains(&remedy), "{}", shown(&doctor));
+    close(&data, 0o700);
 }

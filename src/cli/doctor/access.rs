@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::finding::{Finding, Level};
-use crate::cli::data_dir::{BACKUPS, DATABASE, MASTER_KEY};
+use crate::cli::data_dir::{BACKUPS, DATABASE, MASTER_KEY, reopening};
 use crate::cli::event_log::{CURRENT, EVENTS};
 use crate::store::backend::redb::journal_of;
 
@@ -47,7 +47,9 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
         };
         if accessat(CWD, &path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
             let message = "it cannot be written to by the user that looks";
-            let remedy = "run this as the user of the service, and give that user the file or folder";
+            let remedy = reopening(&path).unwrap_or_else(|| {
+                "run this as the user of the service, and give that user the file or folder".to_owned()
+            });
             findings.push(Finding::good("permissions", subject, message).but(Level::Mend, remedy));
         }
     }
