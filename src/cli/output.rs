@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::clock::Timestamp;
 use crate::flow::admin::AdminRefusal;
 
+/// How the standard library ends the text of `EMFILE`.
+const TOO_MANY_FILES: &str = "(os error 24)";
+
 /// Why a command ended without doing what it was asked.
 #[derive(Debug)]
 pub enum Stop {
@@ -139,8 +142,13 @@ impl Output<'_> {
 
     /// Says why a command ended.
     pub fn complain(&mut self, stop: &Stop) {
-        for line in stop.to_string().lines() {
+        let message = stop.to_string();
+        for line in message.lines() {
             self.say(&format!("error: {line}"));
+        }
+        // Any file may be the one too many, and each error has only its text by now.
+        if message.contains(TOO_MANY_FILES) {
+            self.say("hint: raise the limit on open files (ulimit -n, LimitNOFILE=)");
         }
         if let Stop::Refused { hint: Some(hint), .. } = stop {
             self.say(&format!("hint: {hint}"));
@@ -230,6 +238,23 @@ mod tests {
             Err(Stop::Unread)
         ));
         assert!(matches!(output.document(&1), Err(Stop::Unread)));
+    }
+
+    #[test]
+    fn one_file_too_many_is_said_with_the_remedy() {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut output = Output {
+            json: false,
+            out: &mut out,
+            err: &mut err,
+        };
+        let error = io::Error::from(rustix::io::Errno::MFILE);
+        output.complain(&Stop::refused(format!("settings.toml cannot be read: {error}")));
+        let said = String::from_utf8(err).unwrap();
+        assert!(
+            said.ends_with("\nhint: raise the limit on open files (ulimit -n, LimitNOFILE=)\n"),
+            "{said}"
+        );
     }
 
     #[test]
