@@ -856,3 +856,18 @@ fn an_owner_who_is_shut_out_is_told_how_to_get_in() {
     assert!(shown(&doctor).contains(&remedy), "{}", shown(&doctor));
     close(&data, 0o700);
 }
+
+#[test]
+fn a_key_in_the_place_of_its_name_is_not_repeated() {
+    let service = Service::with_client();
+    let made = service.json(&["client", "api-key", "add", "web", "--json"]);
+    let key = made["api_key"].as_str().unwrap();
+    let misused = service.run(&["client", "api-key", "revoke", "web", key, "--yes"]);
+    assert_eq!(code(&misused), Some(2));
+    let said = said(&misused);
+    assert!(
+        said.contains("a key is named by its uuid, not by itself"),
+        "{said}"
+    );
+    assert!(!said.contains(key) && !said.contains("idsvc_key_"), "{said}");
+}

@@ -27,16 +27,19 @@ pub struct Revoke {
     #[arg(value_name = "ID")]
     pub id: String,
     /// The key's identifier, as idsvc client api-key list shows it
-    #[arg(value_name = "KEY", value_parser = key)]
-    pub key: Uuid,
+    #[arg(value_name = "KEY")]
+    pub key: String,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
 }
 
-fn key(text: &str) -> Result<Uuid, String> {
+/// The refusal does not repeat what was typed, which may be a key.
+fn key(text: &str) -> Result<Uuid, Stop> {
     Uuid::try_parse(text).map_err(|_| {
-        "a key is named by its uuid, not by itself, as idsvc client api-key list ID shows it".to_owned()
+        Stop::Misused(
+            "a key is named by its uuid, not by itself, as idsvc client api-key list ID shows it".to_owned(),
+        )
     })
 }
 
@@ -46,13 +49,14 @@ pub(super) fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         Verb::Add(which) => Command::ApiKeyAdd(which.id),
         Verb::List(which) => Command::ApiKeyList(which.id),
         Verb::Revoke(revoke) => {
+            let id = key(&revoke.key)?;
             output.confirm(
-                &format!("Revoke API key {} of client {}?", revoke.key, revoke.id),
+                &format!("Revoke API key {} of client {}?", id, revoke.id),
                 revoke.yes,
             )?;
             Command::ApiKeyRevoke(WhichApiKey {
                 client_id: revoke.id,
-                id: revoke.key,
+                id,
             })
         }
     };
