@@ -193,21 +193,26 @@ pub fn main() -> ExitCode {
     // A file that may not grow further is then an error of writing, and not the end of the process. Where that cannot
     // be had the system's way is as good as any.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help into a closed pipe is no failure.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
-    };
     let (mut out, mut err) = (io::stdout().lock(), log::StandardError);
     let mut output = Output {
-        json: cli.global.json,
+        json: false,
         out: &mut out,
         err: &mut err,
     };
-    let code = match run(cli, &mut output) {
+    let ran = match Cli::try_parse() {
+        Ok(cli) => {
+            output.json = cli.global.json;
+            run(cli, &mut output)
+        }
+        Err(error) => {
+            let printed = error.print().and_then(|()| output.out.flush());
+            if error.use_stderr() {
+                return ExitCode::from(2);
+            }
+            printed.map_err(Stop::from)
+        }
+    };
+    let code = match ran {
         Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
         Err(stop) => {
             output.complain(&stop);

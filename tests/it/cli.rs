@@ -227,6 +227,24 @@ fn refused_is_1_and_misused_is_2() {
 }
 
 #[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let service = Service::new();
+    for words in [&["--help"][..], &["client", "add", "--help"], &["--version"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = service.command(words).stdout(full).output().unwrap();
+        assert_eq!(code(&output), Some(1), "{words:?}");
+        let said = said(&output);
+        assert!(
+            said.starts_with("error: standard output cannot be written to"),
+            "{said}"
+        );
+        let closed = std::io::pipe().unwrap().1;
+        let output = service.command(words).stdout(closed).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{words:?}");
+    }
+}
+
+#[test]
 fn nobody_reading_is_no_failure() {
     let service = Service::new();
     service.run(&ADD_WEB);
