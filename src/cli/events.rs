@@ -148,6 +148,10 @@ fn uuid_of(who: &str, call: &Call<'_>, output: &mut Output<'_>) -> Option<String
 
 /// Runs `idsvc events`.
 pub fn run(mut request: Events, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+    if request.limit == 0 && !request.follow {
+        let message = "--limit 0 shows nothing: name 1 or more, or add --follow for what is still to come";
+        return Err(Stop::Misused(message.to_owned()));
+    }
     let data_dir = call.settings(output)?.data_dir;
     let folder = data_dir.join(EVENTS);
     // A directory with neither is another than the one that was meant.

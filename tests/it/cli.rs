@@ -245,6 +245,18 @@ fn help_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
+fn no_events_are_asked_for_only_where_more_are_to_come() {
+    let service = Service::with_client();
+    let misused = service.run(&["events", "--limit", "0"]);
+    assert_eq!(code(&misused), Some(2));
+    assert!(
+        said(&misused).contains("--limit 0 shows nothing"),
+        "{}",
+        said(&misused)
+    );
+}
+
+#[test]
 fn nobody_reading_is_no_failure() {
     let service = Service::new();
     service.run(&ADD_WEB);
