@@ -248,6 +248,7 @@ fn add(total: &mut Imported, mut part: Imported, chunk: Chunk) {
     total.added += part.added;
     total.updated += part.updated;
     total.unchanged += part.unchanged;
+    total.passwords += part.passwords;
     part.bad.extend(chunk.bad);
     part.bad.sort_by_key(|bad| bad.line);
     total.bad.append(&mut part.bad);
@@ -366,7 +367,7 @@ fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<()
     ])?;
     if is_dry_run {
         output.hint("Nothing was imported: this was a dry run.");
-    } else if done.added > 0 {
+    } else if done.passwords > 0 {
         output.hint("They sign in with the passwords they have; each is hashed anew at the first sign-in.");
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use idsvc::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 use idsvc::store::{Options, Store};
+use serde_json::json;
 
 use crate::harness::process::{Service, said};
 
@@ -153,6 +154,28 @@ fn a_bad_line_is_named_and_nothing_is_imported_unless_it_is_to_be_skipped() {
             .len(),
         1197
     );
+}
+
+#[test]
+fn what_becomes_of_passwords_is_said_where_there_are_some() {
+    let service = Service::with_client();
+    for (line, has_password) in [
+        (json!({"email": "alice@example.com"}), false),
+        (json!({"email": "bob@example.com", "password_hash": BCRYPT}), true),
+    ] {
+        write(
+            &service,
+            &format!("{line}\n{{\"email\":\"carol\",\"password_hash\":\"{BCRYPT}\"}}\n"),
+        );
+        let done = service.run(&["user", "import", "users.jsonl", "--skip-bad"]);
+        let said = said(&done);
+        assert!(done.status.success() && said.contains("line 2"), "{said}");
+        assert_eq!(
+            said.contains("sign in with the passwords"),
+            has_password,
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -68,6 +68,9 @@ pub struct Imported {
     pub updated: u64,
     /// Users that were there already, and stay.
     pub unchanged: u64,
+    /// Users that are new and have a password.
+    #[serde(default)]
+    pub passwords: u64,
     /// Lines that are bad. When there are some and they are not to be skipped, nothing was written.
     pub bad: Vec<BadLine>,
 }
@@ -452,7 +455,10 @@ fn plan(
         match arrival.decide(snapshot, existing, organization, now)? {
             Ok(step) => {
                 match &step {
-                    Step::Add(_) => report.added += 1,
+                    Step::Add(user) => {
+                        report.added += 1;
+                        report.passwords += u64::from(user.password.is_some());
+                    }
                     Step::Change(..) => report.updated += 1,
                     Step::Note(_) | Step::Keep => report.unchanged += 1,
                 }
