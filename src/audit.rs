@@ -213,7 +213,8 @@ pub enum Event<'a> {
     Administered {
         /// The command.
         command: &'a str,
-        /// What it was about: the uuid of a user, the identifier of a client, a provider, a session or a key.
+        /// What it was about: the uuid of a user, the identifier of a client, a provider, a session or a key, the
+        /// fingerprint of the master key, or what else there is to say.
         subject: &'a str,
     },
     /// An administrator had a declared state brought about, and a record changed. Recorded as `administered`.
