@@ -33,11 +33,14 @@ pub struct Catalog {
     keyring: Keyring,
     access_tokens: Vec<(Algorithm, Encoder)>,
     id_tokens: Vec<(Algorithm, Encoder)>,
+    /// How often the store had been opened afresh when this was read.
+    reopenings: u64,
 }
 
 impl Catalog {
     /// Reads it from the store.
     pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
+        let reopenings = store.reopenings();
         let (clients, providers, records) = store.read(|snapshot| {
             Ok((
                 CLIENTS.scan(snapshot, .., usize::MAX)?,
@@ -94,7 +97,13 @@ impl Catalog {
             keyring,
             access_tokens,
             id_tokens,
+            reopenings,
         })
+    }
+
+    /// Whether nothing can have come to light in the store since this was read.
+    pub(super) fn is_of(&self, store: &Store) -> bool {
+        self.reopenings == store.reopenings()
     }
 
     /// The client with this identifier, enabled or not.

@@ -158,21 +158,53 @@ impl Core {
 
     /// The clients, providers and keys as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
+        self.catch_up();
         self.catalog.load_full()
     }
 
     /// The one question of every grant, for a transaction to ask.
     pub fn gate(&self) -> Gate {
+        self.catch_up();
         Gate::new(&self.catalog)
     }
 
     /// Reads clients and keys again, after an administrator changed some.
-    ///
-    /// One at a time: of two that read at once, the one that saw less must not have the last word.
     pub fn reload_catalog(&self) -> Result<(), OpenError> {
+        self.reload(|_| true)
+    }
+
+    /// The same after a write that changes some, whatever came of it: where the store failed, the change may have been
+    /// kept, and where there was nothing to change, an earlier one may have been.
+    pub fn reload_after<T, E>(&self, written: Result<T, StoreError>) -> Result<T, E>
+    where
+        E: From<StoreError> + From<OpenError>,
+    {
+        let reloaded = self.reload_catalog();
+        let written = written?;
+        reloaded?;
+        Ok(written)
+    }
+
+    /// Reads clients and keys again if the store was opened afresh since they were read.
+    fn catch_up(&self) {
+        if self.catalog.load().is_of(&self.store) {
+            return;
+        }
+        match self.reload(|core| !core.catalog.load().is_of(&core.store)) {
+            Ok(()) => {}
+            // It has failed again, and the store says so itself.
+            Err(OpenError::Store(error)) if error.is_outage() => {}
+            Err(error) => tracing::error!(%error, "clients and keys cannot be read again"),
+        }
+    }
+
+    /// One at a time: of two that read at once, the one that saw less must not have the last word.
+    fn reload(&self, is_needed: fn(&Self) -> bool) -> Result<(), OpenError> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        self.catalog
-            .store(Arc::new(Catalog::load(&self.store, &self.sealer, &self.policy)?));
+        if is_needed(self) {
+            let read = Catalog::load(&self.store, &self.sealer, &self.policy)?;
+            self.catalog.store(Arc::new(read));
+        }
         Ok(())
     }
 }

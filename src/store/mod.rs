@@ -284,7 +284,7 @@ impl Store {
     ///
     /// `name` says in the log what was written. `work` may run more than once, and runs to its end even when
     /// the caller no longer waits. An error from it rolls back what it wrote and nothing else. After
-    /// an error of the storage itself the change may or may not have been kept.
+    /// an error of the storage itself the change may or may not have been kept: [`Store::reopenings`] says when to look.
     pub async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -382,6 +382,12 @@ impl Store {
             largest_batch: meters.largest_batch.load(Ordering::Relaxed),
             queue_depth: meters.queued.load(Ordering::Relaxed),
         }
+    }
+
+    /// How often the disk was opened afresh after an error. What was written before may be there since although it was
+    /// answered with that error, so whoever remembers what is in the store reads it again when this has grown.
+    pub fn reopenings(&self) -> u64 {
+        self.writer.meters().reopenings.load(Ordering::Acquire)
     }
 
     /// Gives free space in the file back and says whether there was any. Reads and writes wait meanwhile, or are

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done};
+use super::{Admin, AdminError, AdminRefusal, Decided, Disclosed, Done};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::rotate_keys::{self, Introduction};
@@ -166,7 +166,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
     let core = admin.core;
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
     let indispensable = rotate_keys::indispensable(core);
-    let view = core
+    let written = core
         .store
         .write("key retire", move |tx| -> Decided<KeyView> {
             let Some(mut record) = SIGNING_KEYS.get(&*tx, &kid)? else {
@@ -205,8 +205,8 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
             SIGNING_KEYS.put(tx, &kid, &record)?;
             Ok(Ok(KeyView::of(&kid, &record)))
         })
-        .await??;
-    core.reload_catalog()?;
+        .await;
+    let view = core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command: "key retire",
         subject: &view.kid,

@@ -190,6 +190,8 @@ fn check_account_id(faults: &mut Vec<String>, field: &str, id: &str) {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    mod kept;
+
     use super::*;
     use crate::clock::{Clock, Timestamp};
     use crate::identity::password::{PasswordParams, PasswordPool, PoolSize};

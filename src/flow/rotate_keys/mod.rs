@@ -162,7 +162,8 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
         let mut record = seal(&core.sealer, &core.random, &key, standing, now);
         record.prolong(retention);
         let kid = key.kid().to_owned();
-        core.store
+        let written = core
+            .store
             .write("ensure_keys", move |tx| {
                 let has_one = signing(&*tx, alg)?.is_some();
                 if has_one {
@@ -171,11 +172,9 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
                     SIGNING_KEYS.put(tx, &kid, &record)
                 }
             })
-            .await?;
+            .await;
+        core.reload_after::<_, RotateError>(written)?;
         made.push(alg);
-    }
-    if !made.is_empty() {
-        core.reload_catalog()?;
     }
     match prolong_keys(core, retention).await {
         // A disk that takes no writes keeps nobody from what needs none; the next start notes it.
@@ -261,7 +260,7 @@ fn activate(
 pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introduction, RotateError> {
     if at_once {
         let (now, retention) = (core.clock.now(), core.policy.key_retention());
-        let promoted = core
+        let written = core
             .store
             .write("rotate_keys", move |tx| {
                 let Some((kid, record)) = announced(&*tx, alg)? else {
@@ -270,9 +269,8 @@ pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introd
                 let record = activate(tx, &kid, &record, now, retention)?;
                 Ok(Some(Introduction::Placed { kid, record }))
             })
-            .await?;
-        if let Some(promoted) = promoted {
-            core.reload_catalog()?;
+            .await;
+        if let Some(promoted) = core.reload_after::<_, RotateError>(written)? {
             return Ok(promoted);
         }
     }
@@ -292,7 +290,7 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
         now,
     );
     let kid = key.kid().to_owned();
-    let introduction = core
+    let written = core
         .store
         .write("introduce_key", move |tx| {
             let (kid, record) = (kid.clone(), record.clone());
@@ -309,9 +307,8 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
             SIGNING_KEYS.put(tx, &kid, &record)?;
             Ok(Introduction::Placed { kid, record })
         })
-        .await?;
-    core.reload_catalog()?;
-    Ok(introduction)
+        .await;
+    core.reload_after(written)
 }
 
 /// What the time asks of a key.
@@ -364,7 +361,7 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
     if is_quiet {
         return Ok(false);
     }
-    let moved = core
+    let written = core
         .store
         .write("advance_keys", move |tx| {
             let all = moves(&*tx, now, announce)?;
@@ -392,8 +389,8 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
             }
             Ok(all)
         })
-        .await?;
-    core.reload_catalog()?;
+        .await;
+    let moved = core.reload_after::<_, RotateError>(written)?;
     for (kid, record, what) in &moved {
         let state = match what {
             Due::Activate | Due::Redate => "active",

@@ -139,6 +139,8 @@ pub struct Meters {
     pub reruns: AtomicU64,
     /// Transactions that the storage failed to take.
     pub failures: AtomicU64,
+    /// How often the storage was opened afresh, and can be read since.
+    pub reopenings: AtomicU64,
     /// The most writes that ever shared one commit.
     pub largest_batch: AtomicU64,
     /// Writes that wait now.
@@ -158,6 +160,7 @@ impl Meters {
             writes: AtomicU64::default(),
             reruns: AtomicU64::default(),
             failures: AtomicU64::default(),
+            reopenings: AtomicU64::default(),
             largest_batch: AtomicU64::default(),
             queued: AtomicU64::default(),
             unwritable: AtomicBool::default(),
@@ -512,15 +515,14 @@ impl Desk {
         let mut is_open = trial != Trial::Reopened;
         let tried = catch_unwind(AssertUnwindSafe(|| {
             if !is_open {
-                self.backend.recover()?;
+                self.reopen()?;
                 is_open = true;
             }
             if trial != Trial::Proof {
                 self.backend.probe()?;
             }
             is_open = false;
-            self.prove()
-                .inspect_err(|_| is_open = self.backend.recover().is_ok())
+            self.prove().inspect_err(|_| is_open = self.reopen().is_ok())
         }));
         let error = match tried {
             Ok(Ok(())) => {
@@ -537,6 +539,12 @@ impl Desk {
             is_open,
             retry_at: Instant::now() + self.pace.retry_pause,
         });
+    }
+
+    fn reopen(&self) -> Result<(), StoreError> {
+        self.backend.recover()?;
+        self.meters.reopenings.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// Writes as much as shows that the storage takes writes, and removes it.

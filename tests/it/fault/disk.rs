@@ -177,6 +177,25 @@ fn comes(is_so: impl Fn() -> bool) -> bool {
     false
 }
 
+/// The journal keeps what could not be synced, and is read again: what the store says of a client then goes for it, though
+/// the operator was told that the change had failed.
+#[test]
+fn a_change_that_was_kept_although_it_failed_is_in_force_once_the_disk_is_back() {
+    let faults = Faults::none();
+    let service = faults.over(Service::new());
+    let kiosk = Kiosk::register(&service);
+    let running = service.serve();
+    kiosk.enter(&running).unwrap();
+    faults.set(Fault::Sync, EIO);
+    let command = service.run(&["client", "disable", "kiosk"]);
+    assert_eq!(command.status.code(), Some(1), "{}", said(&command));
+    faults.set(Fault::Sync, 0);
+    until_ready(&running);
+    let client = service.json(&["client", "show", "kiosk", "--json"]);
+    assert_eq!(client["enabled"], false, "the change was kept");
+    assert_eq!(kiosk.enter(&running).unwrap_err().status, 401);
+}
+
 /// The journal fails alone, as on a bad sector: the database goes on without it, and nobody notices.
 #[test]
 fn a_journal_that_fails_alone_is_done_without() {

@@ -17,7 +17,7 @@ pub use self::fields::ClientFields;
 use self::fields::{check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::withdraw::Withdrawal;
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
+use super::{Admin, AdminError, AdminRefusal, Decided, Disclosed, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::rotate_keys;
@@ -234,7 +234,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         api_key,
         ..ClientView::of(&client, &core.policy.issuer, shown, now)
     };
-    core.store
+    let written = core
+        .store
         .write("add_client", move |tx| -> Decided<()> {
             if let Err(refusal) = check_in(&*tx, None, &client, &indispensable, faults.clone())? {
                 return Ok(Err(refusal));
@@ -249,8 +250,8 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
             CLIENTS.put(tx, &client.client_id, &client)?;
             Ok(Ok(()))
         })
-        .await??;
-    core.reload_catalog()?;
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command: "client add",
         subject: &view.client_id,
@@ -307,7 +308,7 @@ async fn change(
     let core = admin.core;
     let now = core.clock.now();
     let subject = client_id.clone();
-    let client = core
+    let written = core
         .store
         .write(command, move |tx: &mut dyn Tx| -> Decided<Client> {
             let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
@@ -323,8 +324,8 @@ async fn change(
             CLIENTS.put(tx, &client_id, &client)?;
             Ok(Ok(client))
         })
-        .await??;
-    core.reload_catalog()?;
+        .await;
+    let client = core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command,
         subject: &subject,
@@ -401,7 +402,7 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
 pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
     let subject = client_id.clone();
     let now = admin.core.clock.now();
-    admin
+    let written = admin
         .core
         .store
         .write("client remove", move |tx| -> Decided<()> {
@@ -412,8 +413,8 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
             remove_in(tx, &client, &mut withdrawal)?;
             withdrawal.carry_out(tx, now).map(Ok)
         })
-        .await??;
-    admin.core.reload_catalog()?;
+        .await;
+    admin.core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command: "client remove",
         subject: &subject,

@@ -14,7 +14,7 @@ pub use self::view::ProviderView;
 use super::client::exchange_only;
 use super::client::fields::lets_nobody_in;
 use super::withdraw::Withdrawal;
-use super::{Admin, AdminRefusal, Decided, Done, Wording, all_or_none};
+use super::{Admin, AdminError, AdminRefusal, Decided, Done, Wording, all_or_none};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -121,7 +121,8 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
     check(&provider, Wording::Flags, &mut faults);
     all_or_none(&faults)?;
     let view = ProviderView::of(&provider, &core.policy.issuer);
-    core.store
+    let written = core
+        .store
         .write("provider add", move |tx| -> Decided<()> {
             if PROVIDERS.contains(&*tx, &provider.id)? {
                 let refusal = AdminRefusal::new(format!("there is a provider {} already", provider.id));
@@ -133,8 +134,8 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
             PROVIDERS.put(tx, &provider.id, &provider)?;
             Ok(Ok(()))
         })
-        .await??;
-    core.reload_catalog()?;
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command: "provider add",
         subject: &view.id,
@@ -176,7 +177,8 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
     all_or_none(&faults)?;
     changed.updated_at = now;
     let view = ProviderView::of(&changed, &core.policy.issuer);
-    core.store
+    let written = core
+        .store
         .write("provider update", move |tx| -> Decided<()> {
             match PROVIDERS.get(&*tx, &changed.id)? {
                 None => return Ok(Err(unknown(&changed.id))),
@@ -198,8 +200,8 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
             put_in(tx, &changed, &mut withdrawal)?;
             withdrawal.carry_out(tx, now).map(Ok)
         })
-        .await??;
-    core.reload_catalog()?;
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command: "provider update",
         subject: &id,
@@ -263,7 +265,7 @@ pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
     let core = admin.core;
     let now = core.clock.now();
     let subject = id.clone();
-    core.store
+    let written = core.store
         .write("provider remove", move |tx| -> Decided<()> {
             if !PROVIDERS.contains(&*tx, &id)? {
                 return Ok(Err(unknown(&id)));
@@ -286,8 +288,8 @@ pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
             remove_in(tx, &id, &mut withdrawal)?;
             withdrawal.carry_out(tx, now).map(Ok)
         })
-        .await??;
-    core.reload_catalog()?;
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
     audit::record(&Event::Administered {
         command: "provider remove",
         subject: &subject,

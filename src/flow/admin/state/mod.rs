@@ -19,7 +19,7 @@ use self::clients::DeclaredClient;
 use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
 use super::withdraw::Withdrawal;
-use super::{Admin, AdminRefusal, Decided, Disclosed, Done, all_or_none, provider};
+use super::{Admin, AdminError, AdminRefusal, Decided, Disclosed, Done, all_or_none, provider};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -372,7 +372,7 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
         all_or_none(&plan.faults)?;
         return Ok(plan.applied);
     }
-    let (applied, written) = admin
+    let written = admin
         .core
         .store
         .write("apply", move |tx: &mut dyn Tx| -> Decided<(Applied, Vec<_>)> {
@@ -385,8 +385,8 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
             let written = plan.steps.iter().filter_map(Step::record).collect();
             Ok(Ok((plan.applied, written)))
         })
-        .await??;
-    admin.core.reload_catalog()?;
+        .await;
+    let (applied, written) = admin.core.reload_after::<_, AdminError>(written)??;
     for (kind, subject) in &written {
         audit::record(&Event::Applied { kind, subject });
     }
