@@ -68,31 +68,41 @@ pub async fn begin_authorization(
     let slot = code.slot();
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let (transaction, binding) = authorization::new_transaction(core, request.clone(), browser, now);
-    let (policy, asking) = (Arc::clone(&core.policy), Arc::clone(client));
+    let (policy, asking) = (Arc::clone(&core.policy), client.client_uuid);
+    let own_page = Arc::clone(catalog.own_page());
     let taken = core
         .store
         .write("begin_authorization", move |tx| {
-            let (live, step) = decide(&*tx, &asking, &transaction.request)?;
-            match step {
+            let client = authorization::client_of(&*tx, &transaction.request, &own_page)?;
+            let Some(client) = client.filter(|client| client.client_uuid == asking) else {
+                return Ok(None);
+            };
+            let (live, step) = decide(&*tx, &client, &transaction.request)?;
+            let taken = match step {
                 Step::Issue(authorization) => {
                     if let Some(live) = &live {
                         sessions::touch(tx, live, policy.lifetimes.session, now)?;
                     }
                     authorization::issue(tx, &transaction.request, authorization, slot, &policy, now)?;
-                    Ok(Taken::Issued)
+                    Taken::Issued
                 }
-                Step::Refuse(refusal) => Ok(Taken::Refused(refusal)),
+                Step::Refuse(refusal) => Taken::Refused(refusal),
                 Step::SignIn => {
                     LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-                    Ok(Taken::SignIn)
+                    Taken::SignIn
                 }
                 Step::AskConsent => {
                     LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-                    Ok(Taken::AskConsent)
+                    Taken::AskConsent
                 }
-            }
+            };
+            Ok(Some(taken))
         })
         .await?;
+    // By another record than the request was read by: who asks again is told what is wrong with it now.
+    let Some(taken) = taken else {
+        return Ok(Err(Unanswerable::UnknownClient));
+    };
     let binding = binding.filter(|_| matches!(taken, Taken::SignIn | Taken::AskConsent));
     let next = authorization::onward(taken, id, &request, &code, issuer);
     Ok(Ok(Onward {

@@ -1,6 +1,9 @@
 //! The OAuth 2.0 Authorization Framework: the authorization endpoint.
 
-use idsvc::oauth::client::{AuthMethod, GrantType};
+use idsvc::oauth::client::{AuthMethod, Client, GrantType, PkceRequirement};
+use idsvc::store::backend::Snapshot;
+use idsvc::store::tables::{CLIENTS, CODES, LOGIN_TRANSACTIONS};
+use uuid::Uuid;
 
 use crate::harness::{ISSUER, Server, scene, write_form};
 
@@ -193,6 +196,60 @@ async fn a_client_that_is_not_known_is_not_redirected_to() {
 }
 
 /// Sections 3.1.2.3 and 3.1.2.4, RFC 9700 section 2.1: only an equal string matches.
+#[tokio::test]
+async fn a_client_that_is_another_by_the_time_it_is_answered_gets_no_code() {
+    let changes: [fn(Client) -> Option<Client>; 5] = [
+        |_| None,
+        |client| {
+            Some(Client {
+                client_uuid: Uuid::from_u128(1),
+                ..client
+            })
+        },
+        |client| {
+            Some(Client {
+                enabled: false,
+                ..client
+            })
+        },
+        |client| {
+            Some(Client {
+                redirect_uris: vec!["https://acme.example/new".to_owned()],
+                ..client
+            })
+        },
+        |client| {
+            Some(Client {
+                pkce: PkceRequirement::Required,
+                ..client
+            })
+        },
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let (server, acme, alice) = scene().await;
+        let browser = alice.browser();
+        acme.tokens(&browser).await;
+        let store = &server.app.core.store;
+        let kept =
+            |snapshot: &dyn Snapshot| Ok((CODES.count(snapshot)?, LOGIN_TRANSACTIONS.count(snapshot)?));
+        let before = store.read(kept).unwrap();
+        // As it is for a request that waits to be written behind the change.
+        let written = store.write("change", move |tx| {
+            let changed = CLIENTS.get(&*tx, "acme")?.and_then(change);
+            match changed {
+                Some(client) => CLIENTS.put(tx, "acme", &client),
+                None => CLIENTS.remove(tx, "acme").map(drop),
+            }
+        });
+        written.await.unwrap();
+        for browser in [browser, alice.browser()] {
+            let screen = browser.authorize(&acme.request()).await;
+            assert_eq!(screen.status, 400, "{at}: {}", screen.text());
+        }
+        assert_eq!(store.read(kept).unwrap(), before, "{at}");
+    }
+}
+
 #[tokio::test]
 async fn a_redirect_uri_that_is_not_registered_is_not_redirected_to() {
     let (_server, acme, alice) = scene().await;
