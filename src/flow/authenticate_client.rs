@@ -30,13 +30,20 @@ pub async fn authenticate_client(
         issuer: &core.policy.issuer,
         token_endpoint,
     };
-    let catalog = core.catalog();
-    let client = catalog.client(&credentials.client_id);
-    let keys = match keys_of(core, credentials, client, now).await {
-        Ok(keys) => keys,
+    let published = match published_keys(core, credentials, now).await {
+        Ok(published) => published,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let known = (client, keys.as_deref());
+    // Whoever publishes keys chooses how long it takes to fetch them: what counts is the record as it is by now.
+    let catalog = core.catalog();
+    let client = catalog.client(&credentials.client_id);
+    let keys = match &published {
+        Some((asked, keys)) => client
+            .filter(|now| now.client_uuid == asked.client_uuid && now.jwks_uri == asked.jwks_uri)
+            .map(|_| keys),
+        None => catalog.client_keys(&credentials.client_id),
+    };
+    let known = (client, keys.map(|keys| &**keys));
     let once = match client_auth::authenticate(credentials, known, recipient, now) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
         Ok(Authentication::Once(once)) => once,
@@ -63,26 +70,29 @@ pub async fn authenticate_client(
     Ok(once.written_down(is_first))
 }
 
-/// The keys that an assertion is checked with: those that the client has registered, or those that it publishes.
-async fn keys_of(
+/// The keys that an assertion is checked with where its client publishes them, and the record that says so.
+async fn published_keys(
     core: &Core,
     credentials: &Credentials,
-    client: Option<&Arc<Client>>,
     now: Timestamp,
-) -> Result<Option<Arc<JwkSet>>, Refusal> {
-    let Some((assertion, client)) = credentials.assertion().zip(client) else {
+) -> Result<Option<(Arc<Client>, Arc<JwkSet>)>, Refusal> {
+    let Some(assertion) = credentials.assertion() else {
         return Ok(None);
     };
-    let Some(uri) = client.jwks_uri.as_ref().filter(|_| client.enabled) else {
-        return Ok(core.catalog().client_keys(&client.client_id).cloned());
+    let client = core.catalog().client(&credentials.client_id).cloned();
+    let Some(client) = client.filter(|client| client.enabled) else {
+        return Ok(None);
     };
-    let keys = core.upstreams.key_set_for(uri, assertion, now).await;
-    keys.map(Some).map_err(|_| {
-        Refusal::new(
+    let Some(uri) = &client.jwks_uri else {
+        return Ok(None);
+    };
+    match core.upstreams.key_set_for(uri, assertion, now).await {
+        Ok(keys) => Ok(Some((client, keys))),
+        Err(_) => Err(Refusal::new(
             ErrorCode::TemporarilyUnavailable,
             "the keys of this client could not be fetched from its jwks_uri",
-        )
-    })
+        )),
+    }
 }
 
 /// Checks an API key and notes that it was used, so that the operator sees which ones still are.

@@ -6,8 +6,9 @@ use zeroize::Zeroizing;
 
 use super::begin_family::DrawnFamily;
 use super::federated_user::{self, Newcomer};
+use super::gate::Gate;
 use super::mint::{Order, mint};
-use super::{Answer, Core, Failure};
+use super::{Answer, Catalog, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
@@ -15,7 +16,7 @@ use crate::federation::id_token::{self, Purpose, Subject};
 use crate::federation::profile::Profile;
 use crate::identity::Factor;
 use crate::jose::jwt;
-use crate::oauth::client::GrantType;
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -27,6 +28,10 @@ use crate::store::tables::USED_ASSERTIONS;
 /// One answer for every provider that this client cannot use: unknown, disabled, not for exchange, not the client's.
 const NOT_ACCEPTED: Refusal =
     Refusal::invalid_grant("tokens of this issuer are not accepted from this client");
+const KEYS_UNAVAILABLE: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "the keys of the provider cannot be fetched at the moment",
+);
 const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
 
 enum Outcome {
@@ -45,20 +50,11 @@ pub async fn exchange_assertion(
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let gate = core.gate();
-    if let Err(refusal) = gate.check_grant(client, GrantType::JwtBearer) {
-        return Ok(Err(refusal));
-    }
-    if client.is_public() {
-        return Ok(Err(Refusal::new(
-            ErrorCode::UnauthorizedClient,
-            "token exchange is for clients that authenticate",
-        )));
-    }
-    let (provider, subject) = match believe(core, client, &assertion, now).await {
+    let (client, provider, subject) = match believe(core, &gate, client, &assertion, now).await {
         Ok(believed) => believed,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let scope = match user_scope(scope.as_ref(), client, Scope::AUTHENTICATED) {
+    let scope = match user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED) {
         Ok(scope) => scope,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -115,7 +111,7 @@ pub async fn exchange_assertion(
     match outcome {
         Outcome::Granted(order, arrival) => {
             federated_user::record(order.user.uuid, arrival, &provider.id);
-            mint(core, client, *order, now).map(Ok)
+            mint(core, &client, *order, now).map(Ok)
         }
         Outcome::Replayed => {
             audit::record(&Event::ProviderTokenReplayed {
@@ -128,29 +124,49 @@ pub async fn exchange_assertion(
     }
 }
 
+/// Whether the client may exchange tokens at all.
+fn check_client(gate: &Gate, client: &AuthenticatedClient) -> Answer<()> {
+    gate.check_grant(client, GrantType::JwtBearer)?;
+    if client.is_public() {
+        return Err(Refusal::new(
+            ErrorCode::UnauthorizedClient,
+            "token exchange is for clients that authenticate",
+        ));
+    }
+    Ok(())
+}
+
+/// The provider whose tokens these are, where the client may exchange them.
+fn provider_of<'a>(catalog: &'a Catalog, client: &Client, issuer: &str) -> Answer<&'a Arc<Provider>> {
+    catalog
+        .provider_of(issuer)
+        .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
+        .ok_or(NOT_ACCEPTED)
+}
+
 /// Finds the provider that the token names and checks the token by its record. Who has no business with the provider
-/// causes no request to it.
+/// causes no request to it. The provider chooses how long it takes to fetch its keys: what counts are the records of
+/// both as they are after that.
 async fn believe(
     core: &Core,
+    gate: &Gate,
     client: &AuthenticatedClient,
     assertion: &str,
     now: Timestamp,
-) -> Result<(Arc<Provider>, Subject), Refusal> {
+) -> Answer<(AuthenticatedClient, Arc<Provider>, Subject)> {
+    check_client(gate, client)?;
     let token = id_token::compact(assertion);
     let issuer = jwt::unverified_claim(&token, "iss").ok().flatten();
     let issuer = issuer.ok_or(Refusal::invalid_grant("assertion is no JWT with an iss"))?;
+    let asked = Arc::clone(provider_of(&core.catalog(), client, &issuer)?);
+    let keys = core.upstreams.keys_of(&asked, &token, now).await;
     let catalog = core.catalog();
-    let provider = catalog
-        .provider_of(&issuer)
-        .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
-        .ok_or(NOT_ACCEPTED)?;
-    let keys = core.upstreams.keys_of(provider, &token, now).await.map_err(|_| {
-        Refusal::new(
-            ErrorCode::TemporarilyUnavailable,
-            "the keys of the provider cannot be fetched at the moment",
-        )
-    })?;
+    let client = client.as_now(catalog.client(&client.client_id))?;
+    check_client(gate, &client)?;
+    let provider = provider_of(&catalog, &client, &issuer)?;
+    let is_kept = provider.keys == asked.keys && provider.jwks_uri == asked.jwks_uri;
+    let keys = keys.ok().filter(|_| is_kept).ok_or(KEYS_UNAVAILABLE)?;
     let subject = id_token::check(&token, provider, &keys, Purpose::Exchange, now)
         .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
-    Ok((Arc::clone(provider), subject))
+    Ok((client, Arc::clone(provider), subject))
 }

@@ -43,6 +43,13 @@ impl AuthenticatedClient {
     pub fn method(&self) -> Option<AuthMethod> {
         self.method
     }
+
+    /// The same client by the record that it has by now.
+    pub fn as_now(&self, record: Option<&Arc<Client>>) -> Result<Self, Refusal> {
+        let is_same = |now: &&Arc<Client>| now.enabled && now.client_uuid == self.client.client_uuid;
+        let client = Arc::clone(record.filter(is_same).ok_or(UNKNOWN)?);
+        Ok(Self { client, ..*self })
+    }
 }
 
 /// Credentials that are right.

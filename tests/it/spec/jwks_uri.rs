@@ -362,3 +362,43 @@ async fn a_client_that_goes_while_its_keys_are_fetched_gets_nothing() {
         .unwrap();
     assert!(begun.is_empty());
 }
+
+#[tokio::test]
+async fn what_a_client_may_and_how_it_proves_who_it_is_counts_as_it_is_once_its_keys_are_there() {
+    type Change = fn(&mut Client);
+    let changes: [(Change, &str); 5] = [
+        (
+            |client| client.jwks_uri = Some("https://robot.example/jwks".to_owned()),
+            UNKNOWN,
+        ),
+        (
+            |client| {
+                let other = SigningKey::generate_es256(&Random::system()).unwrap();
+                client.jwks_uri = None;
+                client.keys = vec![other.public().to_jwk()];
+            },
+            UNKNOWN,
+        ),
+        (
+            |client| client.auth_methods = [AuthMethod::ClientSecretBasic].into(),
+            "401 invalid_client: this client is not registered for private_key_jwt",
+        ),
+        (
+            |client| client.grant_types = [GrantType::Anonymous].into(),
+            "400 unauthorized_client: this client is not registered for the grant client_credentials",
+        ),
+        (|client| client.name = Some("Robot".to_owned()), ""),
+    ];
+    for (change, refusal) in changes {
+        let scene = scene().await;
+        let (held, reply) = scene.ask_and_hold("client_credentials").await;
+        scene.server.change_client(&scene.robot, change).await;
+        held.notify_one();
+        let reply = reply.await.unwrap();
+        if refusal.is_empty() {
+            reply.tokens();
+        } else {
+            assert_eq!(reply.refusal(), refusal);
+        }
+    }
+}

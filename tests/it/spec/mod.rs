@@ -20,6 +20,7 @@ mod rfc7009;
 mod rfc7519;
 mod rfc7523;
 mod rfc7523_exchange;
+mod rfc7523_meanwhile;
 mod rfc7523_replay;
 mod rfc7636;
 mod rfc7662;

@@ -20,12 +20,13 @@ const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The audience that the provider's tokens are accepted for.
 pub(super) const APP: &str = "https://app.example";
 
-const NOT_ACCEPTED: &str = "400 invalid_grant: tokens of this issuer are not accepted from this client";
+pub(super) const NOT_ACCEPTED: &str =
+    "400 invalid_grant: tokens of this issuer are not accepted from this client";
 
 pub(super) struct Scene {
     pub(super) upstream: Upstream,
     pub(super) server: Server,
-    acme: RelyingParty,
+    pub(super) acme: RelyingParty,
 }
 
 fn exchanges(client: &mut Client) {
