@@ -5,8 +5,6 @@
 //! that a change has to write. Version 1 of every record was JSON: such rows are still read, and become the new
 //! form when they are next written.
 
-use std::cmp::Ordering;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -34,7 +32,10 @@ pub trait Record: Serialize + DeserializeOwned {
     /// The version that is written. From 2 on; one more whenever a released shape changes.
     const VERSION: u8 = 2;
 
-    /// Reads what follows the byte of an older version. Version 1 was JSON.
+    /// The oldest version that is read as the newest is: since then members have come and got other names.
+    const ALIKE_SINCE: u8 = 2;
+
+    /// Reads what follows the byte of a version before that. Version 1 was JSON.
     fn upgrade(version: u8, stored: &[u8]) -> Result<Self, Unreadable> {
         match version {
             1 => read_json(stored),
@@ -51,16 +52,16 @@ pub trait Record: Serialize + DeserializeOwned {
     /// Reads the stored form.
     fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
         let (version, stored) = stored.split_first().ok_or(Unreadable::Empty)?;
-        match version.cmp(&Self::VERSION) {
-            Ordering::Equal => read_message_pack(stored, *version),
-            Ordering::Less => Self::upgrade(*version, stored),
-            Ordering::Greater => Err(Unreadable::Version(*version)),
+        match *version {
+            older if older < Self::ALIKE_SINCE => Self::upgrade(older, stored),
+            alike if alike <= Self::VERSION => read_message_pack(stored, alike),
+            newer => Err(Unreadable::Version(newer)),
         }
     }
 }
 
 /// Reads `MessagePack` that nothing follows: a record of version 2 or later.
-pub fn read_message_pack<R: DeserializeOwned>(stored: &[u8], version: u8) -> Result<R, Unreadable> {
+fn read_message_pack<R: DeserializeOwned>(stored: &[u8], version: u8) -> Result<R, Unreadable> {
     let mut reader = rmp_serde::Deserializer::from_read_ref(stored);
     reader.set_max_depth(MAX_DEPTH);
     let record = R::deserialize(&mut reader).map_err(|_| Unreadable::Malformed(version))?;

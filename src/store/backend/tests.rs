@@ -39,6 +39,7 @@ struct NoteV1 {
 
 impl Record for Note {
     const VERSION: u8 = 3;
+    const ALIKE_SINCE: u8 = 3;
 
     fn upgrade(version: u8, json: &[u8]) -> Result<Self, Unreadable> {
         match version {
