@@ -2,7 +2,7 @@
 
 use super::begin_family::DrawnFamily;
 use super::mint::mint;
-use super::{Answer, Core, Failure};
+use super::{Answer, Core, Failure, users};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{Factor, User};
@@ -13,7 +13,6 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
-use crate::store::tables::USERS;
 
 /// Makes a user and starts the refresh family that the user lives by, in one transaction, and issues tokens.
 pub async fn create_anonymous_user(
@@ -56,7 +55,7 @@ pub async fn create_anonymous_user(
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            USERS.put(tx, &user.uuid, &user)?;
+            users::create(tx, &user)?;
             let granted = (user, authorization);
             drawn
                 .begin(tx, &bearer, GrantType::Anonymous, granted, now)

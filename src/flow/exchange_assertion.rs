@@ -110,7 +110,7 @@ pub async fn exchange_assertion(
         .await?;
     match outcome {
         Outcome::Granted(order, arrival) => {
-            federated_user::record(order.user.uuid, arrival, &provider.id);
+            federated_user::record(order.authorization.user, arrival, &provider.id);
             mint(core, &client, *order, now).map(Ok)
         }
         Outcome::Replayed => {

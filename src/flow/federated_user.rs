@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::users;
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::federation::account::{Admission, Holder, admit};
@@ -139,7 +140,7 @@ pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreE
     if arrival == Arrival::Known {
         return Ok(());
     }
-    USERS.put(tx, &user.uuid, user)?;
+    users::write(tx, user)?;
     for identity in &user.identities {
         let key = (identity.issuer.clone(), identity.subject.clone());
         USERS_BY_IDENTITY.put(tx, &key, &user.uuid)?;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::identity::{Factor, User};
+use crate::identity::{Factor, Subject, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::client_auth;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
@@ -18,7 +19,7 @@ use crate::store::tables::{CLIENTS, CONSENTS, PROVIDERS, USERS};
 
 use super::{Answer, Catalog};
 
-const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+pub(super) const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 
 /// Asks, of whatever is in force at that moment.
 #[derive(Clone)]
@@ -70,10 +71,37 @@ impl Gate {
         if let Err(refusal) = self.check_client(client) {
             return Ok(Err(refusal));
         }
-        match USERS.get(snapshot, &authorization.user)? {
-            Some(user) => judge(snapshot, client, authorization, user),
-            None => Ok(Err(GONE)),
+        let Some(user) = USERS.get(snapshot, &authorization.user)? else {
+            return Ok(Err(GONE));
+        };
+        let admitted = judge(snapshot, client, authorization, user.enabled)?;
+        Ok(admitted.map(|()| user))
+    }
+
+    /// The same where the grant has become a refresh family, which knows its user as the user's own row does.
+    pub fn admit_again(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        family: &RefreshFamily,
+    ) -> Result<Answer<Subject>, StoreError> {
+        let Some(subject) = &family.subject else {
+            let admitted = self.admit(snapshot, client, &family.authorization)?;
+            return Ok(admitted.map(|user| Subject::from(&user)));
+        };
+        debug_assert_eq!(
+            USERS
+                .get(snapshot, &family.authorization.user)?
+                .map(|user| Subject::from(&user))
+                .as_ref(),
+            Some(subject),
+            "a user was written past the families"
+        );
+        if let Err(refusal) = self.check_client(client) {
+            return Ok(Err(refusal));
         }
+        let admitted = judge(snapshot, client, &family.authorization, !subject.is_disabled)?;
+        Ok(admitted.map(|()| subject.clone()))
     }
 
     /// The same for a user who comes with nothing that was granted before, and whose record is perhaps about to be
@@ -94,7 +122,8 @@ impl Gate {
         if !CLIENTS.contains(snapshot, &client.client_id)? {
             return Ok(Err(client_auth::UNKNOWN));
         }
-        judge(snapshot, client, authorization, user)
+        let admitted = judge(snapshot, client, authorization, user.enabled)?;
+        Ok(admitted.map(|()| user))
     }
 }
 
@@ -111,9 +140,9 @@ fn judge(
     snapshot: &dyn Snapshot,
     client: &Client,
     authorization: &Authorization,
-    user: User,
-) -> Result<Answer<User>, StoreError> {
-    if !user.enabled {
+    is_enabled: bool,
+) -> Result<Answer<()>, StoreError> {
+    if !is_enabled {
         return Ok(Err(GONE));
     }
     if !is_in_service(snapshot, &authorization.factor)? {
@@ -138,7 +167,7 @@ fn judge(
             )));
         }
     }
-    Ok(Ok(user))
+    Ok(Ok(()))
 }
 
 #[cfg(test)]

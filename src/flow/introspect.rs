@@ -2,7 +2,7 @@
 
 use super::{Catalog, Core, Failure, rotate_refresh_token};
 use crate::clock::Timestamp;
-use crate::identity::User;
+use crate::identity::Subject;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
 use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_of};
@@ -19,7 +19,7 @@ pub struct LiveAccessToken {
     /// What it says.
     pub claims: PresentedAccessToken,
     /// The user it speaks of and the grant behind it; none when it speaks of the client itself.
-    pub grant: Option<(User, RefreshFamily)>,
+    pub grant: Option<(Subject, RefreshFamily)>,
 }
 
 /// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
@@ -53,10 +53,10 @@ pub fn live_access_token(
         else {
             return Ok(None);
         };
-        let admitted = core.gate().admit(snapshot, client, &family.authorization)?;
-        Ok(admitted.ok().map(|user| LiveAccessToken {
+        let admitted = core.gate().admit_again(snapshot, client, &family)?;
+        Ok(admitted.ok().map(|subject| LiveAccessToken {
             claims,
-            grant: Some((user, family)),
+            grant: Some((subject, family)),
         }))
     })
 }
@@ -106,7 +106,7 @@ pub fn introspect(
     Ok(Introspection::Active(Box::new(Active {
         active: true,
         scope: claims.scope,
-        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(user, _)| user.account_id)),
+        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(subject, _)| subject.account_id)),
         client_id: claims.client_id,
         token_type: Some("bearer"),
         exp: claims.exp,
@@ -133,7 +133,7 @@ fn refresh_token(
     {
         return Ok(Introspection::INACTIVE);
     }
-    let Ok((user, _)) = rotate_refresh_token::admit(&core.gate(), snapshot, client, &mut family)? else {
+    let Ok((subject, _)) = rotate_refresh_token::admit(&core.gate(), snapshot, client, &mut family)? else {
         return Ok(Introspection::INACTIVE);
     };
     let authorization = family.authorization;
@@ -141,11 +141,11 @@ fn refresh_token(
         active: true,
         scope: authorization.scope,
         client_id: authorization.client_id,
-        username: Some(user.account_id),
+        username: Some(subject.account_id),
         token_type: None,
         exp: family.expires_at,
         iat: family.created_at,
-        sub: user.uuid,
+        sub: authorization.user,
         aud: None,
         iss: core.policy.issuer.clone(),
         jti: None,

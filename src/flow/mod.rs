@@ -35,6 +35,7 @@ pub mod sign_out;
 pub mod start_session;
 pub mod sweep;
 pub mod upstream_token;
+pub mod users;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

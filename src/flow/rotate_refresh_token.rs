@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::gate::Gate;
+use super::gate::{self, Gate};
 use super::mint::{Order, mint};
 use super::{Answer, Core, Failure};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::identity::User;
+use crate::identity::Subject;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
@@ -16,7 +16,7 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
 use crate::store::StoreError;
 use crate::store::backend::Snapshot;
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, USERS};
 
 /// The answer where the operator has taken `offline_access` from the client, and the session is gone by then.
 const NO_LONGER_OFFLINE: Refusal =
@@ -35,18 +35,18 @@ pub(super) fn admit(
     snapshot: &dyn Snapshot,
     client: &Client,
     family: &mut RefreshFamily,
-) -> Result<Answer<(User, Option<Bound>)>, StoreError> {
+) -> Result<Answer<(Subject, Option<Bound>)>, StoreError> {
     if let Err(refusal) = gate.check_grant(client, GrantType::RefreshToken) {
         return Ok(Err(refusal));
     }
-    let user = match gate.admit(snapshot, client, &family.authorization)? {
-        Ok(user) => user,
+    let subject = match gate.admit_again(snapshot, client, family)? {
+        Ok(subject) => subject,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let bound = family.bind(&client.scope);
     match bound {
         Some(Bound::To(session)) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
-        _ => Ok(Ok((user, bound))),
+        _ => Ok(Ok((subject, bound))),
     }
 }
 
@@ -88,10 +88,17 @@ pub async fn rotate_refresh_token(
                 Ok(scope) => scope,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let (user, bound) = match admit(&gate, &*tx, &bearer, &mut family)? {
+            let (subject, bound) = match admit(&gate, &*tx, &bearer, &mut family)? {
                 Ok(admitted) => admitted,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
+            let mut profile = None;
+            if scope.contains(Scope::OPENID) {
+                profile = USERS.get(&*tx, &family.authorization.user)?;
+                if profile.is_none() {
+                    return Ok(Outcome::Refused(gate::GONE));
+                }
+            }
             match bound {
                 Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &(session, id), &())?,
                 Some(Bound::NoLongerTo(session)) => {
@@ -101,10 +108,12 @@ pub async fn rotate_refresh_token(
             }
             let token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = token.filter(|token| token.is_current(now));
+            family.subject = Some(subject.clone());
             FAMILIES.put(tx, &id, &family)?;
             Ok(Outcome::Granted(Box::new(Order {
                 grant_type: GrantType::RefreshToken,
-                user,
+                subject,
+                profile,
                 authorization: family.authorization,
                 scope,
                 family: id,

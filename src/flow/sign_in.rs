@@ -10,7 +10,7 @@ use super::authorization::{self, Browser, Onward, Underway};
 use super::check_password::check_password;
 use super::sessions::LiveSession;
 use super::start_session::{Entrance, start_session};
-use super::{Core, Failure};
+use super::{Core, Failure, users};
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::identity::{LoginName, User};
@@ -107,7 +107,7 @@ async fn look(
         }
         if let Some(hash) = &rehashed {
             user.password = Some(hash.clone());
-            USERS.put(tx, &uuid, &user)?;
+            users::write(tx, &user)?;
         }
         Ok(Some((user, ())))
     });

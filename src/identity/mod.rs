@@ -5,9 +5,11 @@ pub mod consent;
 pub mod device;
 pub mod password;
 pub mod session;
+pub mod subject;
 pub mod user;
 
 pub use consent::Consent;
 pub use device::Device;
 pub use session::{Factor, Session, SessionLifetimes, UpstreamToken};
+pub use subject::Subject;
 pub use user::{LinkedIdentity, LoginName, User};

@@ -22,7 +22,7 @@ use idsvc::flow::redeem_code::redeem_code;
 use idsvc::flow::rotate_refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
 use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
-use idsvc::identity::{Device, Factor, Session, User};
+use idsvc::identity::{Device, Factor, Session, Subject, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
 use idsvc::oauth::client_auth::{AuthenticatedClient, Credentials};
@@ -153,8 +153,9 @@ impl Bench {
                 lineage: random.bytes(),
             };
             let lifetimes = &self.core.policy.lifetimes;
-            let (family, token) =
+            let (mut family, token) =
                 RefreshFamily::start(id, self.authorization(scope), lifetimes, &entropy, self.now);
+            family.subject = Some(Subject::from(&self.user));
             tokens.push(token.reveal().to_owned());
             rows.push((id, family));
         }
@@ -221,11 +222,13 @@ impl Bench {
     }
 
     fn order(&self, scope: &str) -> Order {
+        let scope: Scope = scope.parse().unwrap();
         Order {
             grant_type: GrantType::RefreshToken,
-            user: self.user.clone(),
-            authorization: self.authorization(scope),
-            scope: scope.parse().unwrap(),
+            subject: Subject::from(&self.user),
+            profile: scope.contains(Scope::OPENID).then(|| self.user.clone()),
+            authorization: self.authorization(&scope.to_string()),
+            scope,
             family: self.session,
             nonce: None,
             refresh_token: None,

@@ -12,10 +12,9 @@ use crate::flow::authorization::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::sessions::{self, DrawnSession};
 use crate::flow::start_session::Entrance;
-use crate::flow::{Core, Failure};
+use crate::flow::{Core, Failure, users};
 use crate::identity::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
-use crate::store::tables::USERS;
 
 /// What a person types to change the password.
 pub struct NewPassword {
@@ -108,7 +107,7 @@ async fn look(
             }
             user.password = Some(hash.clone());
             user.updated_at = now;
-            USERS.put(tx, &user.uuid, &user)?;
+            users::write(tx, &user)?;
             let ended = sessions::end_all(tx, user.uuid, None, now)?;
             sessions::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());

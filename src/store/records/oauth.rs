@@ -12,4 +12,7 @@ impl Record for LoginTransaction {}
 
 impl Record for AuthorizationCode {}
 
-impl Record for RefreshFamily {}
+/// There was nothing of the user in it before version 3.
+impl Record for RefreshFamily {
+    const VERSION: u8 = 3;
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::identity::password::PasswordHash;
-use idsvc::identity::{Factor, LoginName, Session, User};
+use idsvc::identity::{Factor, LoginName, Session, Subject, User};
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::policy::Lifetimes;
@@ -125,8 +125,9 @@ impl Row {
             token: random.bytes(),
             lineage: random.bytes(),
         };
-        let (family, token) =
+        let (mut family, token) =
             RefreshFamily::start(family_id, authorization, &Lifetimes::default(), &entropy, now);
+        family.subject = Some(Subject::from(&user));
         Self {
             user,
             family_id,

@@ -8,6 +8,7 @@ use idsvc::flow::admin::provider::examine::{ProviderReport, Standing, examine};
 use idsvc::flow::admin::state::users::DeclaredUser;
 use idsvc::flow::admin::state::{Apply, State, apply};
 use idsvc::flow::admin::user;
+use idsvc::flow::users;
 use idsvc::jose::jwt;
 use idsvc::store::tables::{FAMILIES, SESSIONS, USERS};
 use serde_json::json;
@@ -97,7 +98,7 @@ async fn a_claim_nested_without_measure_is_left_out_and_its_user_is_shown() {
         .write("test", move |tx| {
             let mut user = USERS.get(&*tx, &id)?.unwrap();
             user.claims.insert("address".to_owned(), deep.clone());
-            USERS.put(tx, &id, &user)
+            users::write(tx, &user)
         })
         .await
         .unwrap();

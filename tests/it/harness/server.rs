@@ -7,7 +7,7 @@ use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::flow::admin::Admin;
 use idsvc::flow::admin::provider::{self, AddProvider, ProviderFields, ProviderView, UpdateProvider};
-use idsvc::flow::{Core, rotate_keys};
+use idsvc::flow::{Core, rotate_keys, users};
 use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
@@ -343,7 +343,7 @@ impl Server {
                 for name in row.login_names() {
                     USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.uuid)?;
                 }
-                USERS.put(tx, &row.uuid, &row)
+                users::create(tx, &row)
             })
             .await
             .unwrap();
@@ -365,7 +365,7 @@ impl Server {
             .unwrap();
         change(&mut user);
         core.store
-            .write("test_user", move |tx| USERS.put(tx, &uuid, &user))
+            .write("test_user", move |tx| users::write(tx, &user))
             .await
             .unwrap();
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::flow::account::view::{Application, applications};
-use crate::flow::sessions;
+use crate::flow::{sessions, users};
 use crate::identity::claim::looks_like_email;
 use crate::identity::password::{PasswordHash, SALT_LEN};
 use crate::identity::{LinkedIdentity, LoginName, Session, User};
@@ -320,7 +320,7 @@ pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
     }
-    USERS.put(tx, &user.uuid, user)
+    users::write(tx, user)
 }
 
 /// Adds a user. The answer shows a password that was made, this once.
