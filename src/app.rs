@@ -13,18 +13,18 @@ use ring::digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
-use crate::disk::{LEAST_TO_WRITE, Space, space};
+use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
 use crate::flow::{Catalog, Core};
 use crate::hex;
-use crate::limit::shares::Share;
+use crate::limit::concurrency::Permit;
 use crate::limit::{ALL_BODIES_KIB, ALL_REQUESTS, LimitPolicy, Limiter};
-use crate::metrics::Metrics;
 use crate::oauth::Scope;
 use crate::oauth::metadata::Metadata;
 use crate::oauth::redirect_uri::is_on_this_machine;
-use crate::page::Locale;
+use crate::observe::metrics::Metrics;
+use crate::pages::Locale;
 use crate::route::Route;
-use crate::theme::{Shelf, Themes};
+use crate::themes::theme_set::{ThemeSet, Themes};
 
 /// The running service.
 pub struct App {
@@ -75,7 +75,7 @@ pub struct Documents {
     /// The public keys.
     pub jwks: Document,
     catalog: Arc<Catalog>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<ThemeSet>,
 }
 
 /// A document and what tells whether somebody has it already.
@@ -98,13 +98,13 @@ impl Document {
 }
 
 /// Room for one body, or for one request; free again when dropped.
-pub struct Room {
+pub struct RequestPermit {
     _of_all: OwnedSemaphorePermit,
-    _of_one: Share,
+    _of_one: Permit,
 }
 
-impl Room {
-    fn of(all: &Arc<Semaphore>, amount: usize, of_one: Share) -> Option<Self> {
+impl RequestPermit {
+    fn of(all: &Arc<Semaphore>, amount: usize, of_one: Permit) -> Option<Self> {
         let amount = u32::try_from(amount).ok()?;
         Some(Self {
             _of_all: Arc::clone(all).try_acquire_many_owned(amount).ok()?,
@@ -231,8 +231,8 @@ impl App {
 
     /// A place among the requests under way, for as long as what comes back is kept; nothing when this address, or all
     /// of them together, have too many.
-    pub fn place_for(&self, from: IpAddr) -> Option<Room> {
-        Room::of(&self.places, 1, self.limits.place_for_request(from)?)
+    pub fn permit_for_request(&self, from: IpAddr) -> Option<RequestPermit> {
+        RequestPermit::of(&self.places, 1, self.limits.permit_for_request(from)?)
     }
 
     /// The room on the disk with the data, when it is less than what is kept of it.
@@ -247,7 +247,7 @@ impl App {
 
     /// Whether there is room for something that a stranger begins. Strangers get nothing of what is kept for those who
     /// have begun, and for removing what has expired; who is let in counts as what one may take at most.
-    pub fn admits_stranger(&self) -> bool {
+    pub fn has_disk_for_login(&self) -> bool {
         self.short_space().is_none_or(|space| admits(&self.spare, space))
     }
 
@@ -258,9 +258,9 @@ impl App {
     /// Room for a body of so many bytes from this address, for as long as what comes back is kept; nothing when
     /// too many are being read already. Without it, peers that send slowly could fill the memory together, and
     /// without the address one of them could take all the room.
-    pub fn room_for(&self, bytes: usize, from: IpAddr) -> Option<Room> {
+    pub fn permit_for_body(&self, bytes: usize, from: IpAddr) -> Option<RequestPermit> {
         let kib = bytes.div_ceil(1024);
-        Room::of(&self.bodies, kib, self.limits.room_for_body(kib, from)?)
+        RequestPermit::of(&self.bodies, kib, self.limits.permit_for_body(kib, from)?)
     }
 
     /// The address of a route.

@@ -17,24 +17,26 @@
 //! | [`secret`] | secrets in the clear and their digests, as different types | random |
 //! | [`seal`] | encryption at rest under the master key | hex, random |
 //! | [`route`] | every path of the service, once | nothing |
-//! | [`audit`] | what has to be accounted for, as log lines | nothing |
-//! | [`limit`] | what strangers may do how often, bounded in memory | clock, random |
-//! | [`metrics`] | what is counted | audit |
-//! | [`disk`] | how much room there is | nothing |
+//! | [`limit`] | rate limits and concurrency limits by address and by name, bounded in memory | clock, random |
 //! | [`jose`] | JWS, JWT, JWK and signing keys on ring | clock, random |
-//! | [`identity`] | users, passwords, sessions, consents | clock, secret |
-//! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, secret |
+//! | [`password`] | password hashes, the pool that computes them, hashes of other systems, strength | nothing |
+//! | [`identity`] | users, sessions, consents | clock, password, secret |
+//! | [`oauth`] | the RFCs as types and pure decisions | clock, identity, jose, password, secret |
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
-//! | [`flow`] | the use cases: one verb a file, one transaction each | audit, clock, federation, identity, jose, oauth, random, seal, secret, store |
-//! | [`page`] | what people see; the only room with HTML, and what a theme is | hex |
-//! | [`theme`] | the operator's themes, read from the disk and read again when they change | oauth, page |
+//! | [`observe`] | the log, the audit events, the metrics | clock, config, store |
+//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, control, flow, hex, oauth, random, seal, store |
+//! | [`flow`] | the use cases: one verb a file, one transaction each | admin, clock, federation, identity, jose, oauth, observe, password, random, seal, secret, store |
+//! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, oauth, observe, password, random, seal, secret, store |
+//! | [`pages`] | what people see: one struct a page, drawn with maud; texts | hex, themes |
+//! | [`themes`] | what a theme is, and the themes of one installation | hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
-//! | [`app`] | the running service, built once | disk, flow, hex, limit, metrics, oauth, page, route, theme |
-//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, metrics, net, oauth, page, route, store, theme |
-//! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth |
-//! | [`control`] | administration over a unix socket, or on the store itself | flow, store |
-//! | [`cli`] | the commands; composes everything | app, audit, clock, config, control, disk, federation, flow, hex, http, identity, jose, net, oauth, page, random, route, seal, store, theme |
+//! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
+//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, store, themes |
+//! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth, password |
+//! | [`control`] | administration over a unix socket, or on the store itself | admin, flow, store |
+//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, cli, clock, config, data_dir, flow, net, oauth, observe, route, store |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, app, clock, config, control, data_dir, federation, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! Two rooms import downwards what one would not expect. [`federation`] reaches `net`, because what a provider says
 //! is fetched and remembered in one place ([`federation::Upstreams`]); its rules beside it stay pure. `net` reaches
@@ -56,28 +58,28 @@
 //!    URI matches by equality; a client's [`oauth::redirect_uri::ReturnTo`] exists only after that match, and before
 //!    it exists no error is sent anywhere but to the person at the browser. The service's own page needs none.
 //! 6. **A secret's digest is all that is kept**, and neither type can be printed.
-//! 7. **One gate.** [`flow::gate`] decides for every grant whether this subject may get a token for this
+//! 7. **One gate.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this
 //!    client now, inside the transaction that issues; introspection and `UserInfo` ask it too.
 //!
 //! # A sign-in
 //!
 //! `net` hands hyper's request to [`http::respond`], which names the [`route::Route`] and calls
-//! `http::endpoint::authorize`. [`flow::begin_authorization`] finds the client in the in-memory
+//! `http::endpoint::authorize`. [`flow::login::authorize`] finds the client in the in-memory
 //! [`flow::Catalog`], matches the redirect URI, parses the rest into an
 //! [`oauth::authorize::AuthorizationRequest`], reads the session from a snapshot and asks
 //! [`oauth::authorize::next_step`]. Nobody is signed in: a login transaction is written, bound to the digest of a
-//! cookie, and the browser goes to `/login`. `http::screen::login` draws [`page::Login`]; the form comes back;
-//! [`flow::sign_in`] checks the password on the pool and then, in one transaction, starts the session, asks
+//! cookie, and the browser goes to `/login`. `http::screen::login` draws [`pages::Login`]; the form comes back;
+//! [`flow::login::password`] checks the password on the pool and then, in one transaction, starts the session, asks
 //! `next_step` again, and writes the code. The browser goes to the client with `code`, `state` and `iss`. The
-//! client redeems the code: [`flow::redeem_code`] consumes it and starts a refresh family in one
-//! transaction, and [`flow::mint`] signs.
+//! client redeems the code: [`flow::token::authorization_code`] consumes it and starts a refresh family in one
+//! transaction, and [`flow::token::issue`] signs.
 //!
 //! At a provider it goes on like this: the page links to `/federation/{provider}/start`, where
-//! [`flow::begin_federation`] writes the question (digest of `state`, `nonce`, sealed verifier) into the same login
-//! transaction. The answer comes to `…/callback`; [`flow::finish_federation`] takes the question out of the transaction
+//! [`flow::login::begin_federation`] writes the question (digest of `state`, `nonce`, sealed verifier) into the same login
+//! transaction. The answer comes to `…/callback`; [`flow::login::finish_federation`] takes the question out of the transaction
 //! before anything is asked, redeems the code, has [`federation::id_token`] check the token against the provider's
 //! record and [`federation::account`] decide whose account it is, and joins the way of the password in
-//! [`flow::start_session`]. An exchanged token meets the same two rules in [`flow::exchange_assertion`].
+//! [`flow::login::start_session`]. An exchanged token meets the same two rules in [`flow::token::jwt_bearer`].
 //!
 //! The account page, too, is something that a sign-in can be for: [`oauth::own_page`] makes it a client of the service,
 //! with no grant and a name that no request can spell. So every way to sign in ends there as well, in the session
@@ -85,7 +87,7 @@
 //!
 //! # A refresh
 //!
-//! The token names its family, its generation and the family's lineage. [`flow::rotate_refresh_token`] loads the
+//! The token names its family, its generation and the family's lineage. [`flow::token::refresh_token`] loads the
 //! one row of the family, [`oauth::refresh::RefreshFamily::refresh`] decides (newest: rotate; the one before,
 //! its successor unused and the window open: a lost answer, rotate again and drop the sibling; anything older:
 //! revoke the family), the row is put back, the commit is shared with whatever else was waiting, and the tokens
@@ -97,7 +99,7 @@
 //! # Why the store looks like this
 //!
 //! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
-//! durable. So a batch is made durable by [a journal](store::backend::redb::journal) beside the file, one write and
+//! durable. So a batch is made durable by [a journal](store::engine::redb::journal) beside the file, one write and
 //! one sync to a place written before, and its rows are kept in memory, above redb's. When half of the journal is
 //! full, and seconds after the last write, another thread has redb write all of them in one commit, each page that
 //! changed once, while the journal goes on in its other half. redb could commit each batch to memory itself, and
@@ -111,13 +113,13 @@
 //! and syncs. A released shape is never edited, a backup is one loop over all tables (`store::backup`), and
 //! `store::schema` upgrades a file before anything listens, after copying it.
 
+pub mod admin;
 pub mod app;
-pub mod audit;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
-pub mod disk;
+pub mod data_dir;
 pub mod federation;
 pub mod flow;
 pub mod hex;
@@ -125,13 +127,15 @@ pub mod http;
 pub mod identity;
 pub mod jose;
 pub mod limit;
-pub mod metrics;
 pub mod net;
 pub mod oauth;
-pub mod page;
+pub mod observe;
+pub mod pages;
+pub mod password;
 pub mod random;
 pub mod route;
 pub mod seal;
 pub mod secret;
+pub mod server;
 pub mod store;
-pub mod theme;
+pub mod themes;

@@ -8,19 +8,22 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::call::Call;
-use super::data_dir::{self, BACKUPS, DATABASE};
-use super::deed::Deed;
-use super::output::{Output, Stop, moment, yes_no};
-use super::place::{self, Unfinished};
+use super::admin_connection::AdminConnector;
+use super::change_summary::Deed;
+use super::output::{CliError, Output, moment, yes_no};
 use super::progress::Progress;
-use super::restore;
-use super::{event_log, log};
-use crate::audit::{self, Event};
+use crate::admin::SecretString;
+use crate::admin::backup::BackUp;
 use crate::clock::{Clock, Timestamp};
 use crate::control::Command;
-use crate::flow::admin::Disclosed;
-use crate::flow::admin::backup::BackUp;
+use crate::data_dir;
+use crate::data_dir::atomic_file;
+use crate::data_dir::atomic_file::AtomicFile;
+use crate::data_dir::restore;
+use crate::data_dir::{BACKUPS, DATABASE};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::observe::{audit_file, log};
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::backup::{BackupError, Header, Incoming, NAME_LEN, may_be_one};
@@ -84,7 +87,7 @@ fn copy(
     sink: &mut dyn Write,
     sealer: &Sealer,
     what: &'static str,
-) -> Result<(Header, u64), Stop> {
+) -> Result<(Header, u64), CliError> {
     let mut tee = Tee {
         source,
         sink,
@@ -105,46 +108,46 @@ fn copy(
     let header = read();
     drop(progress);
     match (header, tee.unwritable.take()) {
-        (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(Stop::refused("nobody reads the backup any more: it is not whole"))
-        }
-        (_, Some(error)) => Err(Stop::refused(BackupError::Unwritable(error))),
-        (Err(BackupError::CutOff), None) => Err(Stop::Refused {
+        (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(CliError::refused(
+            "nobody reads the backup any more: it is not whole",
+        )),
+        (_, Some(error)) => Err(CliError::refused(BackupError::Unwritable(error))),
+        (Err(BackupError::CutOff), None) => Err(CliError::Refused {
             message: "the backup was broken off".to_owned(),
             hint: Some("the log of the service says why".to_owned()),
         }),
-        (Err(error), None) => Err(Stop::refused(error)),
+        (Err(error), None) => Err(CliError::refused(error)),
         (Ok(header), None) => {
             tee.sink
                 .flush()
-                .map_err(|error| Stop::refused(BackupError::Unwritable(error)))?;
+                .map_err(|error| CliError::refused(BackupError::Unwritable(error)))?;
             Ok((header, tee.bytes))
         }
     }
 }
 
 /// Runs `idsvc backup`.
-pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let is_piped = backup.file.as_deref() == Some(Path::new("-"));
     if is_piped && output.json {
-        return Err(Stop::Misused(
+        return Err(CliError::Misused(
             "with - the backup itself goes to standard output: name a file to have a document there"
                 .to_owned(),
         ));
     }
     if is_piped && io::stdout().is_terminal() {
-        return Err(Stop::Misused(
+        return Err(CliError::Misused(
             "a backup is no text for a terminal: name a file, or send standard output to one".to_owned(),
         ));
     }
     let mut request = Command::BackUp(BackUp::default());
-    let session = call.session(&request, output)?;
+    let session = connector.session(&request, output)?;
     let data_dir = session.settings().data_dir.clone();
-    let key = data_dir::master_key(&data_dir).map_err(Stop::refused)?;
+    let key = data_dir::master_key(&data_dir).map_err(CliError::refused)?;
     let sealer = Sealer::new(&key);
     if backup.with_master_key {
         request = Command::BackUp(BackUp {
-            master_key: Some(Disclosed::new(data_dir::to_hex(&key).as_str())),
+            master_key: Some(SecretString::new(data_dir::to_hex(&key).as_str())),
         });
     }
     if is_piped {
@@ -161,13 +164,13 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     let mut file = if let Some(file) = &backup.file {
         file.clone()
     } else {
-        let folder = data_dir::make_folder_in(&data_dir, BACKUPS).map_err(Stop::refused)?;
+        let folder = data_dir::make_folder_in(&data_dir, BACKUPS).map_err(CliError::refused)?;
         folder.join(name(STEM, now))
     };
     let may_replace = is_named && backup.replace;
     if file.is_dir() {
         let inside = file.join(name(STEM, now));
-        return Err(Stop::refused(format!(
+        return Err(CliError::refused(format!(
             "{} is a directory: name a file in it, as in {}",
             file.display(),
             inside.display()
@@ -176,12 +179,12 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     if is_named && is_backup_there(&file)? && !may_replace {
         return Err(exists(&file));
     }
-    place::sweep(owner::folder_of(&file), |_, left| {
+    atomic_file::sweep(owner::folder_of(&file), |_, left| {
         begins_as_one(left).unwrap_or(false)
     });
-    let mut unfinished = Unfinished::beside(&file, &random);
+    let mut unfinished = AtomicFile::beside(&file, &random);
     let unwritable = |file: &Path, error: io::Error| {
-        Stop::refused(format!("{} cannot be written: {error}", file.display()))
+        CliError::refused(format!("{} cannot be written: {error}", file.display()))
     };
     let in_place = |error| unwritable(&file, error);
     let own = is_within(&file, &data_dir).then_some(data_dir.as_path());
@@ -220,7 +223,7 @@ pub fn run(backup: &Backup, call: &Call<'_>, output: &mut Output<'_>) -> Result<
     Ok(())
 }
 
-fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&document(header, file, bytes));
     }
@@ -251,7 +254,7 @@ fn begins_as_one(file: &mut File) -> io::Result<bool> {
 
 /// Whether there is a backup, or an empty file, of this name. Anything else is refused: whoever replaced it by mistake
 /// would have lost it.
-fn is_backup_there(file: &Path) -> Result<bool, Stop> {
+fn is_backup_there(file: &Path) -> Result<bool, CliError> {
     let is_one = match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Ok(found) if !found.is_file() => Ok(false),
@@ -261,19 +264,19 @@ fn is_backup_there(file: &Path) -> Result<bool, Stop> {
     };
     match is_one {
         Ok(true) => Ok(true),
-        Ok(false) => Err(Stop::refused(format!(
+        Ok(false) => Err(CliError::refused(format!(
             "{} is no backup, and nothing else is replaced: name another file",
             file.display()
         ))),
-        Err(error) => Err(Stop::refused(format!(
+        Err(error) => Err(CliError::refused(format!(
             "{} cannot be read: {error}",
             file.display()
         ))),
     }
 }
 
-fn exists(file: &Path) -> Stop {
-    Stop::refused(format!(
+fn exists(file: &Path) -> CliError {
+    CliError::refused(format!(
         "there is a file {} already: name another, or add --replace",
         file.display()
     ))
@@ -306,14 +309,18 @@ fn advice(header: &Header, data_dir: &Path) -> String {
 }
 
 /// The name of a backup of that moment: `idsvc-20260102T030405Z.backup`.
-pub(super) fn name(stem: &str, now: Timestamp) -> String {
+pub(crate) fn name(stem: &str, now: Timestamp) -> String {
     let plain: String = moment(now).chars().filter(|c| !matches!(c, '-' | ':')).collect();
     format!("{stem}-{plain}{ENDING}")
 }
 
 /// Runs `idsvc restore`.
-pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
-    let settings = call.settings(output)?;
+pub fn restore(
+    request: &Restore,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    let settings = connector.settings(output)?;
     let data_dir = settings.data_dir.clone();
     let stdin = io::stdin();
     let mut file;
@@ -322,7 +329,8 @@ pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> R
         locked = stdin.lock();
         (&mut locked, None)
     } else {
-        let unreadable = |error| Stop::refused(format!("{} cannot be read: {error}", request.file.display()));
+        let unreadable =
+            |error| CliError::refused(format!("{} cannot be read: {error}", request.file.display()));
         file = BufReader::new(File::open(&request.file).map_err(unreadable)?);
         (
             &mut file,
@@ -338,13 +346,13 @@ pub fn restore(request: &Restore, call: &Call<'_>, output: &mut Output<'_>) -> R
         &mut |done, of| progress.show(done, of),
     );
     drop(progress);
-    let header = restored.map_err(Stop::refused)?;
+    let header = restored.map_err(CliError::refused)?;
     log::keep_events(&settings);
     audit::record(&Event::Administered {
         command: "restore",
         subject: &header.master_key_fingerprint,
     });
-    event_log::flush();
+    audit_file::flush();
     show_restored(&header, &data_dir, length, output).map_err(|stop| {
         Deed::plain(format!("the backup was restored into {}", data_dir.display())).unshown(stop)
     })?;
@@ -366,7 +374,7 @@ fn show_restored(
     data_dir: &Path,
     length: Option<u64>,
     output: &mut Output<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     if output.json {
         return output.document(&json!({
             "data_dir": data_dir,

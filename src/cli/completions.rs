@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell as Generator;
 
 use super::Cli;
-use super::output::{Output, Stop};
+use super::output::{CliError, Output};
 
 /// The shells there are scripts for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -26,7 +26,7 @@ pub struct Completions {
 }
 
 /// Prints the script.
-pub fn run(completions: &Completions, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(completions: &Completions, output: &mut Output<'_>) -> Result<(), CliError> {
     output.only_text("a completion script")?;
     let generator = match completions.shell {
         Shell::Bash => Generator::Bash,

@@ -4,17 +4,17 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Global;
-use super::call::{Call, unexpected};
-use super::output::{Output, Stop};
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
+use crate::admin::installation::IssuerView;
 use crate::clock::Clock;
 use crate::config::reference::reference;
 use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::{Command, Reply};
-use crate::flow::admin::settings::IssuerView;
 use crate::net::certificate::{Examined, examine};
-use crate::theme::Themes;
+use crate::themes::theme_set::Themes;
 
 /// The verbs of settings.
 #[derive(Debug, Subcommand)]
@@ -39,7 +39,12 @@ pub struct SetIssuer {
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(
+    verb: Verb,
+    global: &Global,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     match verb {
         Verb::Check(flags) => check(*flags, global, output),
         Verb::Reference => {
@@ -47,11 +52,11 @@ pub fn run(verb: Verb, global: &Global, call: &Call<'_>, output: &mut Output<'_>
             let text = reference();
             output.line(text.trim_end())
         }
-        Verb::SetIssuer(request) => set_issuer(request, call, output),
+        Verb::SetIssuer(request) => set_issuer(request, connector, output),
     }
 }
 
-fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Result<(), Stop> {
+fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Result<(), CliError> {
     let sources = global.sources(flags.into_given());
     for warning in &sources.warnings {
         output.say(&format!("warning: {warning}"));
@@ -102,7 +107,7 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
                 // Read or not, they are refused.
                 let _ = output.document(&json!({ "ok": false, "file": file, "faults": faults }));
             }
-            Err(Stop::refused(error))
+            Err(CliError::refused(error))
         }
     }
 }
@@ -151,19 +156,23 @@ fn check_theme(config: &Config) -> Option<String> {
     ))
 }
 
-fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+fn set_issuer(
+    request: SetIssuer,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let issuer = match request.issuer {
         Some(issuer) => issuer,
-        None => call.settings(output)?.base_url.ok_or_else(|| {
-            Stop::Misused(
+        None => connector.settings(output)?.base_url.ok_or_else(|| {
+            CliError::Misused(
                 "no base_url is configured: name the issuer, as in https://id.example.com".to_owned(),
             )
         })?,
     };
-    check_base_url(&issuer).map_err(|message| Stop::Misused(format!("{issuer:?}: {message}")))?;
+    check_base_url(&issuer).map_err(|message| CliError::Misused(format!("{issuer:?}: {message}")))?;
     if !request.i_know {
         // Nothing ends where nothing changes.
-        if let Ok(Reply::SetUp(set_up)) = call.ask(Command::SetUp, output)
+        if let Ok(Reply::SetUp(set_up)) = connector.ask(Command::SetUp, output)
             && set_up.issuer == issuer
         {
             let previous_issuer = Some(issuer.clone());
@@ -175,17 +184,17 @@ fn set_issuer(request: SetIssuer, call: &Call<'_>, output: &mut Output<'_>) -> R
                 output,
             );
         }
-        return Err(Stop::Misused(format!(
+        return Err(CliError::Misused(format!(
             "with the issuer {issuer} every access token issued so far is refused, and every client must be configured anew. Refresh tokens go on and bring tokens of the new issuer, unless idsvc session revoke --user ends those of a user; sessions go on where the host is the same. Add --i-know to go on"
         )));
     }
-    call.run(Command::SetIssuer(issuer), output, |reply, output| match reply {
+    connector.run(Command::SetIssuer(issuer), output, |reply, output| match reply {
         Reply::Issuer(view) => show_issuer(&view, output),
         _ => Err(unexpected()),
     })
 }
 
-fn show_issuer(view: &IssuerView, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show_issuer(view: &IssuerView, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }

@@ -5,7 +5,7 @@ mod backups;
 mod certificate;
 mod finding;
 mod grade;
-mod held;
+mod open_files;
 mod settings;
 mod themes;
 
@@ -19,21 +19,21 @@ use serde_json::json;
 
 use self::finding::{Finding, Level};
 use super::Global;
-use super::call::{Call, Session, unexpected};
-use super::data_dir::{DATABASE, MASTER_KEY};
-use super::output::{Output, Stop, moment, printable};
+use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
+use super::output::{CliError, Output, moment, printable};
 use super::serve::{AS_IT_WAS, gives_way};
 use super::setting_flags::SettingFlags;
-use super::steady::is_far_ahead;
+use crate::admin::installation::SetUp;
+use crate::admin::key::{KeyView, StandingView};
+use crate::admin::provider::examine::{Finding as Examined, Standing};
 use crate::clock::{Clock, EARLIEST, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
 use crate::control::{Command, Reply};
-use crate::disk::{LEAST_TO_WRITE, Space, space};
-use crate::flow::admin::key::{KeyView, StandingView};
-use crate::flow::admin::provider::examine::{Finding as Examined, Standing};
-use crate::flow::admin::settings::SetUp;
+use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
+use crate::data_dir::{DATABASE, MASTER_KEY};
 use crate::oauth::policy::KeyRotation;
+use crate::server::clock_guard::is_far_ahead;
 
 /// What to look at.
 #[derive(Debug, Args)]
@@ -60,7 +60,12 @@ const KEY_SLACK: Duration = Duration::from_hours(24);
 const SLACK: Duration = Duration::from_mins(5);
 
 /// Runs every check; refuses when something must be done.
-pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(
+    request: &Doctor,
+    global: &Global,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let now = Clock::System.now();
     let mut findings = Vec::new();
     let mut sources = global.sources(request.settings.as_ref().clone().into_given());
@@ -71,10 +76,10 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
         );
     }
     // Why the store does not answer may lie here.
-    if let Ok(settings) = call.settings(output) {
+    if let Ok(settings) = connector.settings(output) {
         of_data_dir(&settings.data_dir, &mut findings);
     }
-    let reached = call
+    let reached = connector
         .session(&Command::KeyList, output)
         .and_then(|session| Ok((set_up(&session)?, session)));
     let is_running = reached.as_ref().is_ok_and(|(_, session)| session.is_running());
@@ -115,7 +120,7 @@ pub fn run(request: &Doctor, global: &Global, call: &Call<'_>, output: &mut Outp
     let examined = reached.and_then(|(set_up, session)| {
         let data_dir = &session.settings().data_dir;
         access::examine(data_dir, &mut findings);
-        held::examine(data_dir, &set_up, &mut findings);
+        self::open_files::examine(data_dir, &set_up, &mut findings);
         findings.extend(of_outlasting(set_up.outlasting));
         if let Some(config) = &config {
             findings.push(of_issuer(&set_up.issuer, config));
@@ -170,7 +175,7 @@ fn closed(path: &Path, bits: u32, what: &str, findings: &mut Vec<Finding>) {
     });
 }
 
-fn set_up(session: &Session) -> Result<SetUp, Stop> {
+fn set_up(session: &AdminConnection) -> Result<SetUp, CliError> {
     match session.ask(Command::SetUp)? {
         Reply::SetUp(set_up) => Ok(set_up),
         _ => Err(unexpected()),
@@ -251,7 +256,7 @@ fn of_room(data_dir: &Path, size: u64, space: Space) -> Finding {
 }
 
 /// Asks how much of a large database holds nothing.
-fn of_database(session: &Session) -> Result<Option<Finding>, Stop> {
+fn of_database(session: &AdminConnection) -> Result<Option<Finding>, CliError> {
     let database = session.settings().data_dir.join(DATABASE);
     if fs::metadata(database).map_or(0, |found| found.len()) < WORTH_COMPACTING {
         return Ok(None);
@@ -275,11 +280,11 @@ fn of_spare(taken: u64, spare: u64) -> Option<Finding> {
 
 /// Looks at what the database holds, and says of when the oldest of it is.
 fn of_store(
-    session: &Session,
+    session: &AdminConnection,
     settings: &Settings,
     (now, last_known): (Timestamp, Option<Timestamp>),
     findings: &mut Vec<Finding>,
-) -> Result<Option<Timestamp>, Stop> {
+) -> Result<Option<Timestamp>, CliError> {
     let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
         return Err(unexpected());
     };
@@ -408,7 +413,7 @@ fn of_key(
     });
 }
 
-fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (good, advice, faults) = (count(Level::Good), count(Level::Advice), count(Level::Mend));
     let shown = if output.json {
@@ -422,11 +427,11 @@ fn show(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), 
         shown
     } else {
         let things = if faults == 1 { "thing" } else { "things" };
-        Err(Stop::refused(format!("{faults} {things} must be mended")))
+        Err(CliError::refused(format!("{faults} {things} must be mended")))
     }
 }
 
-fn list(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+fn list(findings: &[Finding], all: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     for level in [Level::Mend, Level::Advice, Level::Good] {
         for finding in findings
             .iter()

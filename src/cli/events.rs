@@ -13,14 +13,14 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
-use super::call::Call;
-use super::data_dir::{DATABASE, DataDirError, io_error};
-use super::event_log::{CURRENT, EVENTS, FILES, older};
-use super::output::{Output, Stop, moment};
-use crate::audit::NAMES;
+use super::admin_connection::AdminConnector;
+use super::output::{CliError, Output, moment};
 use crate::clock::{Clock, Timestamp};
 use crate::config::reader::parse_duration;
 use crate::control::{Command, Reply};
+use crate::data_dir::{DATABASE, DataDirError, io_error};
+use crate::observe::audit::NAMES;
+use crate::observe::audit_file::{CURRENT, EVENTS, FILES, older};
 
 /// Which events.
 #[derive(Debug, Args)]
@@ -133,42 +133,46 @@ fn opened(
     Ok(files)
 }
 
-fn is_there(path: &Path) -> Result<bool, Stop> {
+fn is_there(path: &Path) -> Result<bool, CliError> {
     path.try_exists()
-        .map_err(|error| Stop::refused(io_error(path)(error)))
+        .map_err(|error| CliError::refused(io_error(path)(error)))
 }
 
 /// The uuid of the user of that name or address, if there is one and the service or its store can be asked.
-fn uuid_of(who: &str, call: &Call<'_>, output: &mut Output<'_>) -> Option<String> {
-    match call.ask(Command::UserShow(who.to_owned()), output) {
+fn uuid_of(who: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Option<String> {
+    match connector.ask(Command::UserShow(who.to_owned()), output) {
         Ok(Reply::User(user)) => Some(user.uuid.to_string()),
         _ => None,
     }
 }
 
 /// Runs `idsvc events`.
-pub fn run(mut request: Events, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(
+    mut request: Events,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     if request.limit == 0 && !request.follow {
         let message = "--limit 0 shows nothing: name 1 or more, or add --follow for what is still to come";
-        return Err(Stop::Misused(message.to_owned()));
+        return Err(CliError::Misused(message.to_owned()));
     }
-    let data_dir = call.settings(output)?.data_dir;
+    let data_dir = connector.settings(output)?.data_dir;
     let folder = data_dir.join(EVENTS);
     // A directory with neither is another than the one that was meant.
     if !is_there(&folder)? && !is_there(&data_dir.join(DATABASE))? {
-        return Err(Stop::refused(DataDirError::Absent(data_dir)));
+        return Err(CliError::refused(DataDirError::Absent(data_dir)));
     }
     request.about_user = request
         .about
         .as_deref()
-        .and_then(|who| uuid_of(who, call, output));
+        .and_then(|who| uuid_of(who, connector, output));
     let request = &request;
     let now = Clock::System.now();
     let earliest = request
         .since
         .map_or(Timestamp::from_seconds(0), |since| now - since);
     let unreadable =
-        |error: io::Error| Stop::refused(format!("{} cannot be read: {error}", folder.display()));
+        |error: io::Error| CliError::refused(format!("{} cannot be read: {error}", folder.display()));
     let current = folder.join(CURRENT);
     let mut last = VecDeque::new();
     let mut reading = None;
@@ -211,7 +215,7 @@ pub fn run(mut request: Events, call: &Call<'_>, output: &mut Output<'_>) -> Res
 }
 
 enum Followed {
-    Stopped(Stop),
+    Stopped(CliError),
     Unreadable(io::Error),
 }
 
@@ -252,7 +256,7 @@ fn follow(
 }
 
 /// One event on one line: an object with `--json`, else the time, the name, and the rest in the order of names.
-fn show(event: &Value, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(event: &Value, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.exact(&event.to_string());
     }

@@ -9,13 +9,14 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{Call, Session, unexpected};
-use super::deed::Deed;
-use super::given::warn_of_claims;
-use super::output::{Output, Stop};
+use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
+use super::change_summary::Deed;
+use super::output::{CliError, Output};
 use super::progress::Progress;
+use super::value_parsers::warn_of_claims;
+use crate::admin::import;
+use crate::admin::import::{BadLine, ImportUsers, Imported};
 use crate::control::{Command, Reply};
-use crate::flow::admin::import::{self, BadLine, ImportUsers, Imported};
 use crate::identity::LoginName;
 
 /// Which users come.
@@ -81,7 +82,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn of(source: &mut dyn Twice) -> Result<Lines<'_>, Stop> {
+    fn of(source: &mut dyn Twice) -> Result<Lines<'_>, CliError> {
         source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         Ok(Lines {
             source: BufReader::new(source),
@@ -90,7 +91,7 @@ impl Lines<'_> {
     }
 
     /// The next line, as far as the limit; none at the end. The rest of a longer one is passed over.
-    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>, Stop> {
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>, CliError> {
         line.clear();
         let mut limited = (&mut self.source).take(LINE_LIMIT + 1);
         if limited.read_until(b'\n', line).map_err(unreadable)? == 0 {
@@ -105,7 +106,7 @@ impl Lines<'_> {
         Ok(Some(self.number))
     }
 
-    fn pass_over(&mut self) -> Result<(), Stop> {
+    fn pass_over(&mut self) -> Result<(), CliError> {
         loop {
             let buffer = self.source.fill_buf().map_err(unreadable)?;
             let end = buffer.iter().position(|byte| *byte == b'\n');
@@ -121,7 +122,7 @@ impl Lines<'_> {
     }
 
     /// The next lines that fit into one transaction; none at the end. Blank lines are no users.
-    fn next_chunk(&mut self) -> Result<Option<Chunk>, Stop> {
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, CliError> {
         let mut chunk = Chunk::default();
         let mut line = Vec::new();
         while !chunk.is_full() {
@@ -152,16 +153,16 @@ impl Lines<'_> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn unreadable(error: std::io::Error) -> Stop {
-    Stop::refused(format!("the input cannot be read: {error}"))
+fn unreadable(error: std::io::Error) -> CliError {
+    CliError::refused(format!("the input cannot be read: {error}"))
 }
 
-fn open(file: &Path) -> Result<Box<dyn Twice>, Stop> {
+fn open(file: &Path) -> Result<Box<dyn Twice>, CliError> {
     let mut stream: Box<dyn Read> = if file.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
         let mut opened = File::open(file)
-            .map_err(|error| Stop::refused(format!("{} cannot be read: {error}", file.display())))?;
+            .map_err(|error| CliError::refused(format!("{} cannot be read: {error}", file.display())))?;
         match opened.stream_position() {
             Ok(_) => return Ok(Box::new(opened)),
             // A pipe is read once.
@@ -172,14 +173,14 @@ fn open(file: &Path) -> Result<Box<dyn Twice>, Stop> {
 }
 
 /// All that comes, unless it is more than `limit` bytes: a part of it would pass for all.
-fn whole(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, Stop> {
+fn whole(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     let length = stream
         .take(limit + 1)
         .read_to_end(&mut text)
         .map_err(unreadable)?;
     if length as u64 > limit {
-        return Err(Stop::refused(format!(
+        return Err(CliError::refused(format!(
             "more than {} MiB come in: put them into a file and name that",
             limit >> 20
         )));
@@ -187,7 +188,7 @@ fn whole(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, Stop> {
     Ok(text)
 }
 
-fn count(source: &mut dyn Twice) -> Result<u64, Stop> {
+fn count(source: &mut dyn Twice) -> Result<u64, CliError> {
     let mut lines = Lines::of(source)?;
     let mut line = Vec::new();
     while lines.next_line(&mut line)?.is_some() {}
@@ -258,11 +259,11 @@ fn add(total: &mut Imported, mut part: Imported, chunk: Chunk) {
 fn pass(
     request: &Import,
     write: bool,
-    session: &Session,
+    session: &AdminConnection,
     source: &mut dyn Twice,
     lines: u64,
     seen: &mut Seen,
-) -> Result<Imported, (Imported, Stop)> {
+) -> Result<Imported, (Imported, CliError)> {
     let mut total = Imported::default();
     let mut progress = Progress::of(if write { "import" } else { "check" });
     let existing = match request.existing {
@@ -270,7 +271,7 @@ fn pass(
         Existing::Skip => import::Existing::Skip,
         Existing::Update => import::Existing::Update,
     };
-    let mut work = || -> Result<(), Stop> {
+    let mut work = || -> Result<(), CliError> {
         let mut input = Lines::of(source)?;
         while let Some(mut chunk) = input.next_chunk()? {
             seen.sift(&mut chunk);
@@ -285,7 +286,9 @@ fn pass(
             };
             let is_refused = write && !request.skip_bad && !(part.bad.is_empty() && chunk.bad.is_empty());
             if is_refused {
-                return Err(Stop::refused("the input or the users changed during the import"));
+                return Err(CliError::refused(
+                    "the input or the users changed during the import",
+                ));
             }
             add(&mut total, part, chunk);
             progress.show(input.number, lines);
@@ -300,7 +303,11 @@ fn pass(
 }
 
 /// Runs the import: every line is looked at before the first user is written.
-pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(
+    request: &Import,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let mut source = open(&request.file)?;
     let source = source.as_mut();
     let first = Command::UserImport(ImportUsers {
@@ -309,7 +316,7 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
         skip_bad: false,
         write: !request.dry_run,
     });
-    let session = call.session(&first, output)?;
+    let session = connector.session(&first, output)?;
     let lines = count(source)?;
     let mut seen = Seen::default();
     let checked = pass(request, false, &session, source, lines, &mut seen).map_err(|(_, stop)| stop)?;
@@ -324,7 +331,7 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
         if checked.bad.len() > SHOWN {
             message.push(format!("and {} more bad lines", checked.bad.len() - SHOWN));
         }
-        return Err(Stop::Refused {
+        return Err(CliError::Refused {
             message: message.join("\n"),
             hint: Some(
                 "nothing was imported: mend these lines, or add --skip-bad to import the others".to_owned(),
@@ -349,7 +356,7 @@ pub fn run(request: &Import, call: &Call<'_>, output: &mut Output<'_>) -> Result
     })
 }
 
-fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&document(done, !is_dry_run));
     }
@@ -387,10 +394,10 @@ fn sentence(bad: &BadLine) -> String {
     format!("line {}: {}", bad.line, bad.reason)
 }
 
-fn broken_off(so_far: &Imported, stop: &Stop) -> Stop {
+fn broken_off(so_far: &Imported, stop: &CliError) -> CliError {
     let written = so_far.added + so_far.updated;
     let message = format!("{stop}\nbroken off after {written} users had been imported");
-    Stop::Refused {
+    CliError::Refused {
         message,
         hint: Some("run the same command again: it goes on where this ended".to_owned()),
     }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::call::{Call, unexpected};
-use super::given::{algorithm, read_secret};
-use super::output::{Output, Stop, moment};
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, moment};
+use super::value_parsers::{algorithm, read_secret};
+use crate::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
 use crate::clock::Clock;
 use crate::control::{Command, Reply};
-use crate::flow::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
 use crate::jose::alg::Algorithm;
 use crate::oauth::policy::KeyRotation;
 
@@ -72,11 +72,11 @@ pub struct Import {
 
 /// Says with which of these algorithms something is signed from now on by a key that verifiers may not have yet. There is
 /// nothing to say of a key that is made at the next start.
-pub(super) fn warn_of_new_keys(algs: &[Algorithm], call: &Call<'_>, output: &mut Output<'_>) {
+pub(super) fn warn_of_new_keys(algs: &[Algorithm], connector: &AdminConnector<'_>, output: &mut Output<'_>) {
     if algs.is_empty() {
         return;
     }
-    let Ok(Reply::Keys(keys)) = call.ask(Command::KeyList, output) else {
+    let Ok(Reply::Keys(keys)) = connector.ask(Command::KeyList, output) else {
         return;
     };
     let now = Clock::System.now();
@@ -94,8 +94,8 @@ pub(super) fn warn_of_new_keys(algs: &[Algorithm], call: &Call<'_>, output: &mut
 }
 
 /// What is asked before a key is retired; that depends on where it stands.
-fn question(kid: &str, call: &Call<'_>, output: &mut Output<'_>) -> Result<String, Stop> {
-    let Reply::Keys(keys) = call.ask(Command::KeyList, output)? else {
+fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<String, CliError> {
+    let Reply::Keys(keys) = connector.ask(Command::KeyList, output)? else {
         return Err(unexpected());
     };
     let is_retired = keys
@@ -109,7 +109,7 @@ fn question(kid: &str, call: &Call<'_>, output: &mut Output<'_>) -> Result<Strin
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
         Verb::List => Command::KeyList,
         Verb::Rotate(rotate) => Command::KeyRotate(RotateKey {
@@ -118,7 +118,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         }),
         Verb::Retire(retire) => {
             if !retire.yes {
-                let question = question(&retire.kid, call, output)?;
+                let question = question(&retire.kid, connector, output)?;
                 output.confirm(&question, false)?;
             }
             Command::KeyRetire(retire.kid)
@@ -129,7 +129,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             at_once: import.now,
         }),
     };
-    call.run(command, output, |reply, output| match reply {
+    connector.run(command, output, |reply, output| match reply {
         Reply::Key(view) if output.json => output.document(&view),
         Reply::Key(view) => table(&[view], output),
         Reply::Keys(views) if output.json => output.document(&views),
@@ -144,7 +144,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     })
 }
 
-fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), Stop> {
+fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), CliError> {
     output.table(
         &["KEY", "ALG", "STATE", "CREATED"],
         views.iter().map(|view| {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 
 use super::Cli;
-use super::deed::Deed;
-use super::output::{Output, Stop};
+use super::change_summary::Deed;
+use super::output::{CliError, Output};
 
 /// Where the pages go.
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub struct Man {
 }
 
 /// Prints the page of the whole command line, or writes one for every command.
-pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), CliError> {
     let Some(directory) = &man.directory else {
         output.only_text("a manual page")?;
         let mut page = Vec::new();
@@ -26,8 +26,9 @@ pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), Stop> {
         output.out.write_all(&page)?;
         return Ok(output.out.flush()?);
     };
-    let unwritable =
-        |error: std::io::Error| Stop::refused(format!("{} cannot be written: {error}", directory.display()));
+    let unwritable = |error: std::io::Error| {
+        CliError::refused(format!("{} cannot be written: {error}", directory.display()))
+    };
     fs::create_dir_all(directory).map_err(unwritable)?;
     clap_mangen::generate_to(Cli::command(), directory).map_err(unwritable)?;
     let made = format!("the pages are in {}", directory.display());

@@ -1,43 +1,29 @@
 //! The command line: nouns, then verbs. Exit code 0 for done, 1 for refused, 2 for misused.
 
-pub mod acme;
+pub mod admin_connection;
 pub mod backup;
-pub mod call;
+pub mod change_summary;
 pub mod client;
 pub mod compact;
 pub mod completions;
 pub mod config;
-pub mod data_dir;
-pub mod deed;
-mod descriptors;
-pub mod dev;
 pub mod doctor;
-pub mod event_log;
 pub mod events;
-pub mod given;
 pub mod import;
 pub mod key;
-mod lines;
-pub mod log;
 pub mod man;
-mod members;
 pub mod output;
-pub mod place;
 pub mod progress;
 mod prompt;
 pub mod provider;
-pub mod restore;
-pub mod schedule;
 pub mod serve;
 pub mod session;
 mod setting_flags;
-pub mod sockets;
 pub mod state;
 pub mod state_file;
-mod steady;
 pub mod theme;
 pub mod user;
-mod whole;
+pub mod value_parsers;
 
 use std::io;
 use std::path::PathBuf;
@@ -48,8 +34,8 @@ use clap::{Args, Parser, Subcommand};
 #[cfg(target_os = "linux")]
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use self::call::Call;
-use self::output::{Output, Stop};
+use self::admin_connection::AdminConnector;
+use self::output::{CliError, Output};
 use crate::config::{Fault, Sources, is_read};
 
 /// An OAuth 2.1 and OpenID Connect identity and token service in one executable.
@@ -193,7 +179,7 @@ pub fn main() -> ExitCode {
     // A file that may not grow further is then an error of writing, and not the end of the process. Where that cannot
     // be had the system's way is as good as any.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let (mut out, mut err) = (io::stdout().lock(), log::StandardError);
+    let (mut out, mut err) = (io::stdout().lock(), crate::observe::log::StandardError);
     let mut output = Output {
         json: false,
         out: &mut out,
@@ -209,39 +195,43 @@ pub fn main() -> ExitCode {
             if error.use_stderr() {
                 return ExitCode::from(2);
             }
-            printed.map_err(Stop::from)
+            printed.map_err(CliError::from)
         }
     };
     let code = match ran {
-        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
+        Ok(()) | Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
         Err(stop) => {
             output.complain(&stop);
-            ExitCode::from(if matches!(stop, Stop::Misused(_)) { 2 } else { 1 })
+            ExitCode::from(if matches!(stop, CliError::Misused(_)) {
+                2
+            } else {
+                1
+            })
         }
     };
-    log::flush();
+    crate::observe::log::flush();
     code
 }
 
 /// Runs one command.
-pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), Stop> {
-    let call = Call::of(&cli.global);
+pub fn run(cli: Cli, output: &mut Output<'_>) -> Result<(), CliError> {
+    let connector = AdminConnector::of(&cli.global);
     match cli.noun {
         Noun::Serve(serve) => serve::run(&serve, &cli.global, output),
-        Noun::Client(verb) => client::run(verb, &call, output),
-        Noun::User(verb) => user::run(verb, &call, output),
-        Noun::Provider(verb) => provider::run(verb, &call, output),
-        Noun::Key(verb) => key::run(verb, &call, output),
-        Noun::Session(verb) => session::run(verb, &call, output),
-        Noun::Theme(verb) => theme::run(verb, &call, output),
-        Noun::Config(verb) => config::run(verb, &cli.global, &call, output),
-        Noun::Apply(request) => state::apply(&request, &call, output),
-        Noun::Export(request) => state::export(&request, &call, output),
-        Noun::Doctor(request) => doctor::run(&request, &cli.global, &call, output),
-        Noun::Events(request) => events::run(request, &call, output),
-        Noun::Backup(request) => backup::run(&request, &call, output),
-        Noun::Restore(request) => backup::restore(&request, &call, output),
-        Noun::Compact => compact::run(&call, output),
+        Noun::Client(verb) => client::run(verb, &connector, output),
+        Noun::User(verb) => user::run(verb, &connector, output),
+        Noun::Provider(verb) => provider::run(verb, &connector, output),
+        Noun::Key(verb) => key::run(verb, &connector, output),
+        Noun::Session(verb) => session::run(verb, &connector, output),
+        Noun::Theme(verb) => theme::run(verb, &connector, output),
+        Noun::Config(verb) => config::run(verb, &cli.global, &connector, output),
+        Noun::Apply(request) => state::apply(&request, &connector, output),
+        Noun::Export(request) => state::export(&request, &connector, output),
+        Noun::Doctor(request) => doctor::run(&request, &cli.global, &connector, output),
+        Noun::Events(request) => events::run(request, &connector, output),
+        Noun::Backup(request) => backup::run(&request, &connector, output),
+        Noun::Restore(request) => backup::restore(&request, &connector, output),
+        Noun::Compact => compact::run(&connector, output),
         Noun::Completions(completions) => completions::run(&completions, output),
         Noun::Man(request) => man::run(&request, output),
     }

@@ -6,15 +6,15 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use crate::admin::AdminRefusal;
 use crate::clock::Timestamp;
-use crate::flow::admin::AdminRefusal;
 
 /// How the standard library ends the text of `EMFILE`.
 const TOO_MANY_FILES: &str = "(os error 24)";
 
 /// Why a command ended without doing what it was asked.
 #[derive(Debug)]
-pub enum Stop {
+pub enum CliError {
     /// It was refused or failed: exit code 1.
     Refused {
         /// Why.
@@ -25,22 +25,22 @@ pub enum Stop {
     /// It was typed wrongly: exit code 2.
     Misused(String),
     /// Nobody reads the output any more.
-    Unread,
+    BrokenPipe,
     /// The output cannot be written: exit code 1.
     Unwritable(io::Error),
 }
 
-impl fmt::Display for Stop {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { message, .. } | Self::Misused(message) => f.write_str(message),
-            Self::Unread => f.write_str("nobody reads the output"),
+            Self::BrokenPipe => f.write_str("nobody reads the output"),
             Self::Unwritable(error) => write!(f, "standard output cannot be written to: {error}"),
         }
     }
 }
 
-impl Stop {
+impl CliError {
     /// A refusal without a hint.
     #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
     pub fn refused(message: impl ToString) -> Self {
@@ -51,7 +51,7 @@ impl Stop {
     }
 }
 
-impl From<AdminRefusal> for Stop {
+impl From<AdminRefusal> for CliError {
     fn from(refusal: AdminRefusal) -> Self {
         Self::Refused {
             message: refusal.message,
@@ -61,10 +61,10 @@ impl From<AdminRefusal> for Stop {
 }
 
 /// What comes of writing to standard output.
-impl From<io::Error> for Stop {
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::Unread,
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
             _ => Self::Unwritable(error),
         }
     }
@@ -82,16 +82,16 @@ pub struct Output<'a> {
 
 impl Output<'_> {
     /// Prints the one JSON document of a command.
-    pub fn document(&mut self, document: &impl Serialize) -> Result<(), Stop> {
-        let text = serde_json::to_string_pretty(document).map_err(Stop::refused)?;
+    pub fn document(&mut self, document: &impl Serialize) -> Result<(), CliError> {
+        let text = serde_json::to_string_pretty(document).map_err(CliError::refused)?;
         writeln!(self.out, "{text}")?;
         Ok(self.out.flush()?)
     }
 
     /// Refuses `--json` for what is text by its nature and has no document.
-    pub fn only_text(&self, what: &str) -> Result<(), Stop> {
+    pub fn only_text(&self, what: &str) -> Result<(), CliError> {
         if self.json {
-            return Err(Stop::Misused(format!(
+            return Err(CliError::Misused(format!(
                 "{what} is text and no JSON document: leave out --json"
             )));
         }
@@ -99,12 +99,12 @@ impl Output<'_> {
     }
 
     /// Prints a line for people, or several.
-    pub fn line(&mut self, line: &str) -> Result<(), Stop> {
+    pub fn line(&mut self, line: &str) -> Result<(), CliError> {
         self.exact(&harmless(line))
     }
 
     /// Prints what a program reads: as it is.
-    pub fn exact(&mut self, text: &str) -> Result<(), Stop> {
+    pub fn exact(&mut self, text: &str) -> Result<(), CliError> {
         writeln!(self.out, "{text}")?;
         Ok(self.out.flush()?)
     }
@@ -114,7 +114,7 @@ impl Output<'_> {
         &mut self,
         head: &[&str],
         rows: impl IntoIterator<Item = R>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CliError> {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_header(head);
         for row in rows {
@@ -124,7 +124,7 @@ impl Output<'_> {
     }
 
     /// Prints names and values, one pair on each line; pairs without a value are left out.
-    pub fn facts(&mut self, facts: &[(&str, String)]) -> Result<(), Stop> {
+    pub fn facts(&mut self, facts: &[(&str, String)]) -> Result<(), CliError> {
         let shown = || facts.iter().filter(|(_, value)| !value.is_empty());
         let width = shown().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in shown() {
@@ -141,7 +141,7 @@ impl Output<'_> {
     }
 
     /// Says why a command ended.
-    pub fn complain(&mut self, stop: &Stop) {
+    pub fn complain(&mut self, stop: &CliError) {
         let message = stop.to_string();
         for line in message.lines() {
             self.say(&format!("error: {line}"));
@@ -150,7 +150,7 @@ impl Output<'_> {
         if message.contains(TOO_MANY_FILES) {
             self.say("hint: raise the limit on open files (ulimit -n, LimitNOFILE=)");
         }
-        if let Stop::Refused { hint: Some(hint), .. } = stop {
+        if let CliError::Refused { hint: Some(hint), .. } = stop {
             self.say(&format!("hint: {hint}"));
         }
     }
@@ -163,22 +163,22 @@ impl Output<'_> {
     }
 
     /// Asks before something that cannot be undone. Without a terminal there is nobody to ask.
-    pub fn confirm(&mut self, question: &str, yes: bool) -> Result<(), Stop> {
+    pub fn confirm(&mut self, question: &str, yes: bool) -> Result<(), CliError> {
         if yes {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            return Err(Stop::Misused(format!(
+            return Err(CliError::Misused(format!(
                 "{question} Nobody is there to answer: add --yes to go on"
             )));
         }
         let _ = write!(self.err, "{} [y/N] ", printable(question));
         let _ = self.err.flush();
         let mut answer = String::new();
-        io::stdin().read_line(&mut answer).map_err(Stop::refused)?;
+        io::stdin().read_line(&mut answer).map_err(CliError::refused)?;
         match answer.trim() {
             "y" | "Y" | "yes" => Ok(()),
-            _ => Err(Stop::refused("nothing was changed")),
+            _ => Err(CliError::refused("nothing was changed")),
         }
     }
 }
@@ -235,9 +235,9 @@ mod tests {
         };
         assert!(matches!(
             output.table(&["A"], [["x".to_owned()]]),
-            Err(Stop::Unread)
+            Err(CliError::BrokenPipe)
         ));
-        assert!(matches!(output.document(&1), Err(Stop::Unread)));
+        assert!(matches!(output.document(&1), Err(CliError::BrokenPipe)));
     }
 
     #[test]
@@ -249,7 +249,9 @@ mod tests {
             err: &mut err,
         };
         let error = io::Error::from(rustix::io::Errno::MFILE);
-        output.complain(&Stop::refused(format!("settings.toml cannot be read: {error}")));
+        output.complain(&CliError::refused(format!(
+            "settings.toml cannot be read: {error}"
+        )));
         let said = String::from_utf8(err).unwrap();
         assert!(
             said.ends_with("\nhint: raise the limit on open files (ulimit -n, LimitNOFILE=)\n"),
@@ -273,7 +275,7 @@ mod tests {
         output.line("one\ntwo \u{202e}eno\u{2069}\u{200f}").unwrap();
         output.exact("{\"as\": \"\u{9b}\"}").unwrap();
         output.say("warning: \r\u{85}all is well");
-        output.complain(&Stop::Refused {
+        output.complain(&CliError::Refused {
             message: "no\nnot \u{7}".to_owned(),
             hint: Some("\u{1b}c".to_owned()),
         });

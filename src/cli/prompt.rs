@@ -11,15 +11,15 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use zeroize::Zeroizing;
 
-use super::output::Stop;
+use super::output::CliError;
 
 const TERMINAL: &str = "/dev/tty";
 
 static WATCHED: Once = Once::new();
 
 /// Asks for a password, which is not shown.
-pub(super) fn password(prompt: &str) -> Result<Zeroizing<String>, Stop> {
-    let unreadable = |error| Stop::refused(format!("the password cannot be read: {error}"));
+pub(super) fn password(prompt: &str) -> Result<Zeroizing<String>, CliError> {
+    let unreadable = |error| CliError::refused(format!("the password cannot be read: {error}"));
     let mut watched = Ok(());
     WATCHED.call_once(|| watched = watch());
     watched.map_err(unreadable)?;

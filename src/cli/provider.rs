@@ -9,14 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::call::{Call, unexpected};
-use super::given::{algorithm, read_file, read_secret, seconds, warn_of_claims};
-use super::output::{Output, Stop, moment, yes_no};
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, moment, yes_no};
+use super::value_parsers::{algorithm, read_file, read_secret, seconds, warn_of_claims};
+use crate::admin::SecretString;
+use crate::admin::provider::examine::{ProviderReport, Standing};
+use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::control::{Command, Reply};
 use crate::federation::provider::{LinkPolicy, UpstreamAuth};
-use crate::flow::admin::Disclosed;
-use crate::flow::admin::provider::examine::{ProviderReport, Standing};
-use crate::flow::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::jose::alg::Algorithm;
 
 /// The verbs of providers.
@@ -168,8 +168,8 @@ fn file() -> impl TypedValueParser<Value = PathBuf> {
 fn held<T>(
     path: Option<PathBuf>,
     nothing: T,
-    read: impl FnOnce(&Path) -> Result<T, Stop>,
-) -> Result<Option<T>, Stop> {
+    read: impl FnOnce(&Path) -> Result<T, CliError>,
+) -> Result<Option<T>, CliError> {
     match path {
         Some(path) if path.as_os_str().is_empty() => Ok(Some(nothing)),
         path => path.as_deref().map(read).transpose(),
@@ -177,7 +177,7 @@ fn held<T>(
 }
 
 impl Fields {
-    fn into_fields(self) -> Result<ProviderFields, Stop> {
+    fn into_fields(self) -> Result<ProviderFields, CliError> {
         fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
             (!list.is_empty()).then_some(list)
         }
@@ -186,7 +186,7 @@ impl Fields {
             name: self.name,
             logo: held(self.logo_file, String::new(), read_logo)?,
             client_id: self.client_id,
-            client_secret: held(self.client_secret_file, Disclosed::new(""), read_secret)?,
+            client_secret: held(self.client_secret_file, SecretString::new(""), read_secret)?,
             auth_method: self.auth_method.map(|method| match method {
                 Auth::ClientSecretBasic => UpstreamAuth::ClientSecretBasic,
                 Auth::ClientSecretPost => UpstreamAuth::ClientSecretPost,
@@ -218,11 +218,11 @@ impl Fields {
 /// The most that is read as a picture; the service's own bound is smaller.
 const LOGO_LIMIT: u64 = 1024 * 1024;
 
-pub(super) fn read_logo(path: &Path) -> Result<String, Stop> {
+pub(super) fn read_logo(path: &Path) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(LOGO_LIMIT).read_to_end(&mut bytes))
-        .map_err(|error| Stop::refused(format!("{} cannot be read: {error}", path.display())))?;
+        .map_err(|error| CliError::refused(format!("{} cannot be read: {error}", path.display())))?;
     Ok(STANDARD.encode(bytes))
 }
 
@@ -255,7 +255,7 @@ pub struct Update {
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
         Verb::Add(add) => Command::ProviderAdd(Box::new(AddProvider {
             id: add.id,
@@ -270,7 +270,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 ..update.fields.into_fields()?
             };
             if fields == ProviderFields::default() {
-                return Err(Stop::Misused(
+                return Err(CliError::Misused(
                     "nothing to change: name at least one flag, see idsvc provider update --help".to_owned(),
                 ));
             }
@@ -297,7 +297,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     let ours = claims.unwrap_or_default().iter().map(|(ours, _)| ours.as_str());
     warn_of_claims(ours, output);
     let is_add = matches!(command, Command::ProviderAdd(_));
-    call.run(command, output, |reply, output| match reply {
+    connector.run(command, output, |reply, output| match reply {
         Reply::Provider(view) => show(&view, is_add, output),
         Reply::Providers(views) => list(&views, output),
         Reply::ProviderReport(report) => tell(&report, output),
@@ -309,7 +309,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     })
 }
 
-fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), Stop> {
+fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), CliError> {
     let shown = if output.json {
         output.document(report)
     } else {
@@ -335,13 +335,13 @@ fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), Stop> {
         output.hint(&format!("provider {} works", report.provider));
         return Ok(());
     }
-    Err(Stop::refused(format!(
+    Err(CliError::refused(format!(
         "provider {} does not work",
         report.provider
     )))
 }
 
-fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), Stop> {
+fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&views);
     }
@@ -364,7 +364,7 @@ fn list(views: &[ProviderView], output: &mut Output<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }

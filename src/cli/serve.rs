@@ -11,25 +11,21 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Global;
-use super::data_dir::{
-    DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn, io_error, is_served,
-};
-use super::dev::{self, Example};
-use super::output::{Output, Stop};
+use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
-use super::steady::Steady;
-use super::{acme, event_log, log, schedule, sockets};
+use crate::admin::Admin;
 use crate::app::App;
 use crate::clock::{Clock, uptime};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Tls, host_of};
 use crate::control;
 use crate::control::server::ControlSocket;
-use crate::flow::admin::Admin;
-use crate::flow::{Core, last_known, rotate_keys, sweep};
+use crate::data_dir::{
+    DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn, io_error, is_served,
+};
+use crate::flow::{Core, clock_watermark, rotate_keys, sweep};
 use crate::http::error::fallback;
 use crate::http::{self, respond};
-use crate::identity::password::PasswordPool;
 use crate::net::acme::folder::Folder;
 use crate::net::acme::renewal::Renewal;
 use crate::net::inherited::Inherited;
@@ -37,10 +33,16 @@ use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::outbound;
 use crate::net::tls::Acceptor;
+use crate::observe::{audit_file, log};
+use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::route::Route;
+use crate::server::clock_guard::ClockGuard;
+use crate::server::dev;
+use crate::server::dev::Example;
+use crate::server::{acme_task, backup_schedule, listen};
 use crate::store::{OpenError, Store};
-use crate::theme::Themes;
+use crate::themes::theme_set::Themes;
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const THEME_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,15 +69,15 @@ pub struct Serve {
 }
 
 /// Runs the service until it is told to stop.
-pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<(), CliError> {
     let mut sources = global.sources(serve.settings.clone().into_given());
     if serve.dev {
         sources = sources.for_development();
     }
-    let config = resolve(&sources).map_err(Stop::refused)?;
-    let inherited = Inherited::take().map_err(Stop::refused)?;
+    let config = resolve(&sources).map_err(CliError::refused)?;
+    let inherited = Inherited::take().map_err(CliError::refused)?;
     log::start(config.log, &config.settings)
-        .map_err(|error| Stop::refused(format!("the log cannot be started: {error}")))?;
+        .map_err(|error| CliError::refused(format!("the log cannot be started: {error}")))?;
     for warning in &sources.warnings {
         tracing::warn!("{warning}");
     }
@@ -85,7 +87,7 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(Stop::refused)?;
+        .map_err(CliError::refused)?;
     run_to_end(runtime, serve_until_stopped(&config, inherited, output))
 }
 
@@ -102,48 +104,48 @@ async fn serve_until_stopped(
     config: &Config,
     inherited: Inherited,
     output: &mut Output<'_>,
-) -> Result<(), Stop> {
-    let stops = stops().map_err(Stop::refused)?;
-    let hangup = signal(SignalKind::hangup()).map_err(Stop::refused)?;
+) -> Result<(), CliError> {
+    let stops = stops().map_err(CliError::refused)?;
+    let hangup = signal(SignalKind::hangup()).map_err(CliError::refused)?;
     let clock = Clock::System;
-    let edge = sockets::edge(config);
-    let listener = sockets::public(config, inherited.public, edge.clone()).await?;
-    let metrics = sockets::metrics(config, inherited.metrics, edge).await?;
+    let edge = listen::edge(config);
+    let listener = listen::public(config, inherited.public, edge.clone()).await?;
+    let metrics = listen::metrics(config, inherited.metrics, edge).await?;
     let data_dir = &config.settings.data_dir;
     let now = clock.now().seconds();
     // What the operator's files get wrong is said before the first start fixes anything.
     let tls = match &config.tls {
         Tls::Files { cert, key } => {
             let acceptor = Acceptor::from_files(cert, key, config.host(), now);
-            Some(acceptor.map_err(Stop::refused)?)
+            Some(acceptor.map_err(CliError::refused)?)
         }
         Tls::Acme(_) | Tls::SelfSigned | Tls::Off => None,
     };
     let Some((core, store)) = open_core(config, &clock, &stops).await? else {
         tracing::info!("stopped before the data could be opened");
-        event_log::flush();
+        audit_file::flush();
         return Ok(());
     };
     let tls = match &config.tls {
         Tls::Acme(plan) => {
             let acceptor = Acceptor::acme(&Folder::of(data_dir), &plan.domains, now);
-            Some(acceptor.map_err(Stop::refused)?)
+            Some(acceptor.map_err(CliError::refused)?)
         }
         Tls::SelfSigned => {
             let names: Vec<String> = config.host().into_iter().collect();
-            Some(Acceptor::self_signed(data_dir, &names, now).map_err(Stop::refused)?)
+            Some(Acceptor::self_signed(data_dir, &names, now).map_err(CliError::refused)?)
         }
         Tls::Files { .. } | Tls::Off => tls,
     };
     let example = if config.is_dev {
-        Some(dev::prepare(&core).await.map_err(Stop::refused)?)
+        Some(dev::prepare(&core).await.map_err(CliError::refused)?)
     } else {
         None
     };
     let listening: Vec<String> = listener.local_addrs().iter().map(ToString::to_string).collect();
     if let Some(example) = &example {
         match announce(&listening, &config.issuer, example, output) {
-            Err(Stop::Unread) => tracing::warn!("nobody reads how to sign in"),
+            Err(CliError::BrokenPipe) => tracing::warn!("nobody reads how to sign in"),
             announced => announced?,
         }
     }
@@ -177,7 +179,7 @@ async fn serve_until_stopped(
     // Closing waits for what is queued; blocking here delays nobody any more.
     store.close();
     tracing::info!("stopped");
-    event_log::flush();
+    audit_file::flush();
     Ok(())
 }
 
@@ -216,15 +218,15 @@ fn start_tasks(
     tls: Option<&Acceptor>,
     hangup: Signal,
     clock: &Clock,
-) -> Result<JoinSet<()>, Stop> {
+) -> Result<JoinSet<()>, CliError> {
     let mut tasks = JoinSet::new();
     let haste = Arc::new(Notify::new());
     if let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) {
         let folder = Folder::of(&config.settings.data_dir);
-        let client = outbound::Client::new(&config.settings.outbound).map_err(Stop::refused)?;
-        acme::begin(app, plan, tls);
+        let client = outbound::Client::new(&config.settings.outbound).map_err(CliError::refused)?;
+        acme_task::begin(app, plan, tls);
         let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
-        tasks.spawn(acme::keep(
+        tasks.spawn(acme_task::keep(
             Arc::clone(app),
             renewal,
             tls.clone(),
@@ -233,7 +235,7 @@ fn start_tasks(
     }
     if let Some(interval) = config.backups.interval {
         let data_dir = config.settings.data_dir.clone();
-        tasks.spawn(schedule::keep(
+        tasks.spawn(backup_schedule::keep(
             Arc::clone(app),
             data_dir,
             interval,
@@ -258,9 +260,9 @@ fn take_commands(
     app: &Arc<App>,
     config: &Config,
     stops: watch::Receiver<u32>,
-) -> Result<JoinHandle<()>, Stop> {
+) -> Result<JoinHandle<()>, CliError> {
     let path = control_socket(&config.settings.data_dir);
-    let socket = ControlSocket::bind(&path).map_err(|error| Stop::refused(io_error(&path)(error)))?;
+    let socket = ControlSocket::bind(&path).map_err(|error| CliError::refused(io_error(&path)(error)))?;
     let (commanded, poured) = (Arc::clone(app), Arc::clone(app));
     let execute = move |command| {
         let app = Arc::clone(&commanded);
@@ -279,7 +281,7 @@ async fn open_core(
     config: &Config,
     clock: &Clock,
     stops: &watch::Receiver<u32>,
-) -> Result<Option<(Core, Store)>, Stop> {
+) -> Result<Option<(Core, Store)>, CliError> {
     let (settings, random) = (&config.settings, Random::system());
     let data_dir = &settings.data_dir;
     // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
@@ -288,26 +290,26 @@ async fn open_core(
         || Ok(is_told() || is_served(data_dir).unwrap_or(false)),
         || DataDir::open(data_dir, true, &random),
     );
-    let Some(data) = opened.map_err(Stop::refused)? else {
+    let Some(data) = opened.map_err(CliError::refused)? else {
         let path = settings.data_dir.join(DATABASE);
-        let refused = Stop::refused(OpenError::AlreadyOpen { path });
+        let refused = CliError::refused(OpenError::AlreadyOpen { path });
         return if is_told() { Ok(None) } else { Err(refused) };
     };
     if let Some(exposure) = exposure(&settings.data_dir) {
         tracing::warn!("{exposure}");
     }
     if config.is_dev {
-        data.settle_development().map_err(Stop::refused)?;
+        data.settle_development().map_err(CliError::refused)?;
     }
     let issuer = settle_issuer(&data, config).map_err(|error| match error {
-        DataDirError::IssuerChanged { stored, .. } if config.is_dev => Stop::Refused {
+        DataDirError::IssuerChanged { stored, .. } if config.is_dev => CliError::Refused {
             message: format!("this development server was set up as {stored}"),
             hint: Some(format!("{AS_IT_WAS}, or name another --data-dir")),
         },
-        other => Stop::refused(other),
+        other => CliError::refused(other),
     })?;
     let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
-        .map_err(|error| Stop::refused(format!("the password threads cannot be started: {error}")))?;
+        .map_err(|error| CliError::refused(format!("the password threads cannot be started: {error}")))?;
     let store = data.store.clone();
     let core = Core::open(
         data.store,
@@ -317,11 +319,11 @@ async fn open_core(
         settings.policy(&issuer),
         pool,
     )
-    .map_err(Stop::refused)?
+    .map_err(CliError::refused)?
     .reaching(&settings.outbound)
-    .map_err(Stop::refused)?;
+    .map_err(CliError::refused)?;
     let is_first_start = core.catalog().keyring().keys().is_empty();
-    for alg in rotate_keys::ensure_keys(&core).await.map_err(Stop::refused)? {
+    for alg in rotate_keys::ensure_keys(&core).await.map_err(CliError::refused)? {
         if is_first_start {
             tracing::info!(%alg, "made a signing key");
         } else {
@@ -363,7 +365,7 @@ fn announce(
     issuer: &str,
     example: &Example,
     output: &mut Output<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let discovery = Route::OpenidConfiguration.url(issuer);
     if output.json {
         return output.document(&serde_json::json!({
@@ -505,11 +507,11 @@ async fn watch_room(app: Arc<App>) {
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
     let now = app.core.clock.now();
-    let known = last_known::last_known(&app.core, now).unwrap_or_else(|error| {
+    let known = clock_watermark::last_known(&app.core, now).unwrap_or_else(|error| {
         tracing::error!(%error, "what the clock is to be held against was not read");
         None
     });
-    let mut steady = Steady::new(now, uptime(), known);
+    let mut steady = ClockGuard::new(now, uptime(), known);
     let started = Instant::now();
     loop {
         let begun = Instant::now();
@@ -520,7 +522,7 @@ async fn keep_house(app: Arc<App>) {
             }
             // Not at the start: a time server may yet set the clock right.
             if started.elapsed() >= HOUSEKEEPING_INTERVAL
-                && let Err(error) = last_known::note(&app.core, now).await
+                && let Err(error) = clock_watermark::note(&app.core, now).await
             {
                 tracing::error!(%error, "the time was not noted");
             }
@@ -536,7 +538,7 @@ async fn keep_house(app: Arc<App>) {
 }
 
 /// Sweeps a page, and says how long to wait before the next one; none when there is nothing more to do for now.
-async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, steady: &mut Steady) -> Option<Duration> {
+async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, steady: &mut ClockGuard) -> Option<Duration> {
     let now = core.clock.now();
     if !steady.is_believed(now, uptime()) {
         return None;

@@ -3,10 +3,10 @@
 use clap::{Args, Subcommand};
 use uuid::Uuid;
 
-use super::call::{Call, unexpected};
-use super::output::{Output, Stop, moment};
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, moment};
+use crate::admin::session::{RevokeSessions, Revoked};
 use crate::control::{Command, Reply};
-use crate::flow::admin::session::{RevokeSessions, Revoked};
 
 /// The verbs of sessions.
 #[derive(Debug, Subcommand)]
@@ -45,7 +45,7 @@ fn session(text: &str) -> Result<Uuid, String> {
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
         Verb::List(list) => Command::SessionList(list.who),
         Verb::Revoke(Revoke {
@@ -53,10 +53,14 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             ..
         }) => Command::SessionRevoke(RevokeSessions::One(session)),
         Verb::Revoke(Revoke { user: Some(who), .. }) => Command::SessionRevoke(RevokeSessions::AllOf(who)),
-        Verb::Revoke(_) => return Err(Stop::Misused("name a session, or a user with --user".to_owned())),
+        Verb::Revoke(_) => {
+            return Err(CliError::Misused(
+                "name a session, or a user with --user".to_owned(),
+            ));
+        }
     };
     let is_one = matches!(command, Command::SessionRevoke(RevokeSessions::One(_)));
-    call.run(command, output, |reply, output| match reply {
+    connector.run(command, output, |reply, output| match reply {
         Reply::Sessions(views) if output.json => output.document(&views),
         Reply::Sessions(views) => output.table(
             &["SESSION", "SIGNED IN", "BY", "LAST USED", "BROWSER", "ADDRESS"],

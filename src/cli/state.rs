@@ -9,14 +9,14 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::call::{Call, unexpected};
-use super::given::warn_of_claims;
+use super::admin_connection::{AdminConnector, unexpected};
 use super::key::warn_of_new_keys;
-use super::output::{Output, Stop};
+use super::output::{CliError, Output};
 use super::state_file::{Declared, Sources, parse};
+use super::value_parsers::warn_of_claims;
+use crate::admin::apply::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
+use crate::admin::client::ClientView;
 use crate::control::{Command, ExportLine, Reply};
-use crate::flow::admin::client::ClientView;
-use crate::flow::admin::state::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
 
 /// Which state, and how far.
 #[derive(Debug, Args)]
@@ -46,16 +46,17 @@ pub struct Export {
 /// The most that a file may hold.
 const FILE_LIMIT: u64 = 12 << 20;
 
-fn read(file: &Path) -> Result<String, Stop> {
+fn read(file: &Path) -> Result<String, CliError> {
     let mut text = String::new();
     let read = if file.as_os_str() == "-" {
         std::io::stdin().take(FILE_LIMIT + 1).read_to_string(&mut text)
     } else {
         File::open(file).and_then(|opened| opened.take(FILE_LIMIT + 1).read_to_string(&mut text))
     };
-    let bytes = read.map_err(|error| Stop::refused(format!("{} cannot be read: {error}", file.display())))?;
+    let bytes =
+        read.map_err(|error| CliError::refused(format!("{} cannot be read: {error}", file.display())))?;
     if u64::try_from(bytes).is_ok_and(|bytes| bytes > FILE_LIMIT) {
-        return Err(Stop::refused(format!(
+        return Err(CliError::refused(format!(
             "{} is larger than {FILE_LIMIT} bytes: idsvc user import is for so many users",
             file.display()
         )));
@@ -64,7 +65,11 @@ fn read(file: &Path) -> Result<String, Stop> {
 }
 
 /// Runs `idsvc apply`.
-pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn apply(
+    request: &Apply,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let text = read(&request.file)?;
     let folder = request.file.parent().unwrap_or(Path::new(""));
     let sources = Sources {
@@ -78,7 +83,7 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
     };
     let Declared { state, places } = parse(&text, &sources).map_err(|faults| {
         let placed = faults.iter().map(|fault| format!("{file}: {fault}"));
-        Stop::refused(placed.collect::<Vec<_>>().join("\n"))
+        CliError::refused(placed.collect::<Vec<_>>().join("\n"))
     })?;
     let users = state.user.iter().flatten();
     let claims = users.flat_map(|user| user.line.claims.keys());
@@ -86,13 +91,13 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
     let mapped = providers.flat_map(|provider| provider.claims.keys());
     warn_of_claims(claims.chain(mapped).map(String::as_str), output);
     // What is refused later, because of what there is, has its place in the file too.
-    let placed = |stop: Stop| match stop {
-        Stop::Refused { message, hint } => {
+    let placed = |stop: CliError| match stop {
+        CliError::Refused { message, hint } => {
             let lines = message.lines().map(|line| match places.of(line) {
                 Some(place) => format!("{file}: {place}: {line}"),
                 None => line.to_owned(),
             });
-            Stop::Refused {
+            CliError::Refused {
                 message: lines.collect::<Vec<_>>().join("\n"),
                 hint,
             }
@@ -109,7 +114,7 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
     };
     let mut asked = None;
     if request.prune && !request.dry_run && !request.yes {
-        let Reply::Applied(planned) = call.ask(command(true, None), output).map_err(placed)? else {
+        let Reply::Applied(planned) = connector.ask(command(true, None), output).map_err(placed)? else {
             return Err(unexpected());
         };
         let removed: Vec<_> = planned.removed().collect();
@@ -126,7 +131,7 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         // What comes meanwhile is not removed unasked.
         asked = Some(removed);
     }
-    let run = call.run(
+    let run = connector.run(
         command(request.dry_run, asked),
         output,
         |reply, output| match reply {
@@ -140,7 +145,11 @@ pub fn apply(request: &Apply, call: &Call<'_>, output: &mut Output<'_>) -> Resul
         let clients = || state.client.iter().flatten();
         let access_tokens = clients().filter_map(|client| client.access_token_alg);
         let id_tokens = clients().filter_map(|client| client.id_token_signed_response_alg);
-        warn_of_new_keys(&access_tokens.chain(id_tokens).collect::<Vec<_>>(), call, output);
+        warn_of_new_keys(
+            &access_tokens.chain(id_tokens).collect::<Vec<_>>(),
+            connector,
+            output,
+        );
     }
     Ok(())
 }
@@ -154,7 +163,7 @@ fn heading(change: &Change) -> String {
     format!("{sign} {} {}", change.kind, change.id)
 }
 
-fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), CliError> {
     let mut counts = [0_u64; 3];
     for change in &applied.changes {
         let place = match change.action {
@@ -213,9 +222,13 @@ struct Whole {
 }
 
 /// Runs `idsvc export`. Nothing is printed before everything is here: half a state looks like a whole one.
-pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn export(
+    request: &Export,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let command = Command::Export(request.with_hashes);
-    let session = call.session(&command, output)?;
+    let session = connector.session(&command, output)?;
     if request.with_hashes {
         let Reply::Clients(clients) = session.ask(Command::ClientList)? else {
             return Err(unexpected());
@@ -231,7 +244,7 @@ pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Res
     let whole = session.take_bytes(command, gather)?;
     warn(&whole.left_out, output);
     let text = if output.json {
-        serde_json::to_string_pretty(&whole).map_err(Stop::refused)?
+        serde_json::to_string_pretty(&whole).map_err(CliError::refused)?
     } else {
         to_toml(&whole)?
     };
@@ -239,7 +252,7 @@ pub fn export(request: &Export, call: &Call<'_>, output: &mut Output<'_>) -> Res
 }
 
 /// Prints an export, and says when there is more of it than [`apply`] reads.
-fn print(text: &str, output: &mut Output<'_>) -> Result<(), Stop> {
+fn print(text: &str, output: &mut Output<'_>) -> Result<(), CliError> {
     // With the end of its last line.
     if u64::try_from(text.len()).is_ok_and(|bytes| bytes >= FILE_LIMIT) {
         output.say(&format!(
@@ -268,10 +281,10 @@ fn warn(left_out: &LeftOut, output: &mut Output<'_>) {
 }
 
 /// Reads an export to its end.
-fn gather(source: &mut dyn BufRead) -> Result<Whole, Stop> {
+fn gather(source: &mut dyn BufRead) -> Result<Whole, CliError> {
     let mut whole = Whole::default();
     for line in source.split(b'\n') {
-        let line = line.map_err(|error| Stop::refused(format!("the export was broken off: {error}")))?;
+        let line = line.map_err(|error| CliError::refused(format!("the export was broken off: {error}")))?;
         match serde_json::from_slice(&line).map_err(|_| broken_off())? {
             ExportLine::Record(Exported::Provider(entry)) => whole.provider.push(entry),
             ExportLine::Record(Exported::Client(entry)) => whole.client.push(entry),
@@ -283,14 +296,14 @@ fn gather(source: &mut dyn BufRead) -> Result<Whole, Stop> {
     Err(broken_off())
 }
 
-fn broken_off() -> Stop {
-    Stop::Refused {
+fn broken_off() -> CliError {
+    CliError::Refused {
         message: "the export was broken off".to_owned(),
         hint: Some("the log of the service says why".to_owned()),
     }
 }
 
-fn to_toml(whole: &Whole) -> Result<String, Stop> {
+fn to_toml(whole: &Whole) -> Result<String, CliError> {
     let mut text = String::from("# Made by idsvc export. idsvc apply -f FILE brings it about.\n");
     let kinds = [
         ("provider", &whole.provider),
@@ -301,7 +314,7 @@ fn to_toml(whole: &Whole) -> Result<String, Stop> {
         for entry in entries {
             let _ = write!(text, "\n[[{kind}]]\n");
             for (name, value) in in_order(entry) {
-                let value = toml_of(value).ok_or_else(|| Stop::Refused {
+                let value = toml_of(value).ok_or_else(|| CliError::Refused {
                     message: format!("{name} of a {kind} cannot be written in TOML: {value}"),
                     hint: Some("idsvc export --json can, and idsvc apply reads that too".to_owned()),
                 })?;

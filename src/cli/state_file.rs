@@ -7,15 +7,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
-use super::given::{read_file, read_secret};
 use super::provider::read_logo;
+use super::value_parsers::{read_file, read_secret};
+use crate::admin::SecretString;
+use crate::admin::apply::clients;
+use crate::admin::apply::providers;
+use crate::admin::apply::users;
+use crate::admin::apply::users::DeclaredUser;
+use crate::admin::apply::{Form, State, subject};
 use crate::config::file::{BadSyntax, LineEnds, table_of};
 use crate::config::reference::nearest;
-use crate::flow::admin::Disclosed;
-use crate::flow::admin::state::clients;
-use crate::flow::admin::state::providers;
-use crate::flow::admin::state::users::{self, DeclaredUser};
-use crate::flow::admin::state::{Form, State, subject};
 use crate::jose::json;
 
 /// A kind of record.
@@ -151,7 +152,7 @@ fn plain<T: DeserializeOwned>(entry: &Entry, faults: &mut Vec<String>) -> Option
 fn user(entry: &Entry, faults: &mut Vec<String>) -> Option<DeclaredUser> {
     let mut members = entry.members.clone();
     let password = match members.remove("password") {
-        Some(Value::String(text)) => Some(Disclosed::new(text)),
+        Some(Value::String(text)) => Some(SecretString::new(text)),
         _ => None,
     };
     let line = typed(entry, members, faults)?;

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::call::Call;
-use super::data_dir;
-use super::deed::Deed;
-use super::output::{Output, Stop, printable, yes_no};
+use super::admin_connection::AdminConnector;
+use super::change_summary::Deed;
+use super::output::{CliError, Output, printable, yes_no};
+use crate::data_dir;
 use crate::http::preview::{self, Previewed};
 use crate::net::Limits;
 use crate::net::listener::Listener;
-use crate::page::locale::is_tag;
-use crate::page::theme::{Finding, Severity, built_in, starter};
+use crate::pages::locale::is_tag;
 use crate::store::owner;
-use crate::theme::folder::LANGUAGES;
-use crate::theme::{Themes, check_name};
+use crate::themes::folder::LANGUAGES;
+use crate::themes::theme_set::{Themes, check_name};
+use crate::themes::{Finding, Severity, built_in, starter};
 
 /// The verbs of themes.
 #[derive(Debug, Subcommand)]
@@ -81,23 +81,23 @@ struct Place {
 
 impl Place {
     /// What was typed: a name in `theme_dir`, or a path when it has a slash in it.
-    fn of(typed: &str, call: &Call<'_>, output: &mut Output<'_>) -> Result<Self, Stop> {
+    fn of(typed: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<Self, CliError> {
         if !typed.contains('/') {
-            let settings = call.settings(output)?;
+            let settings = connector.settings(output)?;
             return Ok(Self {
                 folder: settings.theme_dir,
                 name: typed.to_owned(),
                 data_dir: Some(settings.data_dir),
             });
         }
-        let path = std::path::absolute(typed).map_err(Stop::refused)?;
+        let path = std::path::absolute(typed).map_err(CliError::refused)?;
         match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
             (Some(folder), Some(name)) => Ok(Self {
                 folder: folder.to_owned(),
                 name: name.to_owned(),
                 data_dir: None,
             }),
-            _ => Err(Stop::Misused(format!("{typed:?} is no folder of a theme"))),
+            _ => Err(CliError::Misused(format!("{typed:?} is no folder of a theme"))),
         }
     }
 
@@ -106,12 +106,12 @@ impl Place {
     }
 
     /// The themes beside this one, and whether it is among them.
-    fn open(&self) -> Result<Themes, Stop> {
+    fn open(&self) -> Result<Themes, CliError> {
         let themes = Themes::open("", &self.name, Some(&self.folder));
         if themes.shelf().names().contains(self.name.as_str()) {
             return Ok(themes);
         }
-        Err(Stop::Refused {
+        Err(CliError::Refused {
             message: format!("there is no theme {} in {}", self.name, self.folder.display()),
             hint: Some(if self.name == LANGUAGES {
                 "idsvc theme check NAME looks at a theme and at the languages for all themes".to_owned()
@@ -123,20 +123,20 @@ impl Place {
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
-        Verb::List => list(call, output),
-        Verb::New(new) => make(&new, call, output),
-        Verb::Check(which) => check(&Place::of(&which.theme, call, output)?, output),
+        Verb::List => list(connector, output),
+        Verb::New(new) => make(&new, connector, output),
+        Verb::Check(which) => check(&Place::of(&which.theme, connector, output)?, output),
         Verb::Preview(preview) => {
-            let place = Place::of(&preview.theme, call, output)?;
+            let place = Place::of(&preview.theme, connector, output)?;
             show(place, preview.listen, output)
         }
     }
 }
 
-fn list(call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
-    let settings = call.settings(output)?;
+fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    let settings = connector.settings(output)?;
     let themes = Themes::open("", &settings.theme, Some(&settings.theme_dir));
     let shelf = themes.shelf();
     let rows: Vec<_> = shelf
@@ -189,11 +189,11 @@ fn list(call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
-    check_name(&new.theme).map_err(|problem| Stop::Misused(format!("{:?}: {problem}", new.theme)))?;
-    let place = Place::of(&new.theme, call, output)?;
+fn make(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+    check_name(&new.theme).map_err(|problem| CliError::Misused(format!("{:?}: {problem}", new.theme)))?;
+    let place = Place::of(&new.theme, connector, output)?;
     if let Some(tag) = new.language.iter().find(|tag| !is_tag(tag)) {
-        return Err(Stop::Misused(format!(
+        return Err(CliError::Misused(format!(
             "{tag:?} is no language tag, as in nl or pt-BR"
         )));
     }
@@ -210,11 +210,11 @@ fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop>
         .data_dir
         .filter(|data_dir| place.folder.starts_with(data_dir));
     if let Some(data_dir) = &data_dir {
-        data_dir::make_folder(data_dir).map_err(Stop::refused)?;
+        data_dir::make_folder(data_dir).map_err(CliError::refused)?;
     }
     let data_dir = data_dir.as_deref();
     if path.exists() {
-        return Err(Stop::refused(format!("{} is there already", path.display())));
+        return Err(CliError::refused(format!("{} is there already", path.display())));
     }
     for (name, text) in &files {
         write(&path.join(name), text, data_dir)?;
@@ -235,7 +235,7 @@ fn make(new: &New, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop>
 }
 
 /// Writes a new file, which belongs to whom the data directory belongs to if it is in there.
-fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), Stop> {
+fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), CliError> {
     let write = || {
         make_folders(owner::folder_of(path), data_dir)?;
         let mut file = fs::File::create_new(path)?;
@@ -259,8 +259,8 @@ fn make_folders(path: &Path, data_dir: Option<&Path>) -> std::io::Result<()> {
     owner::make_folder(path, 0o777, data_dir)
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::refused(format!("{} cannot be written: {error}", path.display()))
+fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::refused(format!("{} cannot be written: {error}", path.display()))
 }
 
 fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
@@ -269,7 +269,7 @@ fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
         .filter(|finding| finding.severity > Severity::Note)
 }
 
-fn check(place: &Place, output: &mut Output<'_>) -> Result<(), Stop> {
+fn check(place: &Place, output: &mut Output<'_>) -> Result<(), CliError> {
     let shelf = place.open()?.shelf();
     let findings = shelf.findings(&place.name);
     let faults = serious(&findings).count();
@@ -285,14 +285,17 @@ fn check(place: &Place, output: &mut Output<'_>) -> Result<(), Stop> {
     };
     match faults {
         0 => shown,
-        1 => Err(Stop::refused(format!("theme {} has a fault", place.name))),
-        faults => Err(Stop::refused(format!("theme {} has {faults} faults", place.name))),
+        1 => Err(CliError::refused(format!("theme {} has a fault", place.name))),
+        faults => Err(CliError::refused(format!(
+            "theme {} has {faults} faults",
+            place.name
+        ))),
     }
 }
 
-fn show(place: Place, listen: SocketAddr, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(place: Place, listen: SocketAddr, output: &mut Output<'_>) -> Result<(), CliError> {
     if !listen.ip().is_loopback() {
-        return Err(Stop::Misused(format!(
+        return Err(CliError::Misused(format!(
             "{listen}: the preview listens on loopback only, as on 127.0.0.1:8444"
         )));
     }
@@ -304,11 +307,11 @@ fn show(place: Place, listen: SocketAddr, output: &mut Output<'_>) -> Result<(),
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(Stop::refused)?;
+        .map_err(CliError::refused)?;
     runtime.block_on(async {
         let listener = Listener::bind(&[listen], Limits::default())
             .await
-            .map_err(Stop::refused)?;
+            .map_err(CliError::refused)?;
         let address = listener.local_addrs().into_iter().next().unwrap_or(listen);
         let url = format!("http://{address}/");
         if output.json {

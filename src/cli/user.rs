@@ -5,13 +5,14 @@ use std::io::{self, IsTerminal, Read};
 use clap::{Args, Subcommand};
 use zeroize::Zeroizing;
 
-use super::call::{Call, unexpected};
-use super::given::warn_of_claims;
-use super::output::{Output, Stop, moment, yes_no};
+use super::admin_connection::{AdminConnector, unexpected};
+use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
+use super::value_parsers::warn_of_claims;
+use crate::admin::SecretString;
+use crate::admin::user;
+use crate::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
 use crate::control::{Command, Reply};
-use crate::flow::admin::Disclosed;
-use crate::flow::admin::user::{self, AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -196,7 +197,7 @@ const FITTING: usize = 500;
 const PASSWORD_LIMIT: u64 = 8192;
 
 impl PasswordFlags {
-    fn choose(&self) -> Result<NewPassword, Stop> {
+    fn choose(&self) -> Result<NewPassword, CliError> {
         if self.no_password {
             return Ok(NewPassword::None);
         }
@@ -205,21 +206,21 @@ impl PasswordFlags {
         }
         if self.password_stdin && io::stdin().is_terminal() {
             let typed = prompt::password("Password: ")?;
-            return Ok(NewPassword::Given(Disclosed::new(typed.as_str())));
+            return Ok(NewPassword::Given(SecretString::new(typed.as_str())));
         }
         if self.password_stdin {
             let mut text = Zeroizing::new(String::new());
             io::stdin()
                 .take(PASSWORD_LIMIT)
                 .read_to_string(&mut text)
-                .map_err(|error| Stop::refused(format!("the password cannot be read: {error}")))?;
+                .map_err(|error| CliError::refused(format!("the password cannot be read: {error}")))?;
             let line = text.strip_suffix('\n').unwrap_or(&text);
-            return Ok(NewPassword::Given(Disclosed::new(
+            return Ok(NewPassword::Given(SecretString::new(
                 line.strip_suffix('\r').unwrap_or(line),
             )));
         }
         if !io::stdin().is_terminal() {
-            return Err(Stop::Misused(
+            return Err(CliError::Misused(
                 "nobody is there to ask for the password: add --password-stdin to read it from standard input, --generate-password to have one made, or --no-password"
                     .to_owned(),
             ));
@@ -230,15 +231,15 @@ impl PasswordFlags {
         }
         let second = prompt::password("Again: ")?;
         if first == second {
-            Ok(NewPassword::Given(Disclosed::new(first.as_str())))
+            Ok(NewPassword::Given(SecretString::new(first.as_str())))
         } else {
-            Err(Stop::refused("the two passwords differ; nothing was changed"))
+            Err(CliError::refused("the two passwords differ; nothing was changed"))
         }
     }
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let mut limit = usize::MAX;
     let command = match verb {
         Verb::Add(add) => {
@@ -268,7 +269,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
             let fields = fields.into_fields();
             if email.is_none() && account_id.is_none() && fields == UserFields::default() {
                 let message = "nothing to change: name at least one flag, see idsvc user update --help";
-                return Err(Stop::Misused(message.to_owned()));
+                return Err(CliError::Misused(message.to_owned()));
             }
             Command::UserUpdate(Box::new(UpdateUser {
                 who,
@@ -293,7 +294,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 sign_out: set.sign_out,
             })
         }
-        Verb::Import(request) => return super::import::run(&request, call, output),
+        Verb::Import(request) => return super::import::run(&request, connector, output),
         Verb::Enable(which) => Command::UserEnable(which.who),
         Verb::Disable(which) => Command::UserDisable(which.who),
         Verb::Unlink(unlink) => {
@@ -316,7 +317,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     // An empty value takes a claim away.
     let given = claims.iter().filter(|(_, value)| !value.is_empty());
     warn_of_claims(given.map(|(name, _)| name.as_str()), output);
-    call.run(command, output, |reply, output| match reply {
+    connector.run(command, output, |reply, output| match reply {
         Reply::User(view) => show(&view, output),
         Reply::Users(views) => list(&views, limit, output),
         Reply::UserRemoved(uuid, account_id) if output.json => {
@@ -333,7 +334,7 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
     })
 }
 
-fn list(views: &[UserView], limit: usize, output: &mut Output<'_>) -> Result<(), Stop> {
+fn list(views: &[UserView], limit: usize, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&views);
     }
@@ -363,7 +364,7 @@ fn list(views: &[UserView], limit: usize, output: &mut Output<'_>) -> Result<(),
     Ok(())
 }
 
-fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(view: &UserView, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }

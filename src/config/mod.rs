@@ -19,13 +19,13 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::identity::password::{PasswordParams, PasswordPolicy, PoolSize};
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
 use crate::net::Limits;
 use crate::net::acme::Plan;
 use crate::net::outbound::Terms;
 use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
+use crate::password::{PasswordParams, PasswordPolicy, PoolSize};
 
 use self::file::{Given, Origin, Parsed, Raw};
 

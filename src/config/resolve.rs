@@ -11,9 +11,6 @@ use super::reader::{Reader, written};
 use super::tls::{issuer, tls};
 use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
-use crate::identity::password::{
-    MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy,
-};
 use crate::limit::LimitPolicy;
 use crate::net::listener::{exclude, exclude_apart};
 use crate::net::outbound::{Client, Terms};
@@ -22,6 +19,7 @@ use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
 use crate::oauth::policy::{KeyRotation, Lifetimes};
 use crate::oauth::redirect_uri::is_on_this_machine;
+use crate::password::{MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy};
 
 /// The regions there are.
 pub const REGIONS: [&str; 2] = ["us", "ap"];

@@ -13,22 +13,27 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::flow::Core;
-use crate::flow::admin::backup::{self, BackUp};
-use crate::flow::admin::client::api_key::{self, ApiKeyView, WhichApiKey};
-use crate::flow::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
-use crate::flow::admin::import::{self, ImportUsers, Imported};
-use crate::flow::admin::key::{ImportKey, KeyView, RotateKey};
-use crate::flow::admin::provider::examine::ProviderReport;
-use crate::flow::admin::provider::{AddProvider, ProviderView, UpdateProvider};
-use crate::flow::admin::room::{Compacted, Room};
-use crate::flow::admin::session::{RevokeSessions, Revoked, SessionView};
-use crate::flow::admin::settings::{IssuerView, SetUp};
-use crate::flow::admin::state::{self, Applied, Apply, Exported, LeftOut};
-use crate::flow::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
-use crate::flow::admin::{
-    Admin, AdminError, AdminRefusal, Done, client as clients, key, provider, room, session, settings, user,
+use crate::admin::apply;
+use crate::admin::apply::{Applied, Apply, Exported, LeftOut};
+use crate::admin::backup;
+use crate::admin::backup::BackUp;
+use crate::admin::client::api_key;
+use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
+use crate::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
+use crate::admin::compact::{Compacted, Room};
+use crate::admin::import;
+use crate::admin::import::{ImportUsers, Imported};
+use crate::admin::installation::{IssuerView, SetUp};
+use crate::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::admin::provider::examine::ProviderReport;
+use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
+use crate::admin::session::{RevokeSessions, Revoked, SessionView};
+use crate::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
+use crate::admin::{
+    Admin, AdminError, AdminRefusal, Done, client as clients, compact, installation, key, provider, session,
+    user,
 };
+use crate::flow::Core;
 use crate::store::StoreError;
 use crate::store::backup::BackupError;
 
@@ -268,11 +273,11 @@ async fn dispatch(admin: Admin<'_>, command: Command) -> Done<Reply> {
         Command::KeyImport(request) => Reply::Key(key::import(admin, request).await?),
         Command::SessionList(who) => Reply::Sessions(session::list(admin, &who)?),
         Command::SessionRevoke(request) => Reply::Revoked(session::revoke(admin, request).await?),
-        Command::SetUp => Reply::SetUp(settings::set_up(admin)?),
-        Command::Room => Reply::Room(room::measure(admin).await?),
-        Command::Compact => Reply::Compacted(room::compact(admin).await?),
-        Command::SetIssuer(issuer) => Reply::Issuer(settings::set_issuer(admin, issuer).await?),
-        Command::Apply(request) => Reply::Applied(state::apply(admin, *request).await?),
+        Command::SetUp => Reply::SetUp(installation::set_up(admin)?),
+        Command::Room => Reply::Room(compact::measure(admin).await?),
+        Command::Compact => Reply::Compacted(compact::compact(admin).await?),
+        Command::SetIssuer(issuer) => Reply::Issuer(installation::set_issuer(admin, issuer).await?),
+        Command::Apply(request) => Reply::Applied(apply::apply(admin, *request).await?),
         // The conversation writes the bytes itself, after this reply.
         Command::Export(_) | Command::BackUp(_) => Reply::Bytes,
     })
@@ -329,7 +334,7 @@ pub fn pour(core: &Core, command: Command, sink: &mut dyn Write) -> Result<(), P
 fn pour_export(core: &Core, with_hashes: bool, sink: &mut dyn Write) -> Result<(), PourError> {
     let mut write = |line: &ExportLine| sink.write_all(&wire::to_line(line)?);
     let mut written = Ok(());
-    let left_out = state::export(core, with_hashes, &mut |record| {
+    let left_out = apply::export(core, with_hashes, &mut |record| {
         written = write(&ExportLine::Record(record));
         match written {
             Ok(()) => ControlFlow::Continue(()),
@@ -351,7 +356,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::flow::admin::tests::core;
+    use crate::admin::tests::core;
     use crate::identity::{LinkedIdentity, User};
     use crate::store::tables::USERS;
 

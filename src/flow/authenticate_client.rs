@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answer, Core, Failure};
-use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
 use crate::oauth::Client;
@@ -12,6 +11,8 @@ use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::assertion::{Recipient, Use};
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::records::ApiKeyUse;
 use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 

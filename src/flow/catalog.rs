@@ -16,7 +16,7 @@ use crate::oauth::{Client, Policy, own_page};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
-use crate::store::records::KeyStanding;
+use crate::store::records::KeyLifecycle;
 use crate::store::tables::{CLIENTS, PROVIDERS, SIGNING_KEYS};
 
 /// `typ` of ID tokens.
@@ -72,9 +72,9 @@ impl Catalog {
         let mut keys = Vec::new();
         for (kid, record) in records {
             let state = match record.standing {
-                KeyStanding::Announced { .. } => KeyState::Announced,
-                KeyStanding::Active { .. } => KeyState::Active,
-                KeyStanding::Retired { .. } => KeyState::Retired,
+                KeyLifecycle::Announced { .. } => KeyState::Announced,
+                KeyLifecycle::Active { .. } => KeyState::Active,
+                KeyLifecycle::Retired { .. } => KeyState::Retired,
             };
             keys.push((open_signing_key(sealer, &kid, &record)?, state));
         }

@@ -3,13 +3,13 @@
 use zeroize::Zeroizing;
 
 use super::Core;
-use crate::identity::password::{Busy, PasswordHash, Verdict};
+use crate::password::{Busy, PasswordHash, Verdict};
 
 /// Checks what was typed on the pool. Without a hash, as for an unknown user, the answer is no.
 ///
 /// More bytes than the operator's policy reads are no password of anybody: they are not hashed, and an empty
 /// text is in their place, so that the answer takes the time of any other wrong one.
-pub(super) async fn check_password(
+pub async fn check_password(
     core: &Core,
     hash: Option<PasswordHash>,
     typed: Zeroizing<String>,

@@ -5,35 +5,15 @@
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
 pub mod account;
-pub mod admin;
 pub mod authenticate_client;
-pub mod authorization;
-pub mod begin_authorization;
-pub mod begin_family;
-pub mod begin_federation;
 pub mod catalog;
-mod check_password;
-pub mod create_anonymous_user;
-pub mod exchange_assertion;
-pub mod federated_user;
-pub mod finish_federation;
-pub mod gate;
-pub mod give_consent;
-pub mod introspect;
-pub mod issue_client_token;
-pub mod last_known;
-pub mod mint;
-pub mod read_userinfo;
-pub mod redeem_code;
-pub mod redeem_upstream_code;
-pub mod revoke;
+pub mod check_password;
+pub mod clock_watermark;
+pub mod grant_policy;
+pub mod login;
 pub mod rotate_keys;
-pub mod rotate_refresh_token;
-pub mod sessions;
-pub mod sign_in;
-pub mod sign_out;
-pub mod start_session;
 pub mod sweep;
+pub mod token;
 pub mod upstream_token;
 pub mod users;
 
@@ -42,15 +22,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 pub use self::catalog::Catalog;
-use self::gate::Gate;
-use self::sign_in::FoundLast;
+use self::grant_policy::GrantPolicy;
+use self::login::password::FoundLast;
 use crate::clock::Clock;
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{SetupError, Terms};
-use crate::identity::password::PasswordPool;
 use crate::jose::keyring::SignError;
-use crate::jose::proven::ProvenSignatures;
+use crate::jose::signature_cache::SignatureCache;
 use crate::oauth::{Policy, Refusal};
+use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::{Store, StoreError};
@@ -81,8 +61,8 @@ pub enum Failure {
     Sign(#[from] SignError),
 }
 
-impl From<crate::identity::password::Busy> for Failure {
-    fn from(_: crate::identity::password::Busy) -> Self {
+impl From<crate::password::Busy> for Failure {
+    fn from(_: crate::password::Busy) -> Self {
         Self::Busy
     }
 }
@@ -118,7 +98,7 @@ pub struct Core {
     /// The way to upstream providers, and what they publish.
     pub upstreams: Upstreams,
     /// The access tokens that have been here before.
-    pub proven: ProvenSignatures,
+    pub proven: SignatureCache,
     catalog: Arc<ArcSwap<Catalog>>,
     reloading: Mutex<()>,
     found_last: FoundLast,
@@ -138,7 +118,7 @@ impl Core {
         let upstreams = Upstreams::new(&Terms::default(), &random)?;
         Ok(Self {
             upstreams,
-            proven: ProvenSignatures::default(),
+            proven: SignatureCache::default(),
             store,
             clock,
             random,
@@ -164,9 +144,9 @@ impl Core {
     }
 
     /// The one question of every grant, for a transaction to ask.
-    pub fn gate(&self) -> Gate {
+    pub fn grant_policy(&self) -> GrantPolicy {
         self.catch_up();
-        Gate::new(&self.catalog)
+        GrantPolicy::new(&self.catalog)
     }
 
     /// Reads clients and keys again, after an administrator changed some.

@@ -13,17 +13,18 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::admin::user::remove_in;
-use super::sessions::forget_family;
+use super::login::session::forget_family;
 use super::{Core, Failure};
-use crate::audit::{self, Event};
+use crate::admin::user::remove_in;
 use crate::clock::Timestamp;
 use crate::identity::{Factor, User};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::StoreError;
-use crate::store::backend::{Snapshot, TableId, Tx, Visit};
+use crate::store::engine::{Snapshot, TableId, Tx, Visit};
 use crate::store::record::Record;
 use crate::store::table::{Key, Table};
 use crate::store::tables::{

@@ -2,7 +2,7 @@
 
 use crate::identity::{Subject, User};
 use crate::store::StoreError;
-use crate::store::backend::Tx;
+use crate::store::engine::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, USERS};
 
 /// Writes the record of a user who was not there before: nothing speaks of them yet.
@@ -33,8 +33,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::admin::tests::core;
     use crate::clock::Timestamp;
-    use crate::flow::admin::tests::core;
     use crate::identity::Factor;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;

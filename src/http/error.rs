@@ -4,7 +4,7 @@ use ::http::StatusCode;
 use ::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
-use super::call::{Aside, Call};
+use super::context::{RefusalLog, RequestContext};
 use super::headers;
 use super::response::{self, Answer};
 use crate::app::App;
@@ -12,7 +12,7 @@ use crate::flow::Failure;
 use crate::limit::buckets::Wait;
 use crate::net::{REQUEST_TIMEOUT, Unanswered};
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::page::Heading;
+use crate::pages::Heading;
 use crate::route::{Route, strip_issuer_path};
 use crate::store::StoreError;
 
@@ -26,12 +26,12 @@ struct Body<'a> {
 /// A refusal as the token endpoint and its neighbours send it: 400, or 401 for a client that did not prove who
 /// it is, with a challenge when it tried to by the `Authorization` header (RFC 6749 section 5.2), whatever stood there:
 /// Basic is the one scheme that counts here.
-pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
-    call.note_aside(Aside {
+pub fn refused(context: &RequestContext, refusal: &Refusal) -> Answer {
+    context.log_detail(RefusalLog {
         reason: refusal.cause,
-        ..Aside::default()
+        ..RefusalLog::default()
     });
-    note(call, refusal.code.as_str(), &refusal.description);
+    note(context, refusal.code.as_str(), &refusal.description);
     let status = status_of(refusal.code);
     let body = Body {
         error: refusal.code.as_str(),
@@ -41,7 +41,7 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         ask_to_retry(&mut answer);
     }
-    if status == StatusCode::UNAUTHORIZED && call.headers().contains_key(AUTHORIZATION) {
+    if status == StatusCode::UNAUTHORIZED && context.headers().contains_key(AUTHORIZATION) {
         answer.headers_mut().insert(
             WWW_AUTHENTICATE,
             HeaderValue::from_static("Basic realm=\"idsvc\", charset=\"UTF-8\""),
@@ -52,22 +52,26 @@ pub fn refused(call: &Call, refusal: &Refusal) -> Answer {
 
 /// Writes down why a request was refused, under the name by which its sender may ask about it. Nothing of it is the
 /// sender's own but the name of a parameter, if that is one plain word, a client that is registered, and what
-/// [`Aside`] has of an address. Whoever is refused all the time is not written down each time.
-pub fn note(call: &Call, error: &str, description: &str) {
-    let Some(unnoted) = call.app.limits.note_refusal(call.client_address(), call.now) else {
+/// [`RefusalLog`] has of an address. Whoever is refused all the time is not written down each time.
+pub fn note(context: &RequestContext, error: &str, description: &str) {
+    let Some(unnoted) = context
+        .app
+        .limits
+        .note_refusal(context.client_address(), context.now)
+    else {
         return;
     };
-    let aside = call.aside();
+    let refusal_log = context.refusal_log();
     tracing::info!(
-        request_id = %call.request_id,
-        from = %call.client_address(),
+        request_id = %context.request_id,
+        from = %context.client_address(),
         error,
         description,
-        client_id = call.client_id(),
-        reason = aside.reason,
-        redirect_uri = aside.redirect_uri.as_deref(),
-        origin = aside.origin.as_deref(),
-        own_origin = aside.own_origin.as_deref(),
+        client_id = context.client_id(),
+        reason = refusal_log.reason,
+        redirect_uri = refusal_log.redirect_uri.as_deref(),
+        origin = refusal_log.origin.as_deref(),
+        own_origin = refusal_log.own_origin.as_deref(),
         left_out = (unnoted > 0).then_some(unnoted),
         "refused"
     );
@@ -97,9 +101,9 @@ fn status_of(code: ErrorCode) -> StatusCode {
 
 /// A refusal as a protected resource sends it (RFC 6750 section 3). Without credentials the challenge
 /// says nothing but the scheme.
-pub fn refused_bearer(call: &Call, refusal: Option<&Refusal>) -> Answer {
+pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> Answer {
     if let Some(refusal) = refusal {
-        note(call, refusal.code.as_str(), &refusal.description);
+        note(context, refusal.code.as_str(), &refusal.description);
     }
     let status = refusal.map_or(StatusCode::UNAUTHORIZED, |refusal| status_of(refusal.code));
     let challenge = match refusal {
@@ -133,9 +137,9 @@ pub fn refused_bearer(call: &Call, refusal: Option<&Refusal>) -> Answer {
 
 /// A failure as programs see it: 429 for whoever asks too often, 503 when trying again helps, 500 with nothing
 /// but the request's name.
-pub fn failed(call: &Call, failure: &Failure) -> Answer {
+pub fn failed(context: &RequestContext, failure: &Failure) -> Answer {
     if let Failure::Throttled { seconds } = failure {
-        note(call, "throttled", "too many requests");
+        note(context, "throttled", "too many requests");
         let body = Body {
             error: ErrorCode::TemporarilyUnavailable.as_str(),
             error_description: "too many requests; wait as Retry-After says",
@@ -145,10 +149,10 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
         return answer;
     }
     if is_passing(failure) {
-        return busy(call);
+        return busy(context);
     }
-    report(call, failure);
-    let description = format!("request {}", call.request_id);
+    report(context, failure);
+    let description = format!("request {}", context.request_id);
     let body = Body {
         error: ErrorCode::ServerError.as_str(),
         error_description: &description,
@@ -157,16 +161,16 @@ pub fn failed(call: &Call, failure: &Failure) -> Answer {
 }
 
 /// A body of more than is read (RFC 9110 section 15.5.14).
-pub fn too_large(call: &Call) -> Answer {
+pub fn too_large(context: &RequestContext) -> Answer {
     let (status, description) = (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB");
-    turned_away(call, status, ErrorCode::InvalidRequest, description)
+    turned_away(context, status, ErrorCode::InvalidRequest, description)
 }
 
 /// Too much at once: 503, and when to try again.
-pub fn busy(call: &Call) -> Answer {
+pub fn busy(context: &RequestContext) -> Answer {
     let (status, description) = (StatusCode::SERVICE_UNAVAILABLE, "the service is busy; try again");
     retry_later(turned_away(
-        call,
+        context,
         status,
         ErrorCode::TemporarilyUnavailable,
         description,
@@ -174,8 +178,8 @@ pub fn busy(call: &Call) -> Answer {
 }
 
 /// A refusal that is not about what was asked for.
-fn turned_away(call: &Call, status: StatusCode, code: ErrorCode, description: &str) -> Answer {
-    note(call, code.as_str(), description);
+fn turned_away(context: &RequestContext, status: StatusCode, code: ErrorCode, description: &str) -> Answer {
+    note(context, code.as_str(), description);
     let body = Body {
         error: code.as_str(),
         error_description: description,
@@ -184,10 +188,10 @@ fn turned_away(call: &Call, status: StatusCode, code: ErrorCode, description: &s
 }
 
 /// A failure as people see it.
-pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
+pub fn failed_page(context: &RequestContext, failure: &Failure) -> Answer {
     if let Failure::Throttled { seconds } = failure {
-        note(call, "throttled", "too many sign-ins begun");
-        let mut answer = call.fault_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
+        note(context, "throttled", "too many sign-ins begun");
+        let mut answer = context.fault_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
         ask_to_wait(&mut answer, *seconds);
         return answer;
     }
@@ -200,10 +204,10 @@ pub fn failed_page(call: &Call, failure: &Failure) -> Answer {
             Failure::Store(_) => "The service cannot do this at this moment. Please try again.",
             _ => "Too many people are signing in at this moment. Please try again.",
         };
-        return retry_later(call.error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message));
+        return retry_later(context.error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message));
     }
-    report(call, failure);
-    call.error_page(
+    report(context, failure);
+    context.error_page(
         StatusCode::INTERNAL_SERVER_ERROR,
         Heading::Server,
         "Something went wrong on our side.",
@@ -219,8 +223,8 @@ pub fn is_passing(failure: &Failure) -> bool {
     }
 }
 
-fn report(call: &Call, failure: &Failure) {
-    tracing::error!(request_id = %call.request_id, error = %failure, "a request failed");
+fn report(context: &RequestContext, failure: &Failure) {
+    tracing::error!(request_id = %context.request_id, error = %failure, "a request failed");
 }
 
 fn retry_later(mut answer: Answer) -> Answer {

@@ -7,7 +7,7 @@ use ::http::{Method, Request, StatusCode};
 use crate::app::App;
 use crate::http::endpoint::health;
 use crate::http::response::{self, Answer, empty};
-use crate::metrics::{MEDIA_TYPE, Readings};
+use crate::observe::metrics::{MEDIA_TYPE, Readings};
 
 /// Answers whoever collects metrics, and whoever watches the process. `certificate_not_after` is the last second of
 /// the certificate in use.

@@ -3,8 +3,8 @@
 //! [`respond`] is the one function that sees every request. Endpoints are for programs, screens are for
 //! people; neither decides anything that the standards decide.
 
-pub mod call;
 pub mod client_address;
+pub mod context;
 pub mod cookie;
 pub mod endpoint;
 pub mod error;
@@ -25,11 +25,11 @@ use ::http::{Method, Request, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::Body;
 
-use self::call::{Aside, Call};
+use self::context::{RefusalLog, RequestContext};
 use self::headers::AllowedOrigin;
 use self::request::{BodyError, MOST_UNREAD, discard_unread, keep_unread, names_its_host, read_body};
 use self::response::{Answer, empty};
-use crate::app::{App, Room};
+use crate::app::{App, RequestPermit};
 use crate::net::{Peer, REQUEST_TIMEOUT};
 use crate::oauth::error::printable;
 use crate::route::{Cors, Route, strip_issuer_path};
@@ -56,59 +56,67 @@ where
     let (parts, body) = request.into_parts();
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let version = parts.version;
-    let call = Call::new(app, parts, peer);
-    let place = match admit(&call) {
+    let context = RequestContext::new(app, parts, peer);
+    let place = match admit(&context) {
         Ok(place) => place,
         Err(mut refusal) => {
             if !body.is_end_stream() {
-                leave(body, version, &call, &mut refusal);
+                leave(body, version, &context, &mut refusal);
             }
-            return Box::pin(ready(finish(&call, route.as_ref(), peer, begun, *refusal)));
+            return Box::pin(ready(finish(&context, route.as_ref(), peer, begun, *refusal)));
         }
     };
     Box::pin(async move {
-        let (call, answer) = answer(call, route.as_ref(), body, version).await;
-        let answer = finish(&call, route.as_ref(), peer, begun, answer);
+        let (context, answer) = answer(context, route.as_ref(), body, version).await;
+        let answer = finish(&context, route.as_ref(), peer, begun, answer);
         drop(place);
         answer
     })
 }
 
 /// A place for the request, unless its header is not taken or there are too many requests under way.
-fn admit(call: &Call) -> Result<Room, Box<Answer>> {
-    if call.headers().len() > MOST_FIELDS {
+fn admit(context: &RequestContext) -> Result<RequestPermit, Box<Answer>> {
+    if context.headers().len() > MOST_FIELDS {
         return Err(Box::new(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
     }
-    let place = call.app.place_for(call.client_address());
-    place.ok_or_else(|| Box::new(error::busy(call)))
+    let place = context.app.permit_for_request(context.client_address());
+    place.ok_or_else(|| Box::new(error::busy(context)))
 }
 
 /// The answer to a request that is taken, when its body is here if it is to have one.
-async fn answer<B>(mut call: Call, route: Option<&Route>, mut body: B, version: Version) -> (Call, Answer)
+async fn answer<B>(
+    mut context: RequestContext,
+    route: Option<&Route>,
+    mut body: B,
+    version: Version,
+) -> (RequestContext, Answer)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     let mut is_read = body.is_end_stream();
     let mut answer = match route {
-        _ if !names_its_host(version, call.headers()) => empty(StatusCode::BAD_REQUEST),
-        None => call.not_found(),
-        Some(route) if is_preflight(&call) && route.cors() != Cors::None => preflight(&call, route),
-        Some(route) if !route.methods().contains(call.method()) => {
+        _ if !names_its_host(version, context.headers()) => empty(StatusCode::BAD_REQUEST),
+        None => context.not_found(),
+        Some(route) if is_preflight(&context) && route.cors() != Cors::None => preflight(&context, route),
+        Some(route) if !route.methods().contains(context.method()) => {
             headers::method_not_allowed(route.methods())
         }
-        Some(route) if call.method() != Method::POST => dispatch(&call, route).await,
-        Some(route) => match call.app.room_for(announced(&body), call.client_address()) {
-            None => error::busy(&call),
+        Some(route) if context.method() != Method::POST => dispatch(&context, route).await,
+        Some(route) => match context
+            .app
+            .permit_for_body(announced(&body), context.client_address())
+        {
+            None => error::busy(&context),
             Some(_room) => {
                 let read = read_body(&mut body, MAX_BODY, BODY_TIME).await;
-                call.read_at = Instant::now();
+                context.read_at = Instant::now();
                 match read {
                     Ok(whole) => {
                         is_read = true;
-                        call.body = whole;
-                        dispatch(&call, route).await
+                        context.body = whole;
+                        dispatch(&context, route).await
                     }
-                    Err(BodyError::TooLarge) => error::too_large(&call),
+                    Err(BodyError::TooLarge) => error::too_large(&context),
                     Err(BodyError::TimedOut) => empty(StatusCode::REQUEST_TIMEOUT),
                     Err(BodyError::Broken) => empty(StatusCode::BAD_REQUEST),
                 }
@@ -116,34 +124,41 @@ where
         },
     };
     if !is_read {
-        leave(body, version, &call, &mut answer);
+        leave(body, version, &context, &mut answer);
     }
-    (call, answer)
+    (context, answer)
 }
 
 /// What every answer has, whoever made it, and a note that it was given.
-fn finish(call: &Call, route: Option<&Route>, peer: Peer, begun: Instant, mut answer: Answer) -> Answer {
+fn finish(
+    context: &RequestContext,
+    route: Option<&Route>,
+    peer: Peer,
+    begun: Instant,
+    mut answer: Answer,
+) -> Answer {
     if let Some(route) = route {
-        share(call, route, &mut answer);
+        share(context, route, &mut answer);
     }
     headers::secure(
         answer.headers_mut(),
-        &call.request_id,
-        peer.tls && call.app.has_hsts,
+        &context.request_id,
+        peer.tls && context.app.has_hsts,
     );
     let label = route.map_or("none", Route::label);
     if begun.elapsed() < REQUEST_TIMEOUT {
-        let took = call.read_at.elapsed();
-        call.app
+        let took = context.read_at.elapsed();
+        context
+            .app
             .metrics
             .answered(label, answer.status().as_u16(), Some(took));
     }
     tracing::debug!(
-        request_id = %call.request_id,
+        request_id = %context.request_id,
         route = label,
-        method = %call.method(),
+        method = %context.method(),
         status = answer.status().as_u16(),
-        client = %call.client_address(),
+        client = %context.client_address(),
         "answered"
     );
     answer
@@ -154,14 +169,14 @@ fn finish(call: &Call, route: Option<&Route>, peer: Peer, begun: Instant, mut an
 fn leave(
     body: impl Body<Data = Bytes> + Send + Unpin + 'static,
     version: Version,
-    call: &Call,
+    context: &RequestContext,
     answer: &mut Answer,
 ) {
     if version < Version::HTTP_2 {
         let headers = answer.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         discard_unread(body);
-    } else if let Some(room) = call.app.room_for(MOST_UNREAD, call.client_address()) {
+    } else if let Some(room) = context.app.permit_for_body(MOST_UNREAD, context.client_address()) {
         keep_unread(body, room);
     }
 }
@@ -176,84 +191,90 @@ fn announced(body: &impl Body) -> usize {
 }
 
 /// The pages whose work needs much room get it on the heap: every request would otherwise carry it along.
-async fn dispatch(call: &Call, route: &Route) -> Answer {
-    if call.method() == Method::GET
+async fn dispatch(context: &RequestContext, route: &Route) -> Answer {
+    if context.method() == Method::GET
         && route.is_for_people()
-        && let Some(address) = call.address_at_issuer()
+        && let Some(address) = context.address_at_issuer()
     {
         return response::redirect_303(&address);
     }
     match route {
-        Route::Authorize => endpoint::authorize::respond(call).await,
-        Route::Token => endpoint::token::respond(call).await,
-        Route::Refresh => endpoint::refresh::respond(call).await,
-        Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(call),
-        Route::Jwks => endpoint::metadata::jwks(call),
-        Route::UserInfo => endpoint::userinfo::respond(call),
-        Route::Introspect => endpoint::introspect::respond(call).await,
-        Route::Revoke => endpoint::revoke::respond(call).await,
-        Route::EndSession => endpoint::end_session::respond(call).await,
-        Route::Login => Box::pin(screen::login::respond(call)).await,
-        Route::Consent => Box::pin(screen::consent::respond(call)).await,
-        Route::LogoutConfirm => screen::logout::confirm(call).await,
-        Route::LoggedOut => screen::logout::logged_out(call),
-        Route::Account => screen::account::respond(call).await,
-        Route::ChangePassword => response::redirect_303(&call.app.path(&Route::Account)),
-        Route::Error => screen::error::respond(call),
-        Route::Asset(file) => screen::asset::respond(call, file),
-        Route::ThemeFile(file) => screen::asset::of_theme(call, file),
-        Route::FederationStart(provider) => Box::pin(screen::federation::start(call, provider)).await,
-        Route::FederationCallback(provider) => Box::pin(screen::federation::callback(call, provider)).await,
-        Route::FederationLogo(provider) => screen::federation::logo(call, provider),
+        Route::Authorize => endpoint::authorize::respond(context).await,
+        Route::Token => endpoint::token::respond(context).await,
+        Route::Refresh => endpoint::refresh::respond(context).await,
+        Route::OpenidConfiguration | Route::OauthAuthorizationServer => endpoint::metadata::document(context),
+        Route::Jwks => endpoint::metadata::jwks(context),
+        Route::UserInfo => endpoint::userinfo::respond(context),
+        Route::Introspect => endpoint::introspect::respond(context).await,
+        Route::Revoke => endpoint::revoke::respond(context).await,
+        Route::EndSession => endpoint::end_session::respond(context).await,
+        Route::Login => Box::pin(screen::login::respond(context)).await,
+        Route::Consent => Box::pin(screen::consent::respond(context)).await,
+        Route::LogoutConfirm => screen::logout::confirm(context).await,
+        Route::LoggedOut => screen::logout::logged_out(context),
+        Route::Account => screen::account::respond(context).await,
+        Route::ChangePassword => response::redirect_303(&context.app.path(&Route::Account)),
+        Route::Error => screen::error::respond(context),
+        Route::Asset(file) => screen::asset::respond(context, file),
+        Route::ThemeFile(file) => screen::asset::of_theme(context, file),
+        Route::FederationStart(provider) => Box::pin(screen::federation::start(context, provider)).await,
+        Route::FederationCallback(provider) => {
+            Box::pin(screen::federation::callback(context, provider)).await
+        }
+        Route::FederationLogo(provider) => screen::federation::logo(context, provider),
         Route::Healthz => endpoint::health::alive(),
-        Route::Readyz => endpoint::health::ready(call),
-        Route::Home => screen::home::respond(call),
-        Route::DevCallback => screen::home::callback(call).await,
+        Route::Readyz => endpoint::health::ready(context),
+        Route::Home => screen::home::respond(context),
+        Route::DevCallback => screen::home::callback(context).await,
     }
 }
 
 /// A browser asks whether a script may send a request (Fetch standard, section 3.3.2).
-fn is_preflight(call: &Call) -> bool {
-    call.method() == Method::OPTIONS
-        && call.headers().contains_key(ORIGIN)
-        && call.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+fn is_preflight(context: &RequestContext) -> bool {
+    context.method() == Method::OPTIONS
+        && context.headers().contains_key(ORIGIN)
+        && context.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-fn allowed_origin<'a>(call: &'a Call, route: &Route) -> Option<AllowedOrigin<'a>> {
-    let origin = call.headers().get(ORIGIN)?;
+fn allowed_origin<'a>(context: &'a RequestContext, route: &Route) -> Option<AllowedOrigin<'a>> {
+    let origin = context.headers().get(ORIGIN)?;
     match route.cors() {
         Cors::Public => Some(AllowedOrigin::Any),
         Cors::Clients => {
-            let known = call.app.core.catalog().allows_origin(origin.to_str().ok()?);
+            let known = context.app.core.catalog().allows_origin(origin.to_str().ok()?);
             known.then_some(AllowedOrigin::One(origin))
         }
         Cors::None => None,
     }
 }
 
-fn preflight(call: &Call, route: &Route) -> Answer {
-    if let Some(origin) = allowed_origin(call, route) {
+fn preflight(context: &RequestContext, route: &Route) -> Answer {
+    if let Some(origin) = allowed_origin(context, route) {
         return headers::preflight(route.methods(), origin);
     }
-    let origin = call.headers().get(ORIGIN).map(HeaderValue::as_bytes);
+    let origin = context.headers().get(ORIGIN).map(HeaderValue::as_bytes);
     let origin = String::from_utf8_lossy(origin.unwrap_or_default());
-    call.note_aside(Aside {
+    context.log_detail(RefusalLog {
         origin: Some(printable(&origin, 200)),
-        ..Aside::default()
+        ..RefusalLog::default()
     });
     let status = StatusCode::FORBIDDEN;
-    error::note(call, status.as_str(), "no client has the origin of this script");
+    error::note(
+        context,
+        status.as_str(),
+        "no client has the origin of this script",
+    );
     empty(status)
 }
 
 /// Lets scripts of the right origins read the answer.
-fn share(call: &Call, route: &Route, answer: &mut Answer) {
+fn share(context: &RequestContext, route: &Route, answer: &mut Answer) {
     if route.cors() == Cors::Public {
         headers::allow_origin(answer.headers_mut(), AllowedOrigin::Any);
         return;
     }
-    match allowed_origin(call, route) {
-        Some(origin) if call.method() != Method::OPTIONS => {
+    match allowed_origin(context, route) {
+        Some(origin) if context.method() != Method::OPTIONS => {
             headers::allow_origin(answer.headers_mut(), origin);
         }
         None if route.cors() == Cors::Clients => headers::vary_by_origin(answer.headers_mut()),

@@ -9,11 +9,11 @@ use super::headers;
 use super::request::Parameters;
 use super::response::{self, Answer};
 use super::screen::asset;
-use crate::page::preview::{Preview, SCRIPT, STYLE};
-use crate::page::theme::Finding;
-use crate::page::{Locale, Sample, Theme, sample};
+use crate::pages::preview::{Preview, SCRIPT, STYLE};
+use crate::pages::{Locale, Sample, Theme, sample};
 use crate::route::Route;
-use crate::theme::Themes;
+use crate::themes::Finding;
+use crate::themes::theme_set::Themes;
 
 /// The frame and its script are the preview's own.
 const FRAME_POLICY: HeaderValue = HeaderValue::from_static(

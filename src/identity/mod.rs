@@ -3,7 +3,6 @@
 pub mod claim;
 pub mod consent;
 pub mod device;
-pub mod password;
 pub mod session;
 pub mod subject;
 pub mod user;

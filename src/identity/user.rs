@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::claim::is_followable;
-use crate::identity::password::PasswordHash;
+use crate::password::PasswordHash;
 use crate::secret::{DeclaredHash, Digest};
 
 /// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds. Every refresh reads one,

@@ -14,7 +14,7 @@ use super::json;
 use super::jwk::{BadSignature, PublicKey};
 use super::jws::{Compact, JwsError};
 use super::keyring::{SignError, SigningKey};
-use super::proven::ProvenSignatures;
+use super::signature_cache::SignatureCache;
 use crate::clock::Timestamp;
 
 /// Claims that were read under a signature that holds. Only [`verify`] makes one.
@@ -129,7 +129,7 @@ pub fn verify_again<'k, T: DeserializeOwned>(
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
     select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
-    proven: &ProvenSignatures,
+    proven: &SignatureCache,
 ) -> Result<Verified<T>, JwtError> {
     verify_with(token, typ, allowed, select, |key, alg, message, signature| {
         proven.verify(key, alg, message, signature)

@@ -12,9 +12,9 @@ pub mod jwk;
 pub mod jws;
 pub mod jwt;
 pub mod keyring;
-pub mod proven;
 mod roca;
 pub mod rsa_keygen;
+pub mod signature_cache;
 #[cfg(test)]
 mod tests;
 

@@ -160,7 +160,7 @@ impl Buckets {
     }
 
     /// Takes back what [`Buckets::take`] put in.
-    pub fn give_back(&self, key: Key, now: Timestamp) {
+    pub fn refund(&self, key: Key, now: Timestamp) {
         self.at(key, millis(now), |[tag, until]| {
             if *tag == key.tag {
                 *until = until.saturating_sub(self.cost(key));
@@ -290,10 +290,10 @@ pub(super) mod tests {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
         for _ in 0..100 {
             buckets.take(key(1), START).unwrap();
-            buckets.give_back(key(1), START);
+            buckets.refund(key(1), START);
         }
         assert_eq!(taken(&buckets, 1, 12, START), 10);
-        buckets.give_back(key(2), START);
+        buckets.refund(key(2), START);
         assert_eq!(taken(&buckets, 2, 12, START), 10, "nobody gets more than a burst");
     }
 
@@ -384,7 +384,7 @@ pub(super) mod tests {
         for tag in [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] {
             buckets.take(same_set(tag), START).unwrap();
         }
-        buckets.give_back(same_set(9), START);
+        buckets.refund(same_set(9), START);
         for tag in 1..=7 {
             let left = (0..20).filter(|_| buckets.take(same_set(tag), START).is_ok());
             assert_eq!(left.count(), 8, "{tag}");

@@ -1,6 +1,6 @@
 //! What strangers may do how often, and how much of what all share one of them may hold.
 //!
-//! Two shapes serve everything: [`Buckets`] count what was done within a time, [`Shares`] what is held at one
+//! Two shapes serve everything: [`Buckets`] count what was done within a time, [`ConcurrencyLimit`] what is held at one
 //! moment. Both are bounded in memory, know nothing but addresses and names, and are told the time. The
 //! counts live in memory: a restart forgets them.
 //!
@@ -31,8 +31,8 @@
 //! what that took and nothing else.
 
 pub mod buckets;
+pub mod concurrency;
 pub mod network;
-pub mod shares;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ use ring::digest;
 use zeroize::Zeroizing;
 
 use self::buckets::{Buckets, Key, Rule, Wait};
+use self::concurrency::{ConcurrencyLimit, Permit};
 use self::network::{Network, hold, narrow, networks};
-use self::shares::{Share, Shares};
 use crate::clock::Timestamp;
 use crate::random::Random;
 
@@ -53,8 +53,8 @@ const ACCOUNT: Rule = Rule::new(10, Duration::from_mins(5));
 const SIGN_IN: Rule = Rule::new(30, Duration::from_secs(20));
 const BEGUN: Rule = Rule::new(300, Duration::from_millis(500));
 const CLIENT: Rule = Rule::new(20, Duration::from_secs(10));
-const STRANGER: Rule = Rule::new(200, Duration::from_secs(1));
-const NOTED: Rule = Rule::new(100, Duration::from_secs(1));
+const CLIENT_AUTH_BY_IP: Rule = Rule::new(200, Duration::from_secs(1));
+const REFUSAL_LOG: Rule = Rule::new(100, Duration::from_secs(1));
 
 /// All the bodies that are being read or answered at one moment, in KiB: 64 MiB.
 pub const ALL_BODIES_KIB: usize = 64 * 1024;
@@ -106,15 +106,15 @@ pub struct Limiter {
     sign_ins: Buckets,
     begun: Buckets,
     clients: Buckets,
-    strangers: Buckets,
-    noted: Buckets,
+    client_auth_by_ip: Buckets,
+    refusal_logs: Buckets,
     /// How many refusals were not logged since one was.
-    unnoted: AtomicU64,
+    unlogged_refusals: AtomicU64,
     anonymous_addresses: Buckets,
     anonymous_clients: Buckets,
-    bodies: Arc<Shares>,
-    passwords: Arc<Shares>,
-    requests: Arc<Shares>,
+    bodies: Arc<ConcurrencyLimit>,
+    passwords: Arc<ConcurrencyLimit>,
+    requests: Arc<ConcurrencyLimit>,
 }
 
 /// An attempt that has been charged. Unless it is given back it counts, also when it is cut off.
@@ -126,9 +126,9 @@ pub struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// It was no failure: take the charge back.
-    pub fn forgive(self, now: Timestamp) {
+    pub fn refund(self, now: Timestamp) {
         for (buckets, key) in self.charged {
-            buckets.give_back(key, now);
+            buckets.refund(key, now);
         }
     }
 }
@@ -138,7 +138,7 @@ impl Limiter {
     pub fn new(policy: LimitPolicy, random: &Random) -> Self {
         let shares = |limit, all| {
             let limit = if policy.enabled { limit } else { usize::MAX };
-            Shares::new(limit, all, policy.exempt.clone())
+            ConcurrencyLimit::new(limit, all, policy.exempt.clone())
         };
         Self {
             key: Zeroizing::new(random.bytes()),
@@ -146,9 +146,9 @@ impl Limiter {
             sign_ins: Buckets::new(SIGN_IN),
             begun: Buckets::new(BEGUN),
             clients: Buckets::new(CLIENT),
-            strangers: Buckets::new(STRANGER),
-            noted: Buckets::new(NOTED),
-            unnoted: AtomicU64::new(0),
+            client_auth_by_ip: Buckets::new(CLIENT_AUTH_BY_IP),
+            refusal_logs: Buckets::new(REFUSAL_LOG),
+            unlogged_refusals: AtomicU64::new(0),
             anonymous_addresses: Buckets::new(Rule::hourly(policy.anonymous_per_address)),
             anonymous_clients: Buckets::new(Rule::hourly(policy.anonymous_per_client)),
             bodies: shares(BODIES_KIB, ALL_BODIES_KIB),
@@ -209,7 +209,7 @@ impl Limiter {
         }
         self.clients.check(|| self.client_at(name, from), now)?;
         for network in networks(from) {
-            self.strangers.check(|| self.network(network), now)?;
+            self.client_auth_by_ip.check(|| self.network(network), now)?;
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Limiter {
         }
         self.clients.add(self.client_at(name, from), now);
         for key in self.networks(from) {
-            self.strangers.add(key, now);
+            self.client_auth_by_ip.add(key, now);
         }
     }
 
@@ -231,29 +231,29 @@ impl Limiter {
         let charges = if self.is_exempt(from) {
             Vec::new()
         } else {
-            self.networks(from).map(|key| (&self.noted, key)).collect()
+            self.networks(from).map(|key| (&self.refusal_logs, key)).collect()
         };
         if charge(charges, now).is_ok() {
-            Some(self.unnoted.swap(0, Ordering::Relaxed))
+            Some(self.unlogged_refusals.swap(0, Ordering::Relaxed))
         } else {
-            self.unnoted.fetch_add(1, Ordering::Relaxed);
+            self.unlogged_refusals.fetch_add(1, Ordering::Relaxed);
             None
         }
     }
 
     /// Room for a body of so many KiB, for as long as what comes back is kept.
-    pub fn room_for_body(&self, kib: usize, from: IpAddr) -> Option<Share> {
-        Shares::take(&self.bodies, from, kib)
+    pub fn permit_for_body(&self, kib: usize, from: IpAddr) -> Option<Permit> {
+        ConcurrencyLimit::take(&self.bodies, from, kib)
     }
 
     /// A place before the threads that check passwords, for as long as what comes back is kept.
-    pub fn place_for_password(&self, from: IpAddr) -> Option<Share> {
-        Shares::take(&self.passwords, from, 1)
+    pub fn permit_for_password(&self, from: IpAddr) -> Option<Permit> {
+        ConcurrencyLimit::take(&self.passwords, from, 1)
     }
 
     /// A place among the requests under way, for as long as what comes back is kept.
-    pub fn place_for_request(&self, from: IpAddr) -> Option<Share> {
-        Shares::take(&self.requests, from, 1)
+    pub fn permit_for_request(&self, from: IpAddr) -> Option<Permit> {
+        ConcurrencyLimit::take(&self.requests, from, 1)
     }
 
     fn is_exempt(&self, from: IpAddr) -> bool {
@@ -297,7 +297,7 @@ fn charge(charges: Vec<(&Buckets, Key)>, now: Timestamp) -> Result<Attempt<'_>, 
     let mut attempt = Attempt { charged: Vec::new() };
     for (buckets, key) in charges {
         if let Err(wait) = buckets.take(key, now) {
-            attempt.forgive(now);
+            attempt.refund(now);
             return Err(wait);
         }
         attempt.charged.push((buckets, key));
@@ -311,7 +311,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::buckets::tests::{bytes, most_bytes};
-    use super::shares::tests::holders;
+    use super::concurrency::tests::holders;
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
@@ -397,7 +397,7 @@ mod tests {
         let mut looked_at = 0;
         for _ in 0..100 {
             if let Ok(own) = limiter.try_password("mallory", None, ip("192.0.2.1"), NOW) {
-                own.forgive(NOW);
+                own.refund(NOW);
             }
             looked_at += usize::from(limiter.try_password("alice", None, ip("192.0.2.1"), NOW).is_ok());
         }
@@ -431,7 +431,7 @@ mod tests {
                 assert!(limiter.create_anonymous_user("web", from, NOW).is_ok());
             }
             assert_eq!(limiter.may_authenticate(b"web", from, NOW), Ok(()));
-            assert!(limiter.room_for_body(BODIES_KIB * 4, from).is_some());
+            assert!(limiter.permit_for_body(BODIES_KIB * 4, from).is_some());
         }
     }
 
@@ -441,8 +441,8 @@ mod tests {
         let names = |at: usize| format!("user {at}");
         assert_eq!(failures(&limiter, 100, names, |_| ip("192.0.2.1")), 100);
         assert_eq!(failures(&limiter, 100, names, |_| ip("0.0.0.0")), 30);
-        assert!(limiter.room_for_body(BODIES_KIB + 1, ip("192.0.2.1")).is_some());
-        assert!(limiter.room_for_body(BODIES_KIB + 1, ip("0.0.0.0")).is_none());
+        assert!(limiter.permit_for_body(BODIES_KIB + 1, ip("192.0.2.1")).is_some());
+        assert!(limiter.permit_for_body(BODIES_KIB + 1, ip("0.0.0.0")).is_none());
     }
 
     #[test]
@@ -489,20 +489,20 @@ mod tests {
     fn one_address_cannot_hold_everything() {
         let limiter = limiter(|_| {});
         let places: Vec<_> = (0..100)
-            .filter_map(|_| limiter.place_for_password(ip("192.0.2.1")))
+            .filter_map(|_| limiter.permit_for_password(ip("192.0.2.1")))
             .collect();
         assert_eq!(places.len(), 16);
-        assert!(limiter.place_for_password(ip("192.0.2.2")).is_some());
+        assert!(limiter.permit_for_password(ip("192.0.2.2")).is_some());
         let room: Vec<_> = (0..1_000)
-            .filter_map(|_| limiter.room_for_body(64, ip("192.0.2.1")))
+            .filter_map(|_| limiter.permit_for_body(64, ip("192.0.2.1")))
             .collect();
         assert_eq!(room.len(), 128);
-        assert!(limiter.room_for_body(64, ip("192.0.2.2")).is_some());
+        assert!(limiter.permit_for_body(64, ip("192.0.2.2")).is_some());
         let requests: Vec<_> = (0..1_000)
-            .filter_map(|_| limiter.place_for_request(ip("192.0.2.1")))
+            .filter_map(|_| limiter.permit_for_request(ip("192.0.2.1")))
             .collect();
         assert_eq!(requests.len(), 400);
-        assert!(limiter.place_for_request(ip("192.0.2.2")).is_some());
+        assert!(limiter.permit_for_request(ip("192.0.2.2")).is_some());
     }
     /// An address of which nobody is a neighbour: every other one is the only one of an IPv6 /48.
     fn of_many(number: u32) -> IpAddr {
@@ -531,9 +531,9 @@ mod tests {
             let _ = limiter.may_authenticate(&name, from, NOW);
             limiter.note_refusal(from, NOW);
             held.push_back([
-                limiter.room_for_body(64, from),
-                limiter.place_for_password(from),
-                limiter.place_for_request(from),
+                limiter.permit_for_body(64, from),
+                limiter.permit_for_password(from),
+                limiter.permit_for_request(from),
             ]);
             if held.len() > AT_ONCE {
                 held.pop_front();
@@ -546,9 +546,9 @@ mod tests {
             sign_ins,
             begun,
             clients,
-            strangers,
-            noted,
-            unnoted: _,
+            client_auth_by_ip,
+            refusal_logs,
+            unlogged_refusals: _,
             anonymous_addresses,
             anonymous_clients,
             bodies,
@@ -560,8 +560,8 @@ mod tests {
             sign_ins,
             begun,
             clients,
-            strangers,
-            noted,
+            client_auth_by_ip,
+            refusal_logs,
             anonymous_addresses,
             anonymous_clients,
         ];

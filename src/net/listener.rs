@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::connection::{Answering, Guarded};
 use super::tls::Acceptor;
 use super::{Fallback, Limits, Peer, Unanswered, connection, drain};
-use crate::limit::shares::Shares;
+use crate::limit::concurrency::ConcurrencyLimit;
 
 /// How long to wait when no connection can be accepted, as when the process is out of file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(75);
@@ -145,7 +145,7 @@ impl Listener {
     ) {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
-        let addresses = Shares::new(
+        let addresses = ConcurrencyLimit::new(
             limits.max_connections_per_address,
             limits.max_connections,
             limits.uncounted.clone(),
@@ -157,7 +157,7 @@ impl Listener {
                 addr: SocketAddr::new(from.ip().to_canonical(), from.port()),
                 tls: tls.is_some(),
             };
-            let Some(seat) = Shares::take(&addresses, peer.addr.ip(), 1) else {
+            let Some(seat) = ConcurrencyLimit::take(&addresses, peer.addr.ip(), 1) else {
                 tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
                 return;
             };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::identity::password::{PasswordPolicy, PasswordProblem};
 use crate::identity::{SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
+use crate::password::{PasswordPolicy, PasswordProblem};
 
 /// The issuer and the lifetimes: the configuration, as far as protocol rules see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

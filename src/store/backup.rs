@@ -14,8 +14,8 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::backend::redb::Redb;
-use super::backend::{Backend, Snapshot, TableId, Verdict};
+use super::engine::redb::Redb;
+use super::engine::{Backend, Snapshot, TableId, Verdict};
 use super::schema::{META, Schema, stored};
 use super::tables;
 use super::{OpenError, Options, Store, StoreError};
@@ -434,7 +434,7 @@ pub fn may_be_one(beginning: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::backend::tests::Folder;
+    use crate::store::engine::tests::Folder;
     use crate::store::schema::{meta_get, meta_put};
     use crate::store::tables::USERS_BY_LOGIN_NAME;
     use uuid::Uuid;
@@ -526,7 +526,7 @@ mod tests {
 
     #[test]
     fn a_backup_of_an_older_schema_is_brought_up() {
-        fn step(tx: &mut dyn crate::store::backend::Tx) -> Result<(), StoreError> {
+        fn step(tx: &mut dyn crate::store::engine::Tx) -> Result<(), StoreError> {
             meta_put(tx, "upgraded", "yes")
         }
         const LATER: Schema = Schema::new(&[|_| Ok(()), |_| Ok(()), |_| Ok(()), step]);

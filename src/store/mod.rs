@@ -4,8 +4,8 @@
 //! writer thread. Tables are typed in [`table`] and live on the byte-level waist of [`backend`].
 //! A refusal by the protocol is a value inside `T` and is committed; only a [`StoreError`] rolls back.
 
-pub mod backend;
 pub mod backup;
+pub mod engine;
 pub mod owner;
 pub mod record;
 pub mod records;
@@ -22,9 +22,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use self::backend::redb::Redb;
-use self::backend::writer::{self, Errand, Order, Pace, Write, Writer};
-use self::backend::{Backend, FileId, Snapshot, Tx};
+use self::engine::redb::Redb;
+use self::engine::writer;
+use self::engine::writer::{Errand, Order, Pace, Write, Writer};
+use self::engine::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
 const COMPACTED: &str = "the database is being compacted, and nothing else is done with it";

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::backend::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of};
-use super::backend::{Backend, Snapshot, Tx, Verdict};
+use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of};
+use super::engine::{Backend, Snapshot, Tx, Verdict};
 use super::record::{Record, Unreadable, read_json};
 use super::table::Table;
-use super::{OpenError, StoreError, owner};
+use super::{OpenError, StoreError};
+use crate::store::owner;
 
 /// Named values about the store itself: the schema, and whatever is fixed at the first start.
 pub const META: Table<String, Named> = Table::new(0, "meta");
@@ -221,8 +222,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::store::backend::redb::journal_of;
-    use crate::store::backend::tests::Folder;
+    use crate::store::engine::redb::journal_of;
+    use crate::store::engine::tests::Folder;
     use crate::store::{Options, Store};
 
     const COUNTS: Table<String, u32> = Table::new(1, "counts");

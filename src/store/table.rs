@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::backend::{Snapshot, TableId, Tx};
+use super::engine::{Snapshot, TableId, Tx};
 use super::record::{Record, Unreadable};
 
 const USUAL_RECORD_LEN: usize = 512;

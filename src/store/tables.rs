@@ -5,13 +5,13 @@
 
 use uuid::Uuid;
 
+use super::engine::TableId;
 use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::Client;
 use crate::oauth::authorize::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::refresh::RefreshFamily;
-use crate::store::backend::TableId;
 use crate::store::records::{ApiKeyUse, SigningKeyRecord};
 use crate::store::schema::META;
 use crate::store::table::Table;

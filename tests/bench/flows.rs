@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput};
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::flow::mint::{Order, mint};
-use idsvc::flow::redeem_code::redeem_code;
-use idsvc::flow::rotate_refresh_token::rotate_refresh_token;
+use idsvc::flow::token::authorization_code::redeem_code;
+use idsvc::flow::token::issue::{ApprovedGrant, issue_tokens};
+use idsvc::flow::token::refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
-use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::identity::{Device, Factor, Session, Subject, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
@@ -32,13 +31,14 @@ use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::refresh::{Entropy, PresentedRefreshToken, RefreshFamily};
 use idsvc::oauth::token::TokenResponse;
 use idsvc::oauth::{Policy, Scope};
-use idsvc::page::Login;
+use idsvc::pages::Login;
+use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
 use idsvc::seal::Sealer;
 use idsvc::secret::{self, Digest, Secret};
 use idsvc::store::tables::{CLIENTS, CODES, FAMILIES, SESSIONS, USERS};
 use idsvc::store::{Options, Store};
-use idsvc::theme::Themes;
+use idsvc::themes::theme_set::Themes;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -159,7 +159,7 @@ impl Bench {
             tokens.push(token.reveal().to_owned());
             rows.push((id, family));
         }
-        let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
+        let put = move |tx: &mut dyn idsvc::store::engine::Tx| {
             rows.iter()
                 .try_for_each(|(id, family)| FAMILIES.put(tx, id, family))
         };
@@ -188,7 +188,7 @@ impl Bench {
             };
             rows.push((id, row));
         }
-        let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
+        let put = move |tx: &mut dyn idsvc::store::engine::Tx| {
             rows.iter().try_for_each(|(id, code)| CODES.put(tx, id, code))
         };
         self.core.store.write_blocking("bench", put).unwrap();
@@ -221,9 +221,9 @@ impl Bench {
         start.elapsed()
     }
 
-    fn order(&self, scope: &str) -> Order {
+    fn approved(&self, scope: &str) -> ApprovedGrant {
         let scope: Scope = scope.parse().unwrap();
-        Order {
+        ApprovedGrant {
             grant_type: GrantType::RefreshToken,
             subject: Subject::from(&self.user),
             profile: scope.contains(Scope::OPENID).then(|| self.user.clone()),
@@ -295,8 +295,8 @@ fn minting(criterion: &mut Criterion, bench: &Bench) {
     ] {
         criterion.bench_function(name, |b| {
             b.iter_batched(
-                || bench.order(scope),
-                |order| mint(&bench.core, &bench.client, order, bench.now).unwrap(),
+                || bench.approved(scope),
+                |approved| issue_tokens(&bench.core, &bench.client, approved, bench.now).unwrap(),
                 BatchSize::SmallInput,
             );
         });

@@ -5,14 +5,14 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use idsvc::admin::user;
 use idsvc::flow::account::Outcome;
 use idsvc::flow::account::change_password::{Change, NewPassword, change_password};
-use idsvc::flow::admin::user;
-use idsvc::flow::authorization;
+use idsvc::flow::login::transaction;
 use idsvc::flow::users;
-use idsvc::identity::password::{Memory, hash};
 use idsvc::identity::{Device, User};
 use idsvc::oauth::client::ConsentRequirement;
+use idsvc::password::{Memory, hash};
 use idsvc::store::tables::{CONSENTS, LOGIN_TRANSACTIONS, USERS};
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -335,7 +335,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     let browser = alice.browser();
     at_account(&browser).await;
     let core = &server.app.core;
-    let here = authorization::Browser::of(browser.cookie(SESSION).as_deref(), None, Device::default());
+    let here = transaction::Browser::of(browser.cookie(SESSION).as_deref(), None, Device::default());
     let typed = NewPassword {
         current: Zeroizing::new(alice.password.clone()),
         chosen: Zeroizing::new(NEW.to_owned()),

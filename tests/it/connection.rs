@@ -311,7 +311,7 @@ async fn a_body_that_nobody_reads_ends_the_connection_and_the_answer_says_so() {
     assert!(is_last(&answers, "HTTP/1.1 404 "), "{answers}");
     let here = "127.0.0.1".parse().unwrap();
     let room: Vec<_> = (0..128)
-        .map(|_| server.app.room_for(64 * 1024, here).unwrap())
+        .map(|_| server.app.permit_for_body(64 * 1024, here).unwrap())
         .collect();
     let answers = said_to(&server, &[&head("POST /oauth2/token", large.len()), &large]).await;
     assert!(is_last(&answers, "HTTP/1.1 503 "), "{answers}");

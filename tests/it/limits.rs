@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use idsvc::clock::Clock;
 use idsvc::http::error::fallback;
-use idsvc::identity::password::{Memory, PasswordParams, PoolSize, hash};
 use idsvc::jose::keyring::SigningKey;
-use idsvc::metrics::Readings;
 use idsvc::net::{Peer, Unanswered};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
+use idsvc::observe::metrics::Readings;
+use idsvc::password::{Memory, PasswordParams, PoolSize, hash};
 use idsvc::random::Random;
 use idsvc::secret::{ApiKey, Secret};
-use idsvc::store::backend::Tx;
+use idsvc::store::engine::Tx;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use idsvc::store::{Options, StoreError};
 use serde_json::json;
@@ -779,7 +779,7 @@ async fn one_site_of_ipv6_cannot_take_all_the_room_for_bodies() {
     let subnet = |number: usize| format!("2001:db8:77:{:x}::1", number % 8);
     let from_site = |number| subnet(number).parse().unwrap();
     let held: Vec<_> = (0..BODIES)
-        .filter_map(|number| server.app.room_for(BODY, from_site(number)))
+        .filter_map(|number| server.app.permit_for_body(BODY, from_site(number)))
         .collect();
     assert_eq!(held.len(), BODIES / 2);
     assert_eq!(from(acme.refresh("x"), &subnet(9)).await.status, 503);
@@ -787,7 +787,7 @@ async fn one_site_of_ipv6_cannot_take_all_the_room_for_bodies() {
         assert_eq!(from(acme.refresh("x"), elsewhere).await.status, 400);
     }
     let waiting: Vec<_> = (0..2 * PoolSize::WAITING)
-        .filter_map(|number| server.app.limits.place_for_password(from_site(number)))
+        .filter_map(|number| server.app.limits.permit_for_password(from_site(number)))
         .collect();
     assert_eq!(waiting.len(), PoolSize::WAITING / 2);
     acme.code(&alice.browser().at(ELSEWHERE)).await;
@@ -798,7 +798,7 @@ async fn one_site_of_ipv6_cannot_take_all_the_room_for_bodies() {
 async fn one_address_cannot_take_the_whole_queue_of_passwords() {
     let (server, acme, alice) = scene().await;
     let waiting: Vec<_> = (0..100)
-        .filter_map(|_| server.app.limits.place_for_password(HERE.parse().unwrap()))
+        .filter_map(|_| server.app.limits.permit_for_password(HERE.parse().unwrap()))
         .collect();
     assert_eq!(waiting.len(), 16);
     let page = sign_in_at(
@@ -914,7 +914,7 @@ async fn one_address_cannot_take_the_whole_queue_of_writes() {
     begun.notified().await;
     let limits = &server.app.limits;
     let places: Vec<_> = (WAITING..SHARE)
-        .map(|_| limits.place_for_request("127.0.0.1".parse().unwrap()).unwrap())
+        .map(|_| limits.permit_for_request("127.0.0.1".parse().unwrap()).unwrap())
         .collect();
     let queued = || usize::try_from(server.app.core.store.stats().queue_depth).unwrap();
     let mut waiting = Vec::new();

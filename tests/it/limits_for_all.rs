@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use idsvc::app::Room;
+use idsvc::app::RequestPermit;
 
 use crate::harness::reply::Reply;
 use crate::harness::server::Setup;
@@ -22,7 +22,7 @@ fn address(number: usize) -> IpAddr {
 }
 
 /// Takes until there is no more, from as many addresses; how many it was.
-fn take(take: impl Fn(IpAddr) -> Option<Room>) -> Vec<Room> {
+fn take(take: impl Fn(IpAddr) -> Option<RequestPermit>) -> Vec<RequestPermit> {
     (0..2 * REQUESTS)
         .map_while(|number| take(address(number)))
         .collect()
@@ -48,14 +48,14 @@ fn is_told_to_wait(reply: &Reply) -> bool {
 async fn the_bodies_of_all_addresses_together_are_bounded() {
     for server in services().await {
         let app = Arc::clone(&server.app);
-        let mut held = take(|from| app.room_for(BODY, from));
+        let mut held = take(|from| app.permit_for_body(BODY, from));
         assert_eq!(held.len(), BODIES);
         let form = || server.post("/oauth2/token").with("grant_type", "refresh_token");
         assert!(is_told_to_wait(&form().await));
         assert_eq!(server.get("/oauth2/jwks").await.status, 200, "it has no body");
         held.truncate(BODIES - 1);
         assert_eq!(form().await.status, 401);
-        let last = until_taken(|| app.room_for(BODY, address(BODIES))).await;
+        let last = until_taken(|| app.permit_for_body(BODY, address(BODIES))).await;
         assert!(is_told_to_wait(&form().await));
         drop(last);
         assert_eq!(form().await.status, 401);
@@ -66,13 +66,13 @@ async fn the_bodies_of_all_addresses_together_are_bounded() {
 async fn the_requests_of_all_addresses_together_are_bounded() {
     for server in services().await {
         let app = Arc::clone(&server.app);
-        let mut held = take(|from| app.place_for(from));
+        let mut held = take(|from| app.permit_for_request(from));
         assert_eq!(held.len(), REQUESTS);
         let ask = || server.get("/oauth2/jwks");
         assert!(is_told_to_wait(&ask().await));
         held.truncate(REQUESTS - 1);
         assert_eq!(ask().await.status, 200);
-        let last = until_taken(|| app.place_for(address(REQUESTS))).await;
+        let last = until_taken(|| app.permit_for_request(address(REQUESTS))).await;
         assert!(is_told_to_wait(&ask().await));
         drop(last);
         assert_eq!(ask().await.status, 200);
@@ -80,7 +80,7 @@ async fn the_requests_of_all_addresses_together_are_bounded() {
 }
 
 /// What a request held is free when its answer has been read, or a moment later.
-async fn until_taken(take: impl Fn() -> Option<Room>) -> Room {
+async fn until_taken(take: impl Fn() -> Option<RequestPermit>) -> RequestPermit {
     let taken = std::cell::RefCell::new(None);
     until(async || {
         *taken.borrow_mut() = take();

@@ -122,7 +122,7 @@ async fn the_log_says_what_was_too_large_and_what_came_at_a_bad_moment() {
     let too_large = "x".repeat(64 * 1024 + 1);
     let reply = ask(&server).with("pad", &too_large).await;
     assert_eq!(reply.status, 413);
-    let places: Vec<_> = std::iter::from_fn(|| server.app.limits.place_for_request(here)).collect();
+    let places: Vec<_> = std::iter::from_fn(|| server.app.limits.permit_for_request(here)).collect();
     assert_eq!(ask(&server).await.status, 503);
     drop(places);
     let told = audit.refusals();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use idsvc::store::backend::Tx;
+use idsvc::store::engine::Tx;
 use idsvc::store::schema::{META, Schema, meta_put};
 use idsvc::store::{Options, Store, StoreError};
 

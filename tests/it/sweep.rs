@@ -8,7 +8,7 @@ use idsvc::clock::Timestamp;
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::identity::{Device, UpstreamToken};
 use idsvc::oauth::refresh::RefreshFamily;
-use idsvc::store::backend::Tx;
+use idsvc::store::engine::Tx;
 use idsvc::store::tables::{
     CODES, FAMILIES, FAMILIES_BY_OWNER, LOGIN_TRANSACTIONS, REVOKED_TOKENS, SESSIONS, SESSIONS_BY_USER,
 };

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use idsvc::identity::password::{PasswordHash, PasswordParams, PasswordPool, PoolSize};
+use idsvc::password::{PasswordHash, PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
 use zeroize::Zeroizing;
 

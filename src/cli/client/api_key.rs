@@ -4,10 +4,10 @@ use clap::{Args, Subcommand};
 use uuid::Uuid;
 
 use super::Id;
-use crate::cli::call::{Call, unexpected};
-use crate::cli::output::{Output, Stop, moment};
+use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
+use crate::cli::admin_connection::{AdminConnector, unexpected};
+use crate::cli::output::{CliError, Output, moment};
 use crate::control::{Command, Reply};
-use crate::flow::admin::client::api_key::{ApiKeyView, WhichApiKey};
 
 /// The verbs of API keys.
 #[derive(Debug, Subcommand)]
@@ -35,16 +35,20 @@ pub struct Revoke {
 }
 
 /// The refusal does not repeat what was typed, which may be a key.
-fn key(text: &str) -> Result<Uuid, Stop> {
+fn key(text: &str) -> Result<Uuid, CliError> {
     Uuid::try_parse(text).map_err(|_| {
-        Stop::Misused(
+        CliError::Misused(
             "a key is named by its uuid, not by itself, as idsvc client api-key list ID shows it".to_owned(),
         )
     })
 }
 
 /// Runs a verb.
-pub(super) fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub(super) fn run(
+    verb: Verb,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let command = match verb {
         Verb::Add(which) => Command::ApiKeyAdd(which.id),
         Verb::List(which) => Command::ApiKeyList(which.id),
@@ -60,10 +64,10 @@ pub(super) fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Resul
             })
         }
     };
-    call.run(command, output, print)
+    connector.run(command, output, print)
 }
 
-fn print(reply: Reply, output: &mut Output<'_>) -> Result<(), Stop> {
+fn print(reply: Reply, output: &mut Output<'_>) -> Result<(), CliError> {
     match reply {
         Reply::ApiKey(view) if output.json => output.document(&view),
         Reply::ApiKey(view) => show(&view, output),
@@ -79,7 +83,7 @@ fn print(reply: Reply, output: &mut Output<'_>) -> Result<(), Stop> {
     }
 }
 
-fn show(view: &ApiKeyView, output: &mut Output<'_>) -> Result<(), Stop> {
+fn show(view: &ApiKeyView, output: &mut Output<'_>) -> Result<(), CliError> {
     let key = view
         .api_key
         .as_ref()
@@ -96,7 +100,7 @@ fn show(view: &ApiKeyView, output: &mut Output<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn list(views: &[ApiKeyView], output: &mut Output<'_>) -> Result<(), Stop> {
+fn list(views: &[ApiKeyView], output: &mut Output<'_>) -> Result<(), CliError> {
     output.table(
         &["KEY", "CREATED", "LAST USED"],
         views.iter().map(|view| {

@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::print::{list, show};
-use super::call::Call;
-use super::given::{algorithm, read_file, read_secret, seconds};
+use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
-use super::output::{Output, Stop};
+use super::output::{CliError, Output};
+use super::value_parsers::{algorithm, read_file, read_secret, seconds};
+use crate::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
 use crate::control::{Command, Reply};
-use crate::flow::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
     AssertionAudience, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
 };
-use crate::theme::Themes;
+use crate::themes::theme_set::Themes;
 
 /// The verbs of clients.
 #[derive(Debug, Subcommand)]
@@ -216,7 +216,7 @@ pub enum Audience {
 }
 
 impl Fields {
-    fn into_fields(self) -> Result<ClientFields, Stop> {
+    fn into_fields(self) -> Result<ClientFields, CliError> {
         fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
             (!list.is_empty()).then_some(list)
         }
@@ -295,7 +295,7 @@ pub struct Update {
 }
 
 /// Runs a verb.
-pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
         Verb::Add(add) => {
             let secret = add.secret_file.as_deref().map(read_secret).transpose()?;
@@ -308,13 +308,13 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
                 fields,
             }))
         }
-        Verb::ApiKey(verb) => return api_key::run(verb, call, output),
+        Verb::ApiKey(verb) => return api_key::run(verb, connector, output),
         Verb::List => Command::ClientList,
         Verb::Show(which) => Command::ClientShow(which.id),
         Verb::Update(update) => {
             let fields = update.fields.into_fields()?;
             if fields == ClientFields::default() && !update.no_secret {
-                return Err(Stop::Misused(
+                return Err(CliError::Misused(
                     "nothing to change: name at least one flag, see idsvc client update --help".to_owned(),
                 ));
             }
@@ -348,17 +348,17 @@ pub fn run(verb: Verb, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), S
         Command::ClientUpdate(update) => signed_with(&update.fields),
         _ => Vec::new(),
     };
-    warn_of_theme(&command, call, output)?;
-    call.run(command, output, |reply, output| match reply {
+    warn_of_theme(&command, connector, output)?;
+    connector.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
         Reply::Clients(views) => list(&views, output),
         Reply::ClientRemoved(client_id) if output.json => {
             output.document(&serde_json::json!({ "client_id": client_id, "removed": true }))
         }
         Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
-        _ => Err(super::call::unexpected()),
+        _ => Err(super::admin_connection::unexpected()),
     })?;
-    warn_of_new_keys(&algs, call, output);
+    warn_of_new_keys(&algs, connector, output);
     Ok(())
 }
 
@@ -372,7 +372,11 @@ fn signed_with(fields: &ClientFields) -> Vec<Algorithm> {
 }
 
 /// Says when the theme that a client is given is not there: the service would draw its pages as usual.
-fn warn_of_theme(command: &Command, call: &Call<'_>, output: &mut Output<'_>) -> Result<(), Stop> {
+fn warn_of_theme(
+    command: &Command,
+    connector: &AdminConnector<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let fields = match command {
         Command::ClientAdd(add) => &add.fields,
         Command::ClientUpdate(update) => &update.fields,
@@ -381,7 +385,7 @@ fn warn_of_theme(command: &Command, call: &Call<'_>, output: &mut Output<'_>) ->
     let Some(theme) = fields.theme.as_deref().filter(|theme| !theme.is_empty()) else {
         return Ok(());
     };
-    let folder = call.settings(output)?.theme_dir;
+    let folder = connector.settings(output)?.theme_dir;
     let shelf = Themes::open("", theme, Some(&folder)).shelf();
     if !shelf.names().contains(theme) {
         output.say(&format!(

@@ -1,11 +1,11 @@
 //! How clients are shown.
 
-use crate::cli::output::{Output, Stop, moment, yes_no};
-use crate::flow::admin::Disclosed;
-use crate::flow::admin::client::ClientView;
+use crate::admin::SecretString;
+use crate::admin::client::ClientView;
+use crate::cli::output::{CliError, Output, moment, yes_no};
 use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy};
 
-pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), Stop> {
+pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(&views);
     }
@@ -32,7 +32,7 @@ pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.document(view);
     }
@@ -54,7 +54,7 @@ fn words<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
     words.join(" ")
 }
 
-fn disclosed(secret: Option<&Disclosed>) -> String {
+fn disclosed(secret: Option<&SecretString>) -> String {
     secret
         .map(|secret| secret.reveal().to_owned())
         .unwrap_or_default()
@@ -144,7 +144,7 @@ fn key_name(jwk: &serde_json::Value) -> String {
 }
 
 /// What the operator has to know once: what to paste into the application, and what is shown only now.
-fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), Stop> {
+fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if is_new {
         output.line("\nfor the application")?;
         output.facts(&[

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::finding::{Finding, Level};
-use crate::cli::data_dir::{BACKUPS, DATABASE, MASTER_KEY, reopening};
-use crate::cli::event_log::{CURRENT, EVENTS};
-use crate::store::backend::redb::journal_of;
+use crate::data_dir::{BACKUPS, DATABASE, MASTER_KEY, reopening};
+use crate::observe::audit_file::{CURRENT, EVENTS};
+use crate::store::engine::redb::journal_of;
 
 /// Looks at every file and folder that the service opens.
 pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {

@@ -7,9 +7,9 @@ use std::path::Path;
 use super::SLACK;
 use super::finding::{Finding, Level};
 use crate::cli::output::moment;
-use crate::cli::schedule;
 use crate::clock::Timestamp;
 use crate::config::Config;
+use crate::server::backup_schedule;
 use crate::store::backup::{BackupError, glance};
 
 /// Looks at the newest backup that the service made by itself. `oldest` is the time of the oldest thing in the database.
@@ -31,7 +31,7 @@ pub(super) fn examine(
         return;
     };
     let is_late = |at: Timestamp| now.since(at) > interval * 2;
-    let made = match schedule::made_in(&config.settings.data_dir) {
+    let made = match backup_schedule::made_in(&config.settings.data_dir) {
         Ok(made) => made,
         Err(error) => {
             let remedy = "run this as the user of the service, or give that user the folder";
@@ -47,7 +47,7 @@ pub(super) fn examine(
             "see that the clock is right, and move the file away or remove it",
         ));
     }
-    let (seen, is_late) = match schedule::newest(&made, latest) {
+    let (seen, is_late) = match backup_schedule::newest(&made, latest) {
         Some((at, file)) => {
             findings.extend(of_file(file));
             (format!("the newest is of {}", moment(*at)), is_late(*at))
@@ -88,11 +88,12 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::cli::data_dir::{BACKUPS, make_folder_in};
+    use crate::admin::backup;
+    use crate::admin::backup::BackUp;
+    use crate::admin::tests::core;
     use crate::config::Sources;
     use crate::config::resolve::resolve;
-    use crate::flow::admin::backup::{self, BackUp};
-    use crate::flow::admin::tests::core;
+    use crate::data_dir::{BACKUPS, make_folder_in};
 
     #[test]
     fn a_service_that_has_had_the_time_for_a_backup_has_one() {

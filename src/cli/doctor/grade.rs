@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::finding::{Finding, Level};
+use crate::admin::client::ClientView;
 use crate::clock::Timestamp;
-use crate::flow::admin::client::ClientView;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
 use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};

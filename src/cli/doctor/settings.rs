@@ -3,7 +3,7 @@
 use super::finding::{Finding, Level};
 use crate::config::Config;
 use crate::config::reader::written;
-use crate::identity::password::PasswordParams;
+use crate::password::PasswordParams;
 
 const OWASP: &str =
     "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or what is as dear";

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Finding, Level};
+use crate::admin::client::ClientView;
 use crate::config::Settings;
-use crate::flow::admin::client::ClientView;
-use crate::page::theme::{DEFAULT, Severity};
-use crate::theme::folder::LANGUAGES;
-use crate::theme::{Shelf, Themes};
+use crate::themes::folder::LANGUAGES;
+use crate::themes::theme_set::{ThemeSet, Themes};
+use crate::themes::{DEFAULT, Severity};
 
 /// Looks at every theme there is, and at every one that the settings or a client name.
 pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
@@ -54,7 +54,7 @@ fn check(name: &str) -> String {
 }
 
 /// The first reason why a theme, or a page of it, is not used.
-fn fault(shelf: &Shelf, name: &str) -> Option<String> {
+fn fault(shelf: &ThemeSet, name: &str) -> Option<String> {
     let findings = match (shelf.refused(name), shelf.theme(name)) {
         (Some(findings), _) => findings,
         (None, theme) => theme?.findings(),

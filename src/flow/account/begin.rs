@@ -1,8 +1,9 @@
 //! A person comes to the account page who has to sign in first.
 
 use crate::clock::Timestamp;
-use crate::flow::authorization::{Browser, Next, Onward, new_transaction};
-use crate::flow::{Core, Failure, sessions};
+use crate::flow::login::session;
+use crate::flow::login::transaction::{Browser, Next, Onward, new_transaction};
+use crate::flow::{Core, Failure};
 use crate::oauth::own_page;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
@@ -14,7 +15,7 @@ pub async fn sign_in(
     deed_waits: bool,
     now: Timestamp,
 ) -> Result<Onward, Failure> {
-    let live = sessions::signed_in(core, browser, now)?;
+    let live = session::signed_in(core, browser, now)?;
     let again = live.as_ref().map(|live| live.user.account_id.as_str());
     let request = own_page::request(&core.policy.issuer, again, deed_waits);
     let (transaction, binding) = new_transaction(core, request, browser, now);

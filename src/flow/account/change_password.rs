@@ -6,14 +6,16 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::Outcome;
-use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::flow::authorization::Browser;
 use crate::flow::check_password::check_password;
-use crate::flow::sessions::{self, DrawnSession};
-use crate::flow::start_session::Entrance;
+use crate::flow::login::session;
+use crate::flow::login::session::DrawnSession;
+use crate::flow::login::start_session::Entrance;
+use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure, users};
-use crate::identity::password::PasswordProblem;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
 
 /// What a person types to change the password.
@@ -68,7 +70,7 @@ async fn look(
     typed: &NewPassword,
     now: Timestamp,
 ) -> Result<Option<Outcome<Change>>, Failure> {
-    let Some(live) = sessions::signed_in(core, browser, now)? else {
+    let Some(live) = session::signed_in(core, browser, now)? else {
         return Ok(Some(Outcome::SignIn));
     };
     let done = |change| Ok::<_, Failure>(Some(Outcome::Done(change)));
@@ -98,7 +100,7 @@ async fn look(
         .store
         .write("change_password", move |tx| {
             let lifetimes = policy.lifetimes.session;
-            let Some(live) = sessions::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
+            let Some(live) = session::find(&*tx, here.session.as_ref(), lifetimes, now)? else {
                 return Ok(None);
             };
             let mut user = live.user.clone();
@@ -108,10 +110,10 @@ async fn look(
             user.password = Some(hash.clone());
             user.updated_at = now;
             users::write(tx, &user)?;
-            let ended = sessions::end_all(tx, user.uuid, None, now)?;
-            sessions::end_families(tx, user.uuid, now)?;
+            let ended = session::end_all(tx, user.uuid, None, now)?;
+            session::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());
-            let (id, ..) = sessions::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
+            let (id, ..) = session::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
             Ok(Some((id, ended)))
         })
         .await?;
@@ -119,6 +121,6 @@ async fn look(
         return Ok(None);
     };
     audit::record(&Event::PasswordChanged { user, session });
-    sessions::record_ended(core, ended, now);
+    session::record_ended(core, ended, now);
     done(Change::Made(drawn.cookie(session)))
 }

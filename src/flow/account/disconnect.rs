@@ -1,12 +1,13 @@
 //! A person takes an application's access back.
 
 use super::{Outcome, act};
-use crate::audit::{self, Event};
 use crate::clock::Timestamp;
-use crate::flow::authorization::Browser;
-use crate::flow::sessions;
+use crate::flow::login::session;
+use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure};
 use crate::oauth::code::Authorization;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 
 /// Forgets the consent that was given to a client and its codes, and ends its refresh families, in one transaction.
@@ -28,12 +29,12 @@ pub async fn disconnect(
             if family
                 .is_some_and(|family| family.authorization.client_id == asked && family.revoked_at.is_none())
             {
-                sessions::end_family(tx, id, now)?;
+                session::end_family(tx, id, now)?;
                 is_any = true;
             }
         }
         let is_its = |granted: &Authorization| granted.user == user && granted.client_id == asked;
-        is_any |= sessions::forget_codes(tx, now, is_its)?;
+        is_any |= session::forget_codes(tx, now, is_its)?;
         Ok((user, is_any))
     })
     .await?;

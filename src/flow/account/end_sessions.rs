@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::{Outcome, act};
 use crate::clock::Timestamp;
-use crate::flow::authorization::Browser;
-use crate::flow::sessions;
+use crate::flow::login::session;
+use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure};
 use crate::store::tables::SESSIONS;
 
@@ -30,10 +30,10 @@ pub async fn end_sessions(
     let outcome = act(core, browser, "end_own_sessions", now, move |tx, live| {
         let user = live.user.uuid;
         let ended = match which {
-            Which::Others => sessions::end_all(tx, user, Some(live.id), now)?,
+            Which::Others => session::end_all(tx, user, Some(live.id), now)?,
             Which::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
-                    sessions::end(tx, id, &session, now)?;
+                    session::end(tx, id, &session, now)?;
                     vec![(id, session)]
                 }
                 Some(_) | None => Vec::new(),
@@ -45,7 +45,7 @@ pub async fn end_sessions(
     Ok(match outcome {
         Outcome::SignIn => Outcome::SignIn,
         Outcome::Done(ended) => {
-            sessions::record_ended(core, ended, now);
+            session::record_ended(core, ended, now);
             Outcome::Done(())
         }
     })

@@ -9,12 +9,13 @@ pub mod disconnect;
 pub mod end_sessions;
 pub mod view;
 
-use super::authorization::Browser;
-use super::sessions::{self, LiveSession};
+use super::login::session;
+use super::login::session::LiveSession;
+use super::login::transaction::Browser;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::store::StoreError;
-use crate::store::backend::Tx;
+use crate::store::engine::Tx;
 
 /// What comes of a request to the account page.
 #[derive(Debug)]
@@ -42,9 +43,9 @@ where
     let done = core
         .store
         .write(name, move |tx| {
-            match sessions::find(&*tx, presented.as_ref(), lifetimes, now)? {
+            match session::find(&*tx, presented.as_ref(), lifetimes, now)? {
                 Some(live) if live.session.is_fresh(now) => {
-                    sessions::touch(tx, &live, lifetimes, now)?;
+                    session::touch(tx, &live, lifetimes, now)?;
                     deed(tx, live).map(Some)
                 }
                 Some(_) | None => Ok(None),

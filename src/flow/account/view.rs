@@ -7,14 +7,15 @@ use uuid::Uuid;
 
 use super::Outcome;
 use crate::clock::Timestamp;
-use crate::flow::authorization::Browser;
 use crate::flow::catalog::Catalog;
-use crate::flow::sessions::{self, LiveSession};
+use crate::flow::login::session;
+use crate::flow::login::session::LiveSession;
+use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::Session;
 use crate::oauth::{Scope, consent};
 use crate::store::StoreError;
-use crate::store::backend::Snapshot;
+use crate::store::engine::Snapshot;
 use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 
 /// What the account page shows.
@@ -46,10 +47,10 @@ pub struct Application {
 pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core.store.read(|snapshot| {
-        let Some(live) = sessions::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
+        let Some(live) = session::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
             return Ok(None);
         };
-        let mut sessions = sessions::live_of(snapshot, live.user.uuid, lifetimes, now)?;
+        let mut sessions = session::live_of(snapshot, live.user.uuid, lifetimes, now)?;
         sessions.sort_by_key(|(id, session)| (*id != live.id, std::cmp::Reverse(session.last_used_at)));
         let applications = applications(snapshot, &catalog, live.user.uuid, now)?;
         Ok(Some(Box::new(Account {
@@ -64,8 +65,8 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
     if account.live.session.is_due_for_touch(lifetimes, now) {
         let presented = browser.session.clone();
         let noted = core.store.write("use_session", move |tx| {
-            match sessions::find(&*tx, presented.as_ref(), lifetimes, now)? {
-                Some(live) => sessions::touch(tx, &live, lifetimes, now),
+            match session::find(&*tx, presented.as_ref(), lifetimes, now)? {
+                Some(live) => session::touch(tx, &live, lifetimes, now),
                 None => Ok(()),
             }
         });
@@ -78,7 +79,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
 
 /// Live refresh families and remembered consents, told by client. One that is not registered any more can do
 /// nothing and is left out.
-pub(in crate::flow) fn applications(
+pub fn applications(
     snapshot: &dyn Snapshot,
     catalog: &Catalog,
     user: Uuid,

@@ -10,17 +10,18 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Core, OpenError};
-use crate::audit::{self, Event};
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::jose::keyring::{SigningKey, SigningKeyError};
 use crate::jose::rsa_keygen::{self, RsaKeygenError};
 use crate::oauth::policy::KeyRotation;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::random::Random;
 use crate::seal::{SealError, Sealer};
 use crate::store::StoreError;
-use crate::store::backend::{Snapshot, Tx};
-use crate::store::records::{KeyStanding, SigningKeyRecord};
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::records::{KeyLifecycle, SigningKeyRecord};
 use crate::store::tables::SIGNING_KEYS;
 
 const RSA_BITS: usize = 2048;
@@ -110,7 +111,7 @@ fn seal(
     sealer: &Sealer,
     random: &Random,
     key: &SigningKey,
-    standing: KeyStanding,
+    standing: KeyLifecycle,
     now: Timestamp,
 ) -> SigningKeyRecord {
     let ciphertext = sealer.seal(&context(key.kid()), key.pkcs8(), random);
@@ -158,7 +159,7 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
         }
         let now = core.clock.now();
         let key = generate(&core.random, alg).await?;
-        let standing = KeyStanding::Active { since: now };
+        let standing = KeyLifecycle::Active { since: now };
         let mut record = seal(&core.sealer, &core.random, &key, standing, now);
         record.prolong(retention);
         let kid = key.kid().to_owned();
@@ -192,7 +193,7 @@ fn brief(
     retention: Duration,
 ) -> Result<Vec<(String, SigningKeyRecord)>, StoreError> {
     let mut all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
-    all.retain_mut(|(_, key)| matches!(key.standing, KeyStanding::Active { .. }) && key.prolong(retention));
+    all.retain_mut(|(_, key)| matches!(key.standing, KeyLifecycle::Active { .. }) && key.prolong(retention));
     Ok(all)
 }
 
@@ -215,18 +216,18 @@ type Found = Result<Option<(String, SigningKeyRecord)>, StoreError>;
 /// The key of an algorithm that signs now.
 pub fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
     find(snapshot, alg, |standing| {
-        matches!(standing, KeyStanding::Active { .. })
+        matches!(standing, KeyLifecycle::Active { .. })
     })
 }
 
 /// The key of an algorithm that waits for its turn.
 fn announced(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
     find(snapshot, alg, |standing| {
-        matches!(standing, KeyStanding::Announced { .. })
+        matches!(standing, KeyLifecycle::Announced { .. })
     })
 }
 
-fn find(snapshot: &dyn Snapshot, alg: Algorithm, stands: impl Fn(&KeyStanding) -> bool) -> Found {
+fn find(snapshot: &dyn Snapshot, alg: Algorithm, stands: impl Fn(&KeyLifecycle) -> bool) -> Found {
     let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
     Ok(all
         .into_iter()
@@ -243,7 +244,7 @@ fn activate(
     retention: Duration,
 ) -> Result<SigningKeyRecord, StoreError> {
     for (former_kid, mut former) in SIGNING_KEYS.scan(&*tx, .., usize::MAX)? {
-        let is_former = former.alg == record.alg && matches!(former.standing, KeyStanding::Active { .. });
+        let is_former = former.alg == record.alg && matches!(former.standing, KeyLifecycle::Active { .. });
         if is_former && former_kid != kid {
             former.retire(now, retention);
             SIGNING_KEYS.put(tx, &former_kid, &former)?;
@@ -286,7 +287,7 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
         &core.sealer,
         &core.random,
         key,
-        KeyStanding::Announced { active_from },
+        KeyLifecycle::Announced { active_from },
         now,
     );
     let kid = key.kid().to_owned();
@@ -326,11 +327,11 @@ enum Due {
 
 fn due(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> Option<Due> {
     match record.standing {
-        KeyStanding::Announced { active_from } if active_from <= now => Some(Due::Activate),
-        KeyStanding::Announced { active_from } if now + announce < active_from => Some(Due::Hasten),
-        KeyStanding::Active { since } if since.is_ahead_of(now) => Some(Due::Redate),
-        KeyStanding::Retired { remove_at } if remove_at <= now => Some(Due::Remove),
-        KeyStanding::Announced { .. } | KeyStanding::Active { .. } | KeyStanding::Retired { .. } => None,
+        KeyLifecycle::Announced { active_from } if active_from <= now => Some(Due::Activate),
+        KeyLifecycle::Announced { active_from } if now + announce < active_from => Some(Due::Hasten),
+        KeyLifecycle::Active { since } if since.is_ahead_of(now) => Some(Due::Redate),
+        KeyLifecycle::Retired { remove_at } if remove_at <= now => Some(Due::Remove),
+        KeyLifecycle::Announced { .. } | KeyLifecycle::Active { .. } | KeyLifecycle::Retired { .. } => None,
     }
 }
 
@@ -372,14 +373,14 @@ async fn advance(core: &Core) -> Result<bool, RotateError> {
                     }
                     Due::Hasten => {
                         let mut record = record.clone();
-                        record.standing = KeyStanding::Announced {
+                        record.standing = KeyLifecycle::Announced {
                             active_from: now + announce,
                         };
                         SIGNING_KEYS.put(tx, kid, &record)?;
                     }
                     Due::Redate => {
                         let mut record = record.clone();
-                        record.standing = KeyStanding::Active { since: now };
+                        record.standing = KeyLifecycle::Active { since: now };
                         SIGNING_KEYS.put(tx, kid, &record)?;
                     }
                     Due::Remove => {
@@ -422,12 +423,12 @@ fn outworn(
     let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
     let waits = |alg| {
         all.iter()
-            .any(|(_, key)| key.alg == alg && matches!(key.standing, KeyStanding::Announced { .. }))
+            .any(|(_, key)| key.alg == alg && matches!(key.standing, KeyLifecycle::Announced { .. }))
     };
     Ok(all
         .iter()
         .filter_map(|(_, key)| match key.standing {
-            KeyStanding::Active { since } if since + every <= now + rotation.announce => Some(key.alg),
+            KeyLifecycle::Active { since } if since + every <= now + rotation.announce => Some(key.alg),
             _ => None,
         })
         .filter(|alg| !waits(*alg))

@@ -1,6 +1,6 @@
 use super::*;
+use crate::admin::tests::core;
 use crate::clock::EARLIEST;
-use crate::flow::admin::tests::core;
 use crate::jose::keyring::KeyState;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -104,7 +104,7 @@ async fn a_key_announced_while_the_clock_was_wrong_waits_no_longer_than_others()
             let kid = kid.clone();
             move |tx| {
                 let mut record = SIGNING_KEYS.get(&*tx, &kid)?.unwrap();
-                record.standing = KeyStanding::Announced { active_from: wrong };
+                record.standing = KeyLifecycle::Announced { active_from: wrong };
                 SIGNING_KEYS.put(tx, &kid, &record)
             }
         })
@@ -127,7 +127,7 @@ async fn a_key_that_began_while_the_clock_was_ahead_rotates_as_others_do() {
             let kid = first.clone();
             move |tx| {
                 let mut record = SIGNING_KEYS.get(&*tx, &kid)?.unwrap();
-                record.standing = KeyStanding::Active { since: ahead };
+                record.standing = KeyLifecycle::Active { since: ahead };
                 SIGNING_KEYS.put(tx, &kid, &record)
             }
         })

@@ -2,45 +2,54 @@
 
 use ::http::{Method, StatusCode};
 
-use crate::flow::begin_authorization::begin_authorization;
-use crate::http::call::{Aside, Call};
+use crate::flow::login::authorize::begin_authorization;
+use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::Answer;
-use crate::http::screen::onward::{self, repeat_as_get};
+use crate::http::screen::browser_redirect;
+use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::oauth::authorize::Unanswerable;
 use crate::oauth::redirect_uri::Mismatch;
-use crate::page::Heading;
+use crate::pages::Heading;
 use crate::route::Route;
 
 /// Answers an authorization request, or shows the user why it cannot be answered.
-pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.link_parameters() {
+pub async fn respond(context: &RequestContext) -> Answer {
+    let parameters = match context.link_parameters() {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
-    call.dress_for(parameters.get("client_id"), parameters.get("ui_locales"));
-    if call.method() == Method::POST {
-        return repeat_as_get(call, &Route::Authorize);
+    context.set_page_style_for(parameters.get("client_id"), parameters.get("ui_locales"));
+    if context.method() == Method::POST {
+        return repeat_as_get(context, &Route::Authorize);
     }
-    let admit = || call.admit_sign_in();
-    match begin_authorization(&call.app.core, &parameters, &call.browser(), admit, call.now).await {
-        Ok(Ok(next)) => onward::go(call, next),
+    let admit = || context.admit_sign_in();
+    match begin_authorization(
+        &context.app.core,
+        &parameters,
+        &context.browser(),
+        admit,
+        context.now,
+    )
+    .await
+    {
+        Ok(Ok(next)) => browser_redirect::go(context, next),
         Ok(Err(unanswerable)) => {
-            call.note_aside(aside(unanswerable, &parameters));
-            call.error_page(
+            context.log_detail(refusal_log(unanswerable, &parameters));
+            context.error_page(
                 StatusCode::BAD_REQUEST,
                 Heading::Request,
                 &unanswerable.to_string(),
             )
         }
-        Err(failure) => error::failed_page(call, &failure),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }
 
 /// What the log is told of it besides.
-fn aside(unanswerable: Unanswerable, parameters: &Parameters) -> Aside {
-    Aside {
+fn refusal_log(unanswerable: Unanswerable, parameters: &Parameters) -> RefusalLog {
+    RefusalLog {
         reason: match unanswerable {
             Unanswerable::UnknownClient => Some("unknown_client"),
             Unanswerable::DisabledClient => Some("client_disabled"),
@@ -48,10 +57,10 @@ fn aside(unanswerable: Unanswerable, parameters: &Parameters) -> Aside {
         },
         redirect_uri: match unanswerable {
             Unanswerable::RedirectUri(Mismatch::Unregistered) => {
-                parameters.get("redirect_uri").map(Aside::address)
+                parameters.get("redirect_uri").map(RefusalLog::address)
             }
             _ => None,
         },
-        ..Aside::default()
+        ..RefusalLog::default()
     }
 }

@@ -2,35 +2,37 @@
 
 use ::http::{Method, StatusCode};
 
-use crate::flow::sign_out::{SignOut, begin_sign_out};
-use crate::http::call::{Aside, Call};
+use crate::flow::login::sign_out::{SignOut, begin_sign_out};
+use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::error;
 use crate::http::response::{self, Answer};
+use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::http::screen::logout;
-use crate::http::screen::onward::repeat_as_get;
-use crate::page::Heading;
+use crate::pages::Heading;
 use crate::route::Route;
 
 /// Ends the session of this browser where an ID token names its user, or asks.
-pub async fn respond(call: &Call) -> Answer {
-    let parameters = match call.page_parameters() {
+pub async fn respond(context: &RequestContext) -> Answer {
+    let parameters = match context.page_parameters() {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
-    call.dress_for(parameters.get("client_id"), parameters.get("ui_locales"));
-    if call.method() == Method::POST {
-        return repeat_as_get(call, &Route::EndSession);
+    context.set_page_style_for(parameters.get("client_id"), parameters.get("ui_locales"));
+    if context.method() == Method::POST {
+        return repeat_as_get(context, &Route::EndSession);
     }
-    match begin_sign_out(&call.app.core, &parameters, &call.browser(), call.now).await {
-        Ok(Ok(SignOut::Done(return_to))) => logout::done(call, return_to),
-        Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(call, &Route::LogoutConfirm)),
+    match begin_sign_out(&context.app.core, &parameters, &context.browser(), context.now).await {
+        Ok(Ok(SignOut::Done(return_to))) => logout::done(context, return_to),
+        Ok(Ok(SignOut::Ask)) => response::redirect_303(&logout::address(context, &Route::LogoutConfirm)),
         Ok(Err(refusal)) => {
-            call.note_aside(Aside {
-                redirect_uri: parameters.get("post_logout_redirect_uri").map(Aside::address),
-                ..Aside::default()
+            context.log_detail(RefusalLog {
+                redirect_uri: parameters
+                    .get("post_logout_redirect_uri")
+                    .map(RefusalLog::address),
+                ..RefusalLog::default()
             });
-            call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
+            context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
         }
-        Err(failure) => error::failed_page(call, &failure),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }

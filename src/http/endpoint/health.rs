@@ -3,7 +3,7 @@
 use ::http::StatusCode;
 
 use crate::app::App;
-use crate::http::call::Call;
+use crate::http::context::RequestContext;
 use crate::http::response::{self, Answer};
 
 /// The process answers.
@@ -12,8 +12,8 @@ pub fn alive() -> Answer {
 }
 
 /// The service can do its work.
-pub fn ready(call: &Call) -> Answer {
-    readiness(&call.app)
+pub fn ready(context: &RequestContext) -> Answer {
+    readiness(&context.app)
 }
 
 /// Whether the service can do its work: it can be reached, the store takes writes, the disk has room for more and

@@ -3,7 +3,7 @@
 use super::client::limited;
 use super::token;
 use crate::flow::authenticate_client::authenticate_api_key;
-use crate::http::call::Call;
+use crate::http::context::RequestContext;
 use crate::http::request::{self, Parameters};
 use crate::http::response::Answer;
 use crate::oauth::api_key::{self, PresentedApiKey};
@@ -12,34 +12,34 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::token::TokenRequest;
 
 /// Answers a refresh: parse, find the client by its API key, then as at the token endpoint.
-pub async fn respond(call: &Call) -> Answer {
+pub async fn respond(context: &RequestContext) -> Answer {
     let grant = GrantType::RefreshToken.as_str();
-    let (parameters, presented) = match parse(call) {
+    let (parameters, presented) = match parse(context) {
         Ok(parsed) => parsed,
-        Err(refusal) => return token::refused(call, grant, &refusal),
+        Err(refusal) => return token::refused(context, grant, &refusal),
     };
-    let checking = authenticate_api_key(&call.app.core, &presented, call.now);
-    let client = match limited(call, presented.key.locator(), checking).await {
+    let checking = authenticate_api_key(&context.app.core, &presented, context.now);
+    let client = match limited(context, presented.key.locator(), checking).await {
         Ok(Ok(client)) => {
-            call.is_of(&client.client_id);
+            context.is_of(&client.client_id);
             client
         }
-        Ok(Err(refusal)) => return token::refused(call, grant, &refusal),
-        Err(failure) => return token::failed(call, grant, &failure),
+        Ok(Err(refusal)) => return token::refused(context, grant, &refusal),
+        Err(failure) => return token::failed(context, grant, &failure),
     };
-    let gate = call.app.core.gate();
+    let gate = context.app.core.grant_policy();
     let request = gate
         .check_grant(&client, GrantType::RefreshToken)
         .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
     match request {
-        Ok(request) => token::issue(call, &client, grant, request).await,
-        Err(refusal) => token::refused(call, grant, &refusal),
+        Ok(request) => token::issue(context, &client, grant, request).await,
+        Err(refusal) => token::refused(context, grant, &refusal),
     }
 }
 
-fn parse(call: &Call) -> Result<(Parameters, PresentedApiKey), Refusal> {
-    let parameters = call.form_or_json()?;
-    let presented = match request::authorization(call.headers()) {
+fn parse(context: &RequestContext) -> Result<(Parameters, PresentedApiKey), Refusal> {
+    let parameters = context.form_or_json()?;
+    let presented = match request::authorization(context.headers()) {
         Ok(Some((scheme, credentials))) if scheme.eq_ignore_ascii_case("Basic") => {
             api_key::parse(credentials)?
         }

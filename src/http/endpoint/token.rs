@@ -3,13 +3,13 @@
 use ::http::StatusCode;
 
 use super::client::authenticated;
-use crate::flow::create_anonymous_user::create_anonymous_user;
-use crate::flow::exchange_assertion::exchange_assertion;
-use crate::flow::issue_client_token::issue_client_token;
-use crate::flow::redeem_code::redeem_code;
-use crate::flow::rotate_refresh_token::rotate_refresh_token;
+use crate::flow::token::anonymous::create_anonymous_user;
+use crate::flow::token::authorization_code::redeem_code;
+use crate::flow::token::client_credentials::issue_client_token;
+use crate::flow::token::jwt_bearer::exchange_assertion;
+use crate::flow::token::refresh_token::rotate_refresh_token;
 use crate::flow::{Answer as Reply, Failure};
-use crate::http::call::Call;
+use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
@@ -19,26 +19,26 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
 
 /// Answers a token request: parse, authenticate the client, check the grant, then what the grant demands.
-pub async fn respond(call: &Call) -> Answer {
-    let service_name = &call.app.core.policy.service_name;
-    let parameters = match parameters(call, service_name) {
+pub async fn respond(context: &RequestContext) -> Answer {
+    let service_name = &context.app.core.policy.service_name;
+    let parameters = match parameters(context, service_name) {
         Ok(parameters) => parameters,
-        Err(refusal) => return refused(call, UNKNOWN, &refusal),
+        Err(refusal) => return refused(context, UNKNOWN, &refusal),
     };
     let asked = token::grant_type(&parameters, service_name);
     let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
-    let client = match authenticated(call, &parameters).await {
+    let client = match authenticated(context, &parameters).await {
         Ok(Ok(client)) => client,
-        Ok(Err(refusal)) => return refused(call, grant, &refusal),
-        Err(failure) => return failed(call, grant, &failure),
+        Ok(Err(refusal)) => return refused(context, grant, &refusal),
+        Err(failure) => return failed(context, grant, &failure),
     };
     let request = asked.and_then(|grant_type| {
-        call.app.core.gate().check_grant(&client, grant_type)?;
+        context.app.core.grant_policy().check_grant(&client, grant_type)?;
         TokenRequest::parse(grant_type, &parameters)
     });
     match request {
-        Ok(request) => issue(call, &client, grant, request).await,
-        Err(refusal) => refused(call, grant, &refusal),
+        Ok(request) => issue(context, &client, grant, request).await,
+        Err(refusal) => refused(context, grant, &refusal),
     }
 }
 
@@ -46,31 +46,31 @@ pub async fn respond(call: &Call) -> Answer {
 const UNKNOWN: &str = "unknown";
 
 /// Says no, and counts it.
-pub(super) fn refused(call: &Call, grant: &'static str, refusal: &Refusal) -> Answer {
-    call.app.metrics.granted(grant, refusal.code.as_str());
-    error::refused(call, refusal)
+pub(super) fn refused(context: &RequestContext, grant: &'static str, refusal: &Refusal) -> Answer {
+    context.app.metrics.granted(grant, refusal.code.as_str());
+    error::refused(context, refusal)
 }
 
 /// Says that it cannot be said, and counts it.
-pub(super) fn failed(call: &Call, grant: &'static str, failure: &Failure) -> Answer {
+pub(super) fn failed(context: &RequestContext, grant: &'static str, failure: &Failure) -> Answer {
     let outcome = match failure {
         Failure::Throttled { .. } => "throttled",
         failure if error::is_passing(failure) => "busy",
         _ => "failed",
     };
-    call.app.metrics.granted(grant, outcome);
-    error::failed(call, failure)
+    context.app.metrics.granted(grant, outcome);
+    error::failed(context, failure)
 }
 
 /// The parameters in the body: a form, or a JSON object for the grants that take one. What is wrong with
 /// `grant_type` itself is said of a JSON object as of a form.
-fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
-    if !call.is_json() {
-        return call.form();
+fn parameters(context: &RequestContext, service_name: &str) -> Reply<Parameters> {
+    if !context.is_json() {
+        return context.form();
     }
-    let parameters = call.form_or_json()?;
+    let parameters = context.form_or_json()?;
     match token::grant_type(&parameters, service_name) {
-        Ok(grant) if !grant.accepts_json() => call.form(),
+        Ok(grant) if !grant.accepts_json() => context.form(),
         _ => Ok(parameters),
     }
 }
@@ -78,49 +78,49 @@ fn parameters(call: &Call, service_name: &str) -> Reply<Parameters> {
 /// Makes a user for a device. What made none is no part of what the address and the client may have made: devices that
 /// came in vain, and come again as they are told, would find no room in it.
 async fn anonymous(
-    call: &Call,
+    context: &RequestContext,
     client: &AuthenticatedClient,
     scope: Option<Scope>,
 ) -> Result<Reply<TokenResponse>, Failure> {
-    call.find_room()?;
-    let (limits, from) = (&call.app.limits, call.client_address());
+    context.require_disk_for_login()?;
+    let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
-        .create_anonymous_user(&client.client_id, from, call.now)
+        .create_anonymous_user(&client.client_id, from, context.now)
         .map_err(error::throttled)?;
-    let answer = create_anonymous_user(&call.app.core, client, scope, call.now).await;
+    let answer = create_anonymous_user(&context.app.core, client, scope, context.now).await;
     if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
-        attempt.forgive(call.now);
+        attempt.refund(context.now);
     }
     answer
 }
 
 /// Carries the request out for a client that has proven who it is.
 pub(super) async fn issue(
-    call: &Call,
+    context: &RequestContext,
     client: &AuthenticatedClient,
     grant: &'static str,
     request: TokenRequest,
 ) -> Answer {
-    let core = &call.app.core;
+    let core = &context.app.core;
     let answer = match request {
-        TokenRequest::AuthorizationCode(exchange) => redeem_code(core, client, exchange, call.now).await,
+        TokenRequest::AuthorizationCode(exchange) => redeem_code(core, client, exchange, context.now).await,
         TokenRequest::RefreshToken { token, scope } => {
-            rotate_refresh_token(core, client, token, scope, call.now).await
+            rotate_refresh_token(core, client, token, scope, context.now).await
         }
         TokenRequest::ClientCredentials { scope } => {
-            issue_client_token(core, client, scope.as_ref(), call.now)
+            issue_client_token(core, client, scope.as_ref(), context.now)
         }
         TokenRequest::JwtBearer { assertion, scope } => {
-            exchange_assertion(core, client, assertion, scope, call.now).await
+            exchange_assertion(core, client, assertion, scope, context.now).await
         }
-        TokenRequest::Anonymous { scope } => anonymous(call, client, scope).await,
+        TokenRequest::Anonymous { scope } => anonymous(context, client, scope).await,
     };
     match answer {
         Ok(Ok(tokens)) => {
-            call.app.metrics.granted(grant, "issued");
+            context.app.metrics.granted(grant, "issued");
             response::no_store(response::json(StatusCode::OK, &tokens))
         }
-        Ok(Err(refusal)) => refused(call, grant, &refusal),
-        Err(failure) => failed(call, grant, &failure),
+        Ok(Err(refusal)) => refused(context, grant, &refusal),
+        Err(failure) => failed(context, grant, &failure),
     }
 }

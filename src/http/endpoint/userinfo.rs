@@ -2,8 +2,8 @@
 
 use ::http::{Method, StatusCode};
 
-use crate::flow::read_userinfo::read_userinfo;
-use crate::http::call::Call;
+use crate::flow::token::userinfo::read_userinfo;
+use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::{self, MediaType};
 use crate::http::response::{self, Answer};
@@ -11,27 +11,27 @@ use crate::oauth::error::Refusal;
 
 /// Answers with claims about the user of the access token, which comes in the header or the form body
 /// (RFC 6750 sections 2.1 and 2.2); never in the address.
-pub fn respond(call: &Call) -> Answer {
-    let token = match presented(call) {
+pub fn respond(context: &RequestContext) -> Answer {
+    let token = match presented(context) {
         Ok(Some(token)) => token,
-        Ok(None) => return error::refused_bearer(call, None),
-        Err(refusal) => return error::refused_bearer(call, Some(&refusal)),
+        Ok(None) => return error::refused_bearer(context, None),
+        Err(refusal) => return error::refused_bearer(context, Some(&refusal)),
     };
-    match read_userinfo(&call.app.core, &token, call.now) {
+    match read_userinfo(&context.app.core, &token, context.now) {
         Ok(Ok(claims)) => response::no_store(response::json(StatusCode::OK, &claims)),
-        Ok(Err(refusal)) => error::refused_bearer(call, Some(&refusal)),
-        Err(failure) => error::failed(call, &failure),
+        Ok(Err(refusal)) => error::refused_bearer(context, Some(&refusal)),
+        Err(failure) => error::failed(context, &failure),
     }
 }
 
-fn presented(call: &Call) -> Result<Option<String>, Refusal> {
-    let header = request::bearer_token(call.headers())
+fn presented(context: &RequestContext) -> Result<Option<String>, Refusal> {
+    let header = request::bearer_token(context.headers())
         .map_err(|_| Refusal::invalid_request("the Authorization header is malformed"))?;
     // Beside a token in the header, a body of another type is no concern of this endpoint (RFC 6750 section 2.2).
-    let is_form = request::media_type(call.headers()) == Some(MediaType::Form);
+    let is_form = request::media_type(context.headers()) == Some(MediaType::Form);
     let is_looked_at = header.is_none() || is_form;
-    let form = if call.method() == Method::POST && !call.body.is_empty() && is_looked_at {
-        let form = call.form()?;
+    let form = if context.method() == Method::POST && !context.body.is_empty() && is_looked_at {
+        let form = context.form()?;
         if form.is_repeated("access_token") {
             return Err(Refusal::invalid_request("access_token was sent more than once"));
         }

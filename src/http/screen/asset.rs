@@ -7,11 +7,11 @@ use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderVa
 use bytes::Bytes;
 
 use crate::app::Document;
-use crate::http::call::Call;
+use crate::http::context::RequestContext;
 use crate::http::headers::cacheable;
 use crate::http::response::{self, Answer};
-use crate::page::asset;
-use crate::theme::Themes;
+use crate::pages::asset;
+use crate::themes::theme_set::Themes;
 
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// An image that is opened by itself is a page: it runs nothing and loads nothing.
@@ -20,13 +20,13 @@ const HARMLESS: HeaderValue = HeaderValue::from_static(
 );
 
 /// Sends a file of the pages.
-pub fn respond(call: &Call, file: &str) -> Answer {
-    find(file).unwrap_or_else(|| call.not_found())
+pub fn respond(context: &RequestContext, file: &str) -> Answer {
+    find(file).unwrap_or_else(|| context.not_found())
 }
 
 /// Sends a file of a theme: `path` is the theme, its version and the file.
-pub fn of_theme(call: &Call, path: &str) -> Answer {
-    find_of_theme(&call.app.themes, path, call.headers()).unwrap_or_else(|| call.not_found())
+pub fn of_theme(context: &RequestContext, path: &str) -> Answer {
+    find_of_theme(&context.app.themes, path, context.headers()).unwrap_or_else(|| context.not_found())
 }
 
 /// A file of the pages, to be kept for a year.

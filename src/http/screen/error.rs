@@ -2,12 +2,12 @@
 
 use ::http::StatusCode;
 
-use crate::http::call::Call;
+use crate::http::context::RequestContext;
 use crate::http::response::Answer;
-use crate::page::Heading;
+use crate::pages::Heading;
 
 /// Shows the page.
-pub fn respond(call: &Call) -> Answer {
+pub fn respond(context: &RequestContext) -> Answer {
     let message = "Please go back to the application and try again.";
-    call.error_page(StatusCode::BAD_REQUEST, Heading::Request, message)
+    context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message)
 }

@@ -7,65 +7,74 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::onward;
-use super::underway::{self, Asked};
+use super::browser_redirect;
+use super::login_context;
+use super::login_context::Asked;
 use crate::federation::authorization::Callback;
-use crate::flow::authorization::Stale;
-use crate::flow::begin_federation::{FederationProblem, begin_federation};
-use crate::flow::finish_federation::{Return, finish_federation, question_of};
-use crate::http::call::Call;
+use crate::flow::login::begin_federation::{FederationProblem, begin_federation};
+use crate::flow::login::finish_federation::{Return, finish_federation, question_of};
+use crate::flow::login::transaction::Stale;
+use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::response::{self, Answer};
-use crate::page::{Heading, LoginProblem};
+use crate::pages::{Heading, LoginProblem};
 use crate::route::Route;
 
 /// Sends the browser to the provider.
-pub async fn start(call: &Call, provider: &str) -> Answer {
+pub async fn start(context: &RequestContext, provider: &str) -> Answer {
     let Asked {
         browser, underway, ..
-    } = match underway::find(call) {
+    } = match login_context::find(context) {
         Ok(asked) => asked,
         Err(page) => return *page,
     };
     if !underway.takes_proof {
-        return underway::over(call, Stale::Expired);
+        return login_context::over(context, Stale::Expired);
     }
     let id = underway.id;
-    if let Err(failure) = call.count_sign_in() {
-        return error::failed_page(call, &failure);
+    if let Err(failure) = context.count_sign_in() {
+        return error::failed_page(context, &failure);
     }
-    match begin_federation(&call.app.core, &browser, underway, provider, call.now).await {
+    match begin_federation(&context.app.core, &browser, underway, provider, context.now).await {
         Ok(Ok(address)) => response::no_store(response::redirect_303(&address)),
-        Ok(Err(problem)) => again(call, id, problem),
-        Err(failure) => error::failed_page(call, &failure),
+        Ok(Err(problem)) => again(context, id, problem),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }
 
 /// Takes the browser back from the provider.
-pub async fn callback(call: &Call, provider: &str) -> Answer {
-    let parameters = match call.page_parameters() {
+pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
+    let parameters = match context.page_parameters() {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
     let Some(callback) = Callback::parse(&parameters) else {
         let message = "This is not the answer of an identity provider.";
-        return call.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
+        return context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
     };
     if let Some((id, _)) = question_of(&callback.state) {
-        underway::dress(call, id);
+        login_context::set_page_style(context, id);
     }
-    match finish_federation(&call.app.core, &call.browser(), provider, callback, call.now).await {
-        Ok(Return::Onward(next)) => onward::go(call, next),
-        Ok(Return::Again(id, problem)) => again(call, id, problem),
-        Ok(Return::Stale(stale)) => underway::over(call, stale),
-        Err(failure) => error::failed_page(call, &failure),
+    match finish_federation(
+        &context.app.core,
+        &context.browser(),
+        provider,
+        callback,
+        context.now,
+    )
+    .await
+    {
+        Ok(Return::Onward(next)) => browser_redirect::go(context, next),
+        Ok(Return::Again(id, problem)) => again(context, id, problem),
+        Ok(Return::Stale(stale)) => login_context::over(context, stale),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }
 
 /// Back to the sign-in page, which says what happened. By a redirect, so that neither the address with the provider's
 /// answer stays nor a reload sends it again.
-fn again(call: &Call, id: Uuid, problem: FederationProblem) -> Answer {
-    let address = onward::address(call, &Route::Login, id);
+fn again(context: &RequestContext, id: Uuid, problem: FederationProblem) -> Answer {
+    let address = browser_redirect::address(context, &Route::Login, id);
     response::redirect_303(&format!("{address}&problem={}", name_of(problem)))
 }
 
@@ -93,13 +102,13 @@ pub(super) fn problem_of(name: &str) -> Option<LoginProblem> {
 }
 
 /// Sends the picture. It may be a drawing with scripts in it: opened by itself it can do nothing.
-pub fn logo(call: &Call, provider: &str) -> Answer {
-    let catalog = call.app.core.catalog();
+pub fn logo(context: &RequestContext, provider: &str) -> Answer {
+    let catalog = context.app.core.catalog();
     let logo = catalog
         .provider(provider)
         .and_then(|provider| provider.logo.as_ref());
     let Some((logo, bytes)) = logo.and_then(|logo| Some((logo, STANDARD.decode(&logo.data).ok()?))) else {
-        return call.not_found();
+        return context.not_found();
     };
     let content_type = match logo.media_type.as_str() {
         "image/png" => "image/png",

@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 use crate::app::DevSite;
 use crate::flow::authenticate_client::authenticate_client;
-use crate::flow::redeem_code::redeem_code;
-use crate::http::call::Call;
+use crate::flow::token::authorization_code::redeem_code;
+use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
@@ -20,32 +20,32 @@ use crate::oauth::error::Refusal;
 use crate::oauth::pkce::challenge_of;
 use crate::oauth::redirect_uri::with_query;
 use crate::oauth::token::TokenResponse;
-use crate::page::{DevToken, DevTokens, Heading, Home};
+use crate::pages::{DevToken, DevTokens, Heading, Home};
 use crate::route::Route;
 
 /// Offers to sign in with the example client. Whoever opens the address of a service that is no development server in a
 /// browser, or follows a link to it, is a person. A probe that is led on would begin a sign-in each time.
-pub fn respond(call: &Call) -> Answer {
-    let Some(dev) = &call.app.dev else {
-        return if call.is_for_a_page() {
-            response::redirect_303(&call.app.path(&Route::Account))
+pub fn respond(context: &RequestContext) -> Answer {
+    let Some(dev) = &context.app.dev else {
+        return if context.accepts_html() {
+            response::redirect_303(&context.app.path(&Route::Account))
         } else {
-            call.not_found()
+            context.not_found()
         };
     };
     let [state, verifier] =
-        [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(call.app.core.random.bytes::<32>())));
+        [(); 2].map(|()| Zeroizing::new(URL_SAFE_NO_PAD.encode(context.app.core.random.bytes::<32>())));
     let challenge = challenge_of(&verifier);
     let parameters = [
         ("response_type", "code"),
         ("client_id", dev.client_id.as_str()),
-        ("redirect_uri", &call.app.url(&Route::DevCallback)),
+        ("redirect_uri", &context.app.url(&Route::DevCallback)),
         ("scope", "openid profile email phone address offline_access"),
         ("state", state.as_str()),
         ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
     ];
-    if call.method() == Method::GET {
+    if context.method() == Method::GET {
         dev.remember(state.to_string(), verifier.clone());
     }
     let endpoints = [
@@ -57,44 +57,45 @@ pub fn respond(call: &Call) -> Answer {
         ("Account page", Route::Account),
     ];
     let page = Home {
-        sign_in_href: with_query(&call.app.path(&Route::Authorize), &parameters),
+        sign_in_href: with_query(&context.app.path(&Route::Authorize), &parameters),
         user: dev.username.clone(),
         endpoints: endpoints
-            .map(|(name, route)| (name.to_owned(), call.app.url(&route)))
+            .map(|(name, route)| (name.to_owned(), context.app.url(&route)))
             .to_vec(),
     };
-    call.page(StatusCode::OK, &page, None)
+    context.page(StatusCode::OK, &page, None)
 }
 
 /// Receives the code, redeems it as the example client, and shows what came.
-pub async fn callback(call: &Call) -> Answer {
-    let Some(dev) = &call.app.dev else {
-        return call.not_found();
+pub async fn callback(context: &RequestContext) -> Answer {
+    let Some(dev) = &context.app.dev else {
+        return context.not_found();
     };
-    let exchange = call
+    let exchange = context
         .query()
-        .and_then(|parameters| exchange(call, dev, &parameters));
-    let refused =
-        |refusal: &Refusal| call.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        .and_then(|parameters| exchange(context, dev, &parameters));
+    let refused = |refusal: &Refusal| {
+        context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
+    };
     let (exchange, credentials) = match exchange {
         Ok(exchange) => exchange,
         Err(refusal) => return refused(&refusal),
     };
-    let (core, token_endpoint) = (&call.app.core, call.app.url(&Route::Token));
-    let client = match authenticate_client(core, &credentials, &token_endpoint, call.now).await {
+    let (core, token_endpoint) = (&context.app.core, context.app.url(&Route::Token));
+    let client = match authenticate_client(core, &credentials, &token_endpoint, context.now).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(&refusal),
-        Err(failure) => return error::failed_page(call, &failure),
+        Err(failure) => return error::failed_page(context, &failure),
     };
-    match redeem_code(core, &client, exchange, call.now).await {
-        Ok(Ok(tokens)) => show(call, &tokens),
+    match redeem_code(core, &client, exchange, context.now).await {
+        Ok(Ok(tokens)) => show(context, &tokens),
         Ok(Err(refusal)) => refused(&refusal),
-        Err(failure) => error::failed_page(call, &failure),
+        Err(failure) => error::failed_page(context, &failure),
     }
 }
 
 fn exchange(
-    call: &Call,
+    context: &RequestContext,
     dev: &DevSite,
     parameters: &Parameters,
 ) -> Result<(CodeExchange, Credentials), Refusal> {
@@ -114,7 +115,7 @@ fn exchange(
     let code = parameters
         .get("code")
         .ok_or(Refusal::invalid_request("code is missing"))?;
-    let callback = call.app.url(&Route::DevCallback);
+    let callback = context.app.url(&Route::DevCallback);
     let exchange = CodeExchange::parse(code, Some(&callback), Some(&verifier))
         .map_err(|_| crate::oauth::code::UNKNOWN)?;
     let basic = (dev.client_id.clone(), dev.client_secret.clone());
@@ -122,7 +123,7 @@ fn exchange(
     Ok((exchange, credentials))
 }
 
-fn show(call: &Call, tokens: &TokenResponse) -> Answer {
+fn show(context: &RequestContext, tokens: &TokenResponse) -> Answer {
     let mut shown = vec![decoded("Access token", &tokens.access_token)];
     shown.extend(tokens.id_token.as_deref().map(|token| decoded("ID token", token)));
     let mut sign_out = vec![];
@@ -132,9 +133,9 @@ fn show(call: &Call, tokens: &TokenResponse) -> Answer {
     let page = DevTokens {
         tokens: shown,
         response_json: serde_json::to_string_pretty(tokens).unwrap_or_default(),
-        sign_out_href: with_query(&call.app.path(&Route::EndSession), &sign_out),
+        sign_out_href: with_query(&context.app.path(&Route::EndSession), &sign_out),
     };
-    call.page(StatusCode::OK, &page, None)
+    context.page(StatusCode::OK, &page, None)
 }
 
 fn decoded(title: &str, token: &str) -> DevToken {

@@ -2,19 +2,19 @@
 
 pub mod account;
 pub mod asset;
+pub mod browser_redirect;
 pub mod consent;
 pub mod csrf;
+pub mod device_cookie;
 pub mod error;
 pub mod federation;
 pub mod home;
-pub mod known;
 pub mod login;
+pub mod login_context;
 pub mod logout;
-pub mod onward;
-pub mod underway;
 
 use crate::identity::User;
-use crate::page::Person;
+use crate::pages::Person;
 
 /// A user as pages name them.
 pub fn person(user: &User) -> Person {

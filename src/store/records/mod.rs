@@ -7,4 +7,4 @@ pub mod oauth;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
-pub use signing_key::{KeyStanding, SigningKeyRecord};
+pub use signing_key::{KeyLifecycle, SigningKeyRecord};

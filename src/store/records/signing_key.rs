@@ -11,7 +11,7 @@ use crate::store::record::Record;
 /// Where a key stands in its life. Each move carries the moment from which it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyStanding {
+pub enum KeyLifecycle {
     /// Published, so that verifiers learn it before it signs; it signs from `active_from` on.
     Announced {
         /// When it begins to sign.
@@ -35,7 +35,7 @@ pub struct SigningKeyRecord {
     /// The one algorithm it signs with.
     pub alg: Algorithm,
     /// Where it stands.
-    pub standing: KeyStanding,
+    pub standing: KeyLifecycle,
     /// When it was made or imported.
     pub created_at: Timestamp,
     /// The PKCS#8 document, sealed with the context `signing_keys/{kid}`, base64url.
@@ -51,7 +51,7 @@ impl Record for SigningKeyRecord {}
 impl SigningKeyRecord {
     /// From `now` on it signs what is of use for `retention`.
     pub fn begin(&mut self, now: Timestamp, retention: Duration) {
-        self.standing = KeyStanding::Active { since: now };
+        self.standing = KeyLifecycle::Active { since: now };
         self.prolong(retention);
     }
 
@@ -66,6 +66,6 @@ impl SigningKeyRecord {
     pub fn retire(&mut self, now: Timestamp, retention: Duration) {
         self.prolong(retention);
         let remove_at = now + Duration::from_secs(self.retention.unwrap_or_default());
-        self.standing = KeyStanding::Retired { remove_at };
+        self.standing = KeyLifecycle::Retired { remove_at };
     }
 }

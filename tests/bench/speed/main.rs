@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use idsvc::clock::Clock;
-use idsvc::identity::password::{PasswordHash, PasswordParams, PasswordPool, PoolSize};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt::Encoder;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::jose::rsa_keygen;
+use idsvc::password::{PasswordHash, PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

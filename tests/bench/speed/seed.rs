@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::identity::password::PasswordHash;
 use idsvc::identity::{Factor, LoginName, Session, Subject, User};
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::policy::Lifetimes;
 use idsvc::oauth::refresh::{Entropy, RefreshFamily};
+use idsvc::password::PasswordHash;
 use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::tables::{
@@ -61,7 +61,7 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
             sessions.push((id, session));
             seed.sessions.push(cookie);
         }
-        let put = move |tx: &mut dyn idsvc::store::backend::Tx| {
+        let put = move |tx: &mut dyn idsvc::store::engine::Tx| {
             for (id, session) in &sessions {
                 SESSIONS_BY_USER.put(tx, &(session.user, *id), &())?;
                 SESSIONS.put(tx, id, session)?;

@@ -8,10 +8,11 @@ use idsvc::config::Sources;
 use idsvc::config::file::{self, Origin};
 use idsvc::config::reference;
 use idsvc::config::resolve::{resolve, resolve_settings};
-use idsvc::page::theme::manifest::{self, Manifest};
-use idsvc::page::theme::template::Templates;
-use idsvc::page::theme::tokens::is_length;
-use idsvc::page::theme::{Load, Slots, grammar, style};
+use idsvc::themes::manifest;
+use idsvc::themes::manifest::Manifest;
+use idsvc::themes::template::Templates;
+use idsvc::themes::tokens::is_length;
+use idsvc::themes::{Load, TemplateContext, grammar, style};
 
 /// Every value of a file is one that the reference names, and every fault names a line of it.
 pub(super) fn config_file(data: &[u8]) -> bool {
@@ -142,7 +143,7 @@ pub(super) fn theme_template(data: &[u8]) -> bool {
             .iter()
             .all(|name| templates.names("page.html").contains(name))
     );
-    let mut slots = Slots::default();
+    let mut slots = TemplateContext::default();
     slots.text("name", HOSTILE);
     slots.text("phrase", "to {} now");
     slots.flag("yes", true);

@@ -12,10 +12,10 @@ use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,
     SessionCookie, UpstreamState,
 };
-use idsvc::store::backend::redb::journal::{
+use idsvc::store::backup::{BackupError, Header, Incoming};
+use idsvc::store::engine::redb::journal::{
     Found, HEAD_LEN, Mark, Place, Record as Changes, changes, records, write_record,
 };
-use idsvc::store::backup::{BackupError, Header, Incoming};
 use idsvc::store::record::Record;
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
 use idsvc::store::table::Key;

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use idsvc::admin::installation::set_up;
 use idsvc::clock::Clock;
-use idsvc::flow::admin::settings::set_up;
 use serde_json::Value;
 
 use super::kiosk::{Kiosk, is_ready};

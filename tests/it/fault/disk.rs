@@ -422,7 +422,11 @@ fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need
     let to_provider = format!("/federation/corp/start?{transaction}");
     let ballast = room.inside(&data).join("ballast");
     let mut file = fs::File::create(&ballast).unwrap();
-    while idsvc::disk::space(&room.inside(&data)).unwrap().lacking() == 0 {
+    while idsvc::data_dir::disk::space(&room.inside(&data))
+        .unwrap()
+        .lacking()
+        == 0
+    {
         file.write_all(&vec![1; 1 << 20]).unwrap();
     }
     for _ in 0..5 {

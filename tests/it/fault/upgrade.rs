@@ -8,8 +8,8 @@ use std::thread;
 
 use idsvc::identity::User;
 use idsvc::oauth::refresh::RefreshFamily;
-use idsvc::store::backend::redb::{inspect, journal_of};
-use idsvc::store::backend::{TableId, Tx};
+use idsvc::store::engine::redb::{inspect, journal_of};
+use idsvc::store::engine::{TableId, Tx};
 use idsvc::store::record::{Record, Unreadable};
 use idsvc::store::schema::{Schema, meta_put, stored};
 use idsvc::store::table::Table;

@@ -1,11 +1,13 @@
 //! What stood on a provider's word ends with that word.
 
+use idsvc::admin::apply::{Apply, State, apply};
+use idsvc::admin::provider;
+use idsvc::admin::provider::{ProviderFields, UpdateProvider};
+use idsvc::admin::user;
+use idsvc::admin::user::Unlink;
 use idsvc::federation::provider::LinkPolicy;
-use idsvc::flow::admin::provider::{self, ProviderFields, UpdateProvider};
-use idsvc::flow::admin::state::{Apply, State, apply};
-use idsvc::flow::admin::user::{self, Unlink};
 use idsvc::oauth::client::{Client, ConsentRequirement};
-use idsvc::store::backend::Snapshot;
+use idsvc::store::engine::Snapshot;
 use idsvc::store::tables::{
     CONSENTS, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS, USERS_BY_IDENTITY,
     USERS_BY_LOGIN_NAME,

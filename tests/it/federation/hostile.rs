@@ -2,8 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use idsvc::flow::admin::provider::ProviderFields;
-use idsvc::flow::admin::user;
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user;
 use serde_json::json;
 
 use super::{AT_PROVIDER, Question, Scene, open, registered, scene, scene_with};

@@ -1,10 +1,10 @@
 //! What the operator changes while somebody is at a provider counts when they come back.
 
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
-use idsvc::flow::admin::provider::ProviderFields;
-use idsvc::flow::admin::user;
 use idsvc::oauth::client::{Client, PkceRequirement};
-use idsvc::store::backend::Snapshot;
+use idsvc::store::engine::Snapshot;
 use idsvc::store::tables::SESSIONS;
 use serde_json::{Value, json};
 

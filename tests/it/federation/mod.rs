@@ -6,8 +6,8 @@ mod meanwhile;
 mod record;
 mod sign_in;
 
-use idsvc::flow::admin::Disclosed;
-use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::admin::SecretString;
+use idsvc::admin::provider::ProviderFields;
 use idsvc::oauth::client::Client;
 use serde_json::{Value, json};
 use url::Url;
@@ -30,7 +30,7 @@ fn registered(upstream: &Upstream) -> ProviderFields {
         issuer: Some(upstream.issuer.clone()),
         name: Some("Up & Co".to_owned()),
         client_id: Some(AT_PROVIDER.to_owned()),
-        client_secret: Some(Disclosed::new(SECRET)),
+        client_secret: Some(SecretString::new(SECRET)),
         create_users: Some(true),
         ..ProviderFields::default()
     }

@@ -1,13 +1,14 @@
 //! What becomes of the provider's word: claims, tokens, keys, and the operator's look at it.
 
 use base64::Engine;
+use idsvc::admin::apply::users::DeclaredUser;
+use idsvc::admin::apply::{Apply, State, apply};
+use idsvc::admin::import;
+use idsvc::admin::import::{Existing, ImportUsers, UserLine};
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::provider::examine::{ProviderReport, Standing, examine};
+use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
-use idsvc::flow::admin::import::{self, Existing, ImportUsers, UserLine};
-use idsvc::flow::admin::provider::ProviderFields;
-use idsvc::flow::admin::provider::examine::{ProviderReport, Standing, examine};
-use idsvc::flow::admin::state::users::DeclaredUser;
-use idsvc::flow::admin::state::{Apply, State, apply};
-use idsvc::flow::admin::user;
 use idsvc::flow::users;
 use idsvc::jose::jwt;
 use idsvc::store::tables::{FAMILIES, SESSIONS, USERS};

@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user;
 use idsvc::federation::provider::UpstreamAuth;
-use idsvc::flow::admin::provider::ProviderFields;
-use idsvc::flow::admin::user;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use serde_json::json;
 

@@ -3,12 +3,12 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use idsvc::admin::Admin;
+use idsvc::admin::provider;
+use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::flow::admin::Admin;
-use idsvc::flow::admin::provider::{self, AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::flow::{Core, rotate_keys, users};
-use idsvc::identity::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::SigningKey;
@@ -19,6 +19,7 @@ use idsvc::net::outbound::Terms;
 use idsvc::net::{Limits, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredSecret};
 use idsvc::oauth::{Policy, Scope};
+use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
 use idsvc::seal::Sealer;
 use idsvc::secret::Digest;

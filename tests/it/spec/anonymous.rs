@@ -1,7 +1,7 @@
 //! `urn:{service_name}:oauth2:grant-type:anonymous`: a user for whoever holds a device.
 
-use idsvc::flow::admin::Admin;
-use idsvc::flow::admin::user::list;
+use idsvc::admin::Admin;
+use idsvc::admin::user::list;
 use idsvc::flow::sweep::{Cursor, sweep};
 use idsvc::flow::users;
 use idsvc::identity::User;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use idsvc::flow::admin::provider::ProviderFields;
-use idsvc::flow::admin::user::set_enabled;
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user::set_enabled;
 use idsvc::identity::Factor;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;

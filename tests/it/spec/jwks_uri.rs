@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use idsvc::admin::client;
 use idsvc::clock::Timestamp;
-use idsvc::flow::admin::client;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};

@@ -4,16 +4,16 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use idsvc::flow::authorization;
-use idsvc::flow::sign_in::{SignIn, Typed, sign_in};
+use idsvc::flow::login::password::{SignIn, Typed, sign_in};
+use idsvc::flow::login::transaction;
 use idsvc::flow::users;
-use idsvc::identity::password::{Memory, PasswordParams, PasswordPool, PoolSize, hash};
 use idsvc::identity::{Device, User};
 use idsvc::oauth::Client;
 use idsvc::oauth::client::ConsentRequirement;
+use idsvc::password::{Memory, PasswordParams, PasswordPool, PoolSize, hash};
 use idsvc::secret::{Secret, SessionCookie};
 use idsvc::store::StoreError;
-use idsvc::store::backend::Tx;
+use idsvc::store::engine::Tx;
 use idsvc::store::tables::{CLIENTS, USERS};
 use zeroize::Zeroizing;
 
@@ -434,9 +434,9 @@ async fn sign_in_behind(
     let core = &server.app.core;
     let now = core.clock.now();
     let binding = browser.cookie(BINDING);
-    let here = authorization::Browser::of(None, binding.as_deref(), Device::default());
+    let here = transaction::Browser::of(None, binding.as_deref(), Device::default());
     let id = form.value("transaction").unwrap().parse().unwrap();
-    let underway = authorization::underway(core, &here, id, now).unwrap().unwrap();
+    let underway = transaction::underway(core, &here, id, now).unwrap().unwrap();
     let typed = Typed {
         username: "alice@example.com".to_owned(),
         password: Zeroizing::new(alice.password.clone()),

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use idsvc::flow::admin::key::{self, RotateKey};
+use idsvc::admin::key;
+use idsvc::admin::key::RotateKey;
 use idsvc::flow::rotate_keys;
 use idsvc::jose::alg::Algorithm;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! The OAuth 2.0 Authorization Framework: the authorization endpoint.
 
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, PkceRequirement};
-use idsvc::store::backend::Snapshot;
+use idsvc::store::engine::Snapshot;
 use idsvc::store::tables::{CLIENTS, CODES, LOGIN_TRANSACTIONS};
 use uuid::Uuid;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idsvc::flow::admin::user::{self, NewPassword, SetPassword, UpdateUser, UserFields};
+use idsvc::admin::user;
+use idsvc::admin::user::{NewPassword, SetPassword, UpdateUser, UserFields};
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::{ConsentRequirement, RefreshPolicy};
 use idsvc::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::admin::provider::ProviderFields;
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt::payload_claims;
 use idsvc::jose::keyring::SigningKey;

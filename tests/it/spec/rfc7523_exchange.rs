@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use idsvc::admin::provider::ProviderFields;
+use idsvc::admin::user::{Unlink, show, unlink};
 use idsvc::federation::provider::LinkPolicy;
-use idsvc::flow::admin::provider::ProviderFields;
-use idsvc::flow::admin::user::{Unlink, show, unlink};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
@@ -393,7 +393,7 @@ async fn only_providers_of_the_client_that_are_in_service_count() {
             exchange,
             enabled,
             client_id: Some("idsvc".to_owned()),
-            client_secret: Some(idsvc::flow::admin::Disclosed::new("s")),
+            client_secret: Some(idsvc::admin::SecretString::new("s")),
             ..ProviderFields::default()
         };
         scene.server.change_provider("up", fields)
@@ -425,7 +425,7 @@ async fn somebody_unknown_stays_outside_unless_the_provider_may_bring_users() {
         scene.refusal(json!({})).await,
         "400 invalid_grant: nobody here is linked to this subject, and it may become no user"
     );
-    let shown = idsvc::flow::admin::user::list(scene.server.admin(), 10).unwrap();
+    let shown = idsvc::admin::user::list(scene.server.admin(), 10).unwrap();
     assert!(shown.is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! RFC 7523 section 2.1: a provider that keeps the service waiting for its keys wins no time for what the operator has
 //! changed meanwhile.
 
-use idsvc::flow::admin::provider::ProviderFields;
+use idsvc::admin::provider::ProviderFields;
 use idsvc::oauth::client::{Client, GrantType};
 use serde_json::json;
 

@@ -1,6 +1,7 @@
 //! Token Introspection.
 
-use idsvc::flow::admin::key::{self, RotateKey};
+use idsvc::admin::key;
+use idsvc::admin::key::RotateKey;
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::Client;
 use idsvc::oauth::client::GrantType;

@@ -1,6 +1,6 @@
 //! OpenID Connect RP-Initiated Logout 1.0.
 
-use idsvc::flow::admin::key;
+use idsvc::admin::key;
 use idsvc::flow::rotate_keys;
 use idsvc::jose::alg::Algorithm;
 use serde_json::json;

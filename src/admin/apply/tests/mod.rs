@@ -1,0 +1,672 @@
+mod passwords;
+mod providers;
+mod registration;
+mod removals;
+
+use std::time::Duration;
+
+use crate::admin::apply::*;
+use crate::admin::client;
+use crate::admin::client::{AddClient, ClientFields, RotateSecret};
+use crate::admin::import::UserLine;
+use crate::admin::tests::{admin, core, refusal};
+use crate::admin::user;
+use crate::admin::user::{AddUser, NewPassword, UserFields};
+
+fn web() -> DeclaredClient {
+    DeclaredClient {
+        client_id: "web".to_owned(),
+        redirect_uris: vec!["https://app.example/cb".to_owned()],
+        ..DeclaredClient::default()
+    }
+}
+
+fn person(email: &str) -> DeclaredUser {
+    DeclaredUser {
+        password: None,
+        line: UserLine {
+            email: Some(email.to_owned()),
+            ..UserLine::default()
+        },
+    }
+}
+
+fn request(client: Option<Vec<DeclaredClient>>, user: Option<Vec<DeclaredUser>>, prune: bool) -> Apply {
+    Apply {
+        state: State {
+            provider: None,
+            client,
+            user,
+        },
+        dry_run: false,
+        prune,
+        only: None,
+    }
+}
+
+fn exported(core: &Core, with_hashes: bool) -> Vec<Exported> {
+    let mut records = Vec::new();
+    export(core, with_hashes, &mut |record| {
+        records.push(record);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    records
+}
+
+fn actions(applied: &Applied) -> Vec<(Action, &str)> {
+    applied
+        .changes
+        .iter()
+        .map(|change| (change.action, change.id.as_str()))
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_declared_comes_about_once() {
+    let core = core();
+    let wanted = request(Some(vec![web()]), Some(vec![person("a@example.com")]), false);
+    let dry = Apply {
+        dry_run: true,
+        ..wanted.clone()
+    };
+    let planned = apply(admin(&core), dry).await.unwrap();
+    assert_eq!(
+        actions(&planned),
+        [(Action::Add, "web"), (Action::Add, "a@example.com")]
+    );
+    assert!(planned.changes[0].client_secret.is_none());
+    assert!(client::list(admin(&core)).unwrap().is_empty());
+    let first = apply(admin(&core), wanted.clone()).await.unwrap();
+    assert_eq!(first.changes.len(), 2);
+    assert!(
+        first.changes[0].client_secret.is_some(),
+        "a secret is made where none is given"
+    );
+    let second = apply(admin(&core), wanted).await.unwrap();
+    assert_eq!((second.changes.len(), second.unchanged), (0, 2));
+}
+
+#[tokio::test]
+async fn a_difference_is_told_part_by_part_and_a_secret_is_not_told() {
+    let core = core();
+    apply(admin(&core), request(Some(vec![web()]), None, false))
+        .await
+        .unwrap();
+    let changed = DeclaredClient {
+        name: Some("Acme".to_owned()),
+        secret: Some(SecretString::new("s".repeat(40))),
+        ..web()
+    };
+    let applied = apply(admin(&core), request(Some(vec![changed.clone()]), None, false))
+        .await
+        .unwrap();
+    let fields: Vec<_> = applied.changes[0]
+        .fields
+        .iter()
+        .map(|field| (field.name.as_str(), field.after.clone()))
+        .collect();
+    assert_eq!(fields, [("name", Some(Value::from("Acme"))), ("secret", None)]);
+    let again = apply(admin(&core), request(Some(vec![changed]), None, false))
+        .await
+        .unwrap();
+    assert!(again.changes.is_empty());
+    // Left out again, the name goes and the secret stays.
+    let applied = apply(admin(&core), request(Some(vec![web()]), None, false))
+        .await
+        .unwrap();
+    assert_eq!(applied.changes[0].fields.len(), 1);
+}
+
+/// A secret that leaked is gone with the file that does not have it any more.
+#[tokio::test]
+async fn of_the_secrets_only_those_stay_that_are_declared() {
+    let core = core();
+    let digest = |text: &str| crate::secret::Digest::of(text.as_bytes());
+    let with = |secrets: &[&str]| DeclaredClient {
+        secret_sha256: Some(secrets.iter().map(|text| digest(text)).collect()),
+        ..web()
+    };
+    let accepted = || {
+        let client = core.catalog().client("web").unwrap().clone();
+        ["one", "two"].map(|text| client.accepts_secret(&digest(text), core.clock.now()))
+    };
+    for (declared, expected) in [
+        (with(&["one", "two"]), [true, true]),
+        (with(&["two"]), [false, true]),
+        (with(&["one"]), [true, false]),
+    ] {
+        apply(admin(&core), request(Some(vec![declared]), None, false))
+            .await
+            .unwrap();
+        assert_eq!(accepted(), expected);
+    }
+}
+
+/// Tokens that a client has for itself name it by its `client_uuid`.
+#[tokio::test]
+async fn a_client_keeps_its_uuid() {
+    let core = core();
+    let with = |uuid: u128| DeclaredClient {
+        client_uuid: Some(uuid::Uuid::from_u128(uuid)),
+        ..web()
+    };
+    let ours = request(Some(vec![with(1)]), None, false);
+    apply(admin(&core), ours.clone()).await.unwrap();
+    let other = refusal(apply(admin(&core), request(Some(vec![with(2)]), None, false)).await);
+    assert_eq!(
+        other.message,
+        "client web: it is there with another client_uuid, 00000000-0000-0000-0000-000000000001"
+    );
+    assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
+}
+
+/// A list that is empty because it is written so is not one that was forgotten.
+#[tokio::test]
+async fn a_client_may_be_declared_to_have_no_grants() {
+    let core = core();
+    let api = DeclaredClient {
+        client_id: "api".to_owned(),
+        grant_types: Some(Vec::new()),
+        ..DeclaredClient::default()
+    };
+    let wanted = request(Some(vec![api]), None, false);
+    let applied = apply(admin(&core), wanted.clone()).await.unwrap();
+    assert!(applied.changes[0].client_secret.is_some());
+    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    let Exported::Client(entry) = &exported(&core, false)[0] else {
+        panic!("a client is there");
+    };
+    assert_eq!(entry["grant_types"], serde_json::json!([]));
+}
+
+/// What an export of records from before says can be applied.
+#[tokio::test]
+async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
+    let (core, elsewhere) = (core(), core());
+    let mut robot = person("robot@example.com");
+    robot.line.user_type = Some("client".to_owned());
+    let wanted = request(None, Some(vec![robot]), false);
+    let told = refusal(apply(admin(&core), wanted.clone()).await).message;
+    assert!(
+        told.contains("user robot@example.com: user type client is that of"),
+        "{told}"
+    );
+    let mut before = User::local(
+        core.random.uuid_v7(Duration::from_millis(1)),
+        "robot@example.com",
+        "default",
+        core.clock.now(),
+    );
+    "client".clone_into(&mut before.user_type);
+    let written = core.store.write("test_robot", move |tx| user::write(tx, &before));
+    written.await.unwrap();
+    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    let mut moved = person("robot@example.com");
+    moved.line.user_type = Some("client".to_owned());
+    moved.line.uuid = Some(uuid::Uuid::from_u128(7));
+    let made = apply(admin(&elsewhere), request(None, Some(vec![moved]), false))
+        .await
+        .unwrap();
+    assert_eq!(actions(&made).len(), 1, "it was one where it comes from");
+}
+
+#[tokio::test]
+async fn pruning_reaches_declared_kinds_only_and_no_user_of_a_device() {
+    let core = core();
+    apply(
+        admin(&core),
+        request(Some(vec![web()]), Some(vec![person("a@example.com")]), false),
+    )
+    .await
+    .unwrap();
+    let device = User::anonymous(
+        core.random.uuid_v7(Duration::from_millis(1)),
+        "default",
+        core.clock.now(),
+    );
+    core.store
+        .write("device", move |tx| {
+            crate::store::tables::USERS.put(tx, &device.uuid, &device)
+        })
+        .await
+        .unwrap();
+    let applied = apply(admin(&core), request(Some(Vec::new()), None, true))
+        .await
+        .unwrap();
+    assert_eq!(actions(&applied), [(Action::Remove, "web")]);
+    assert_eq!(user::list(admin(&core), 10).unwrap().len(), 2);
+    let applied = apply(admin(&core), request(None, Some(Vec::new()), true))
+        .await
+        .unwrap();
+    assert_eq!(actions(&applied), [(Action::Remove, "a@example.com")]);
+    assert_eq!(user::list(admin(&core), 10).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_said_and_nothing_is_done() {
+    let core = core();
+    let mut broken = web();
+    broken.redirect_uris = vec!["http://app.example/cb".to_owned()];
+    let named = |id: &str| {
+        let mut user = person("c@example.com");
+        user.line.account_id = Some(id.to_owned());
+        user
+    };
+    let wanted = request(
+        Some(vec![
+            web(),
+            web(),
+            DeclaredClient {
+                client_id: "x".to_owned(),
+                ..broken
+            },
+        ]),
+        Some(vec![
+            person("no address"),
+            person("b@example.com"),
+            person("B@example.com"),
+            named("carol"),
+            named(" Carol "),
+        ]),
+        false,
+    );
+    let refused = refusal(apply(admin(&core), wanted).await).message;
+    assert!(refused.contains("client web: it is declared twice"), "{refused}");
+    for twin in ["b@example.com", "carol"] {
+        assert!(
+            refused.contains(&format!("user {twin}: it is declared twice")),
+            "{refused}"
+        );
+    }
+    let single = request(
+        Some(vec![DeclaredClient {
+            client_id: "x".to_owned(),
+            redirect_uris: vec!["http://app.example/cb".to_owned()],
+            ..web()
+        }]),
+        Some(vec![person("no address")]),
+        false,
+    );
+    let refused = refusal(apply(admin(&core), single).await).message;
+    assert!(
+        refused.contains("client x: redirect URI") && refused.contains("user no address:"),
+        "{refused}"
+    );
+    assert!(client::list(admin(&core)).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn two_users_may_swap_their_names() {
+    let core = core();
+    let named = |id: &str, email: &str, uuid: u128| {
+        let mut user = person(email);
+        user.line.account_id = Some(id.to_owned());
+        user.line.uuid = Some(uuid::Uuid::from_u128(uuid));
+        user
+    };
+    let before = vec![named("a", "a@example.com", 1), named("b", "b@example.com", 2)];
+    apply(admin(&core), request(None, Some(before), false))
+        .await
+        .unwrap();
+    let clash = vec![named("a", "b@example.com", 1)];
+    assert!(
+        apply(admin(&core), request(None, Some(clash), false))
+            .await
+            .is_err()
+    );
+    assert_eq!(user::show(admin(&core), "b@example.com").unwrap().account_id, "b");
+}
+
+#[tokio::test]
+async fn a_secret_that_is_about_to_end_is_in_no_export() {
+    let core = core();
+    client::add(admin(&core), client::tests::request("web"))
+        .await
+        .unwrap();
+    let rotate = RotateSecret {
+        client_id: "web".to_owned(),
+        secret: None,
+        keep_old_seconds: Some(60),
+    };
+    client::rotate_secret(admin(&core), rotate).await.unwrap();
+    let kept = core.catalog().client("web").unwrap().secrets.clone();
+    let [Exported::Client(entry)] = &exported(&core, true)[..] else {
+        panic!("one client")
+    };
+    let lasting = kept.iter().find(|secret| secret.expires_at.is_none()).unwrap();
+    assert_eq!(
+        (kept.len(), &entry["secret_sha256"]),
+        (2, &serde_json::json!([lasting.digest]))
+    );
+}
+
+#[tokio::test]
+async fn a_file_takes_a_secret_away_where_a_key_is_left() {
+    let core = core();
+    let declared = |client| apply(admin(&core), request(Some(vec![client]), None, false));
+    declared(web()).await.unwrap();
+    let bare = DeclaredClient {
+        secret_sha256: Some(Vec::new()),
+        ..web()
+    };
+    let refused = refusal(declared(bare.clone()).await).message;
+    assert!(refused.contains("nothing to authenticate with"), "{refused}");
+    let keyed = DeclaredClient {
+        jwks_uri: Some("https://app.example/jwks".to_owned()),
+        ..bare
+    };
+    declared(keyed).await.unwrap();
+    assert!(core.catalog().client("web").unwrap().secrets.is_empty());
+}
+
+#[tokio::test]
+async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
+    let (one, other) = (core(), core());
+    let robot = ClientFields {
+        redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+        scope: Some(vec!["openid".to_owned(), "notes".to_owned()]),
+        name: Some("Notes".to_owned()),
+        ..ClientFields::default()
+    };
+    let add = |client_id: &str, public| AddClient {
+        client_id: client_id.to_owned(),
+        public,
+        secret: None,
+        api_key: false,
+        fields: robot.clone(),
+    };
+    client::add(admin(&one), add("web", false)).await.unwrap();
+    client::add(admin(&one), add("phone", true)).await.unwrap();
+    let alice = AddUser {
+        email: "alice@example.com".to_owned(),
+        password: NewPassword::Generated,
+        fields: UserFields {
+            claims: vec![
+                ("given_name".to_owned(), "Alice".to_owned()),
+                ("badge".to_owned(), "7".to_owned()),
+            ],
+            ..UserFields::default()
+        },
+    };
+    user::add(admin(&one), alice).await.unwrap();
+    let records = exported(&one, true);
+    let state = || {
+        let (mut clients, mut users) = (Vec::new(), Vec::new());
+        for record in records.clone() {
+            match record {
+                Exported::Client(entry) => {
+                    clients.push(serde_json::from_value(Value::Object(entry)).unwrap());
+                }
+                Exported::User(entry) => users.push(DeclaredUser {
+                    password: None,
+                    line: serde_json::from_value(Value::Object(entry)).unwrap(),
+                }),
+                Exported::Provider(entry) => panic!("{entry:?}"),
+            }
+        }
+        State {
+            provider: None,
+            client: Some(clients),
+            user: Some(users),
+        }
+    };
+    let applied = |state| Apply {
+        state,
+        dry_run: false,
+        prune: true,
+        only: None,
+    };
+    let unchanged = apply(admin(&one), applied(state())).await.unwrap();
+    assert_eq!((unchanged.changes, unchanged.unchanged), (Vec::new(), 3));
+    apply(admin(&other), applied(state())).await.unwrap();
+    assert_eq!(exported(&other, true), records);
+    let open = serde_json::to_string(&exported(&one, false)).unwrap();
+    assert!(!open.contains("argon2") && !open.contains("sha256"), "{open}");
+}
+
+#[tokio::test]
+async fn an_export_that_nobody_takes_any_more_ends_there() {
+    let core = core();
+    let people = ["a@example.com", "b@example.com"].map(person).to_vec();
+    apply(admin(&core), request(Some(vec![web()]), Some(people), false))
+        .await
+        .unwrap();
+    for most in 1..=3 {
+        let mut taken = 0;
+        export(&core, false, &mut |_| {
+            taken += 1;
+            if taken < most {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })
+        .unwrap();
+        assert_eq!(taken, most);
+    }
+}
+
+#[test]
+fn the_keys_of_an_entry_are_those_of_its_type() {
+    let has = |keys: &[(&str, Form)], key: &str| keys.iter().any(|(known, _)| *known == key);
+    let client = serde_json::to_value(DeclaredClient::default()).unwrap();
+    for key in client.as_object().unwrap().keys() {
+        let by_file = [format!("{key}_file"), key.clone()];
+        assert!(by_file.iter().any(|key| has(clients::KEYS, key)), "{key}");
+    }
+    let line = serde_json::to_value(UserLine::default()).unwrap();
+    for key in line
+        .as_object()
+        .unwrap()
+        .keys()
+        .filter(|key| *key != "created_at")
+    {
+        assert!(has(users::KEYS, key), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
+    let core = core();
+    let corp = || DeclaredProvider {
+        id: "corp".to_owned(),
+        issuer: "https://login.corp.example".to_owned(),
+        client_id: Some("us".to_owned()),
+        client_secret: Some(SecretString::new("zzzzzzzz")),
+        ..DeclaredProvider::default()
+    };
+    let both = |provider, client| Apply {
+        state: State {
+            provider: Some(vec![provider]),
+            client: Some(vec![client]),
+            user: None,
+        },
+        dry_run: false,
+        prune: false,
+        only: None,
+    };
+    let told = |applied: &Applied| -> Vec<(String, Option<SecretChange>)> {
+        let fields = applied.changes.iter().flat_map(|change| &change.fields);
+        fields
+            .filter(|field| field.name.contains("secret"))
+            .map(|field| (field.name.clone(), field.secret))
+            .collect()
+    };
+    let first = apply(admin(&core), both(corp(), web())).await.unwrap();
+    let (client_secret, secret) = ("client_secret".to_owned(), "secret".to_owned());
+    assert_eq!(
+        told(&first),
+        [
+            (client_secret.clone(), Some(SecretChange::New)),
+            (secret.clone(), Some(SecretChange::New))
+        ]
+    );
+    let signing = DeclaredProvider {
+        client_secret: None,
+        auth_method: Some(crate::federation::provider::UpstreamAuth::PrivateKeyJwt),
+        ..corp()
+    };
+    let public = DeclaredClient {
+        public: true,
+        ..web()
+    };
+    let second = apply(admin(&core), both(signing, public.clone())).await.unwrap();
+    assert_eq!(
+        told(&second),
+        [
+            (client_secret, Some(SecretChange::Removed)),
+            (secret, Some(SecretChange::Removed))
+        ]
+    );
+    let third = apply(admin(&core), request(Some(vec![public]), None, false))
+        .await
+        .unwrap();
+    assert!(third.changes.is_empty());
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_no_identifier_that_nobody_declared() {
+    let core = core();
+    let uuid = core.random.uuid_v7(Duration::from_millis(1));
+    let mut named = person("b@example.com");
+    named.line.uuid = Some(uuid);
+    let wanted = |dry_run| Apply {
+        dry_run,
+        ..request(
+            Some(vec![web()]),
+            Some(vec![person("a@example.com"), named.clone()]),
+            false,
+        )
+    };
+    let shown = |applied: &Applied| -> Vec<String> {
+        let fields = applied.changes.iter().flat_map(|change| &change.fields);
+        let made = fields.filter(|field| field.name.ends_with("uuid"));
+        made.filter_map(|field| field.after.as_ref()?.as_str().map(str::to_owned))
+            .collect()
+    };
+    let planned = apply(admin(&core), wanted(true)).await.unwrap();
+    assert_eq!(shown(&planned), [uuid.to_string()]);
+    assert!(
+        planned
+            .changes
+            .iter()
+            .all(|change| change.client_secret.is_none())
+    );
+    assert_eq!(shown(&apply(admin(&core), wanted(false)).await.unwrap()).len(), 3);
+}
+
+#[tokio::test]
+async fn a_refusal_speaks_of_keys_and_not_of_flags() {
+    let core = core();
+    let mut faulty = Vec::new();
+    let mut add = |change: fn(&mut DeclaredClient)| {
+        let mut client = DeclaredClient {
+            client_id: format!("c{}", faulty.len()),
+            ..DeclaredClient::default()
+        };
+        change(&mut client);
+        faulty.push(client);
+    };
+    add(|client| client.grant_types = Some(vec![crate::oauth::client::GrantType::AuthorizationCode]));
+    add(|client| client.grant_types = Some(vec![crate::oauth::client::GrantType::ClientCredentials]));
+    add(|client| client.grant_types = Some(vec![crate::oauth::client::GrantType::JwtBearer]));
+    add(|client| {
+        client.redirect_uris = vec!["https://app.example/cb".to_owned()];
+        client.grant_types = Some(Vec::new());
+    });
+    add(|client| {
+        client.redirect_uris = vec!["https://app.example/cb".to_owned()];
+        client.password_sign_in = Some(false);
+        client.default_scope = Some(vec!["more".to_owned()]);
+        client.max_scope = Some(vec!["more".to_owned()]);
+        client.scope_texts = Some(std::iter::once(("more".to_owned(), "More".to_owned())).collect());
+    });
+    add(|_| {});
+    let mut user = person("a@example.com");
+    user.line.claims = ["user_type", "venueId", "organization"]
+        .map(|name| (name.to_owned(), Value::from("x")))
+        .into();
+    let provider = |id: &str| DeclaredProvider {
+        id: id.to_owned(),
+        ..DeclaredProvider::default()
+    };
+    let wanted = Apply {
+        state: State {
+            provider: Some(vec![
+                DeclaredProvider {
+                    exchange: true,
+                    algs: Some(Vec::new()),
+                    ..provider("one")
+                },
+                DeclaredProvider {
+                    client_id: Some("us".to_owned()),
+                    ..provider("two")
+                },
+                DeclaredProvider {
+                    client_secret: Some(SecretString::new("zzzzzzzz")),
+                    ..provider("three")
+                },
+            ]),
+            client: Some(faulty),
+            user: Some(vec![user]),
+        },
+        dry_run: true,
+        prune: false,
+        only: None,
+    };
+    let refused = refusal(apply(admin(&core), wanted).await).message;
+    assert!(!refused.contains("--"), "{refused}");
+    for part in [
+        "client c0: the grant authorization_code needs a redirect URI: name one in redirect_uris",
+        "or, at your own risk, a secret with max_scope",
+        "client c2: the grant jwt-bearer needs a provider: name one in providers",
+        "add it to grant_types",
+        "password_sign_in = true",
+        "take the text out of scope_texts",
+        "client c5: the client has no grant: name redirect_uris for sign-ins, or grant_types = [] for an API",
+        "provider one: the issuer is missing: name it in issuer",
+        "name one in algs",
+        "name one in audiences, or a client_id",
+        "client_secret_file or client_secret_env",
+        "set exchange = true",
+        "name it in client_id",
+        "set venue_id beside claims",
+    ] {
+        assert!(refused.contains(part), "{part}\n{refused}");
+    }
+}
+
+/// A file that was applied before passwords were looked at goes on being applied.
+#[tokio::test]
+async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already() {
+    let core = core();
+    let with = |password: &str| DeclaredUser {
+        password: Some(SecretString::new(password)),
+        ..person("alice@example.com")
+    };
+    let wanted = |password| request(None, Some(vec![with(password)]), false);
+    let refused = refusal(apply(admin(&core), wanted("password1")).await);
+    let told = "user alice@example.com: choose a password that is harder to guess";
+    assert!(refused.message.starts_with(told), "{refused}");
+    apply(admin(&core), wanted("correct horse battery"))
+        .await
+        .unwrap();
+    let hash = core
+        .passwords
+        .hash(SecretString::new("password1").to_zeroizing(), [7; 16])
+        .await
+        .unwrap();
+    core.store
+        .write("test", move |tx| {
+            let (uuid, mut user) = USERS.scan(&*tx, .., 1)?.remove(0);
+            user.password = Some(hash.clone());
+            USERS.put(tx, &uuid, &user)
+        })
+        .await
+        .unwrap();
+    let applied = apply(admin(&core), wanted("password1")).await.unwrap();
+    assert_eq!((applied.changes.len(), applied.unchanged), (0, 1));
+    let refused = refusal(apply(admin(&core), wanted("Alice@Example.com")).await);
+    assert!(refused.message.starts_with(told), "{refused}");
+}

@@ -1,0 +1,108 @@
+//! Passwords of users, by their hashes and in the clear.
+
+use crate::admin::apply::tests::*;
+use crate::admin::user::SetPassword;
+
+const HASH: &str = "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e";
+
+fn with_hash(hash: &str) -> DeclaredUser {
+    let mut alice = person("alice@example.com");
+    alice.line.password_hash = Some(Value::from(hash));
+    alice
+}
+
+/// Which passwords change.
+async fn applied(core: &Core, alice: DeclaredUser) -> Vec<String> {
+    let applied = apply(admin(core), request(None, Some(vec![alice]), false)).await;
+    let changes = applied.unwrap().changes;
+    let fields = changes.into_iter().flat_map(|change| change.fields);
+    let secrets = fields.filter(|field| field.secret.is_some());
+    secrets.map(|field| field.name).collect()
+}
+
+fn stored(core: &Core) -> User {
+    let users = core.store.read(|snapshot| USERS.scan(snapshot, .., 2)).unwrap();
+    let [(_, alice)] = users.try_into().unwrap();
+    alice
+}
+
+/// As the first sign-in after an import does it.
+async fn rehash(core: &Core) {
+    let mut alice = stored(core);
+    let salt = core.random.bytes();
+    alice.password = Some(
+        core.passwords
+            .hash("right".to_owned().into(), salt)
+            .await
+            .unwrap(),
+    );
+    let written = core
+        .store
+        .write("test_rehash", move |tx| USERS.put(tx, &alice.uuid, &alice));
+    written.await.unwrap();
+}
+
+async fn choose(core: &Core, password: NewPassword) {
+    let chosen = SetPassword {
+        who: "alice@example.com".to_owned(),
+        password,
+        sign_out: false,
+    };
+    user::set_password(admin(core), chosen).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hash_in_a_file_gives_its_password_once() {
+    let core = core();
+    assert_eq!(applied(&core, with_hash(HASH)).await, ["password"]);
+    rehash(&core).await;
+    let rehashed = stored(&core);
+    assert!(applied(&core, with_hash(HASH)).await.is_empty());
+    assert_eq!(stored(&core), rehashed);
+    for password in [NewPassword::Generated, NewPassword::None] {
+        choose(&core, password).await;
+        let chosen = stored(&core);
+        assert!(applied(&core, with_hash(HASH)).await.is_empty());
+        assert_eq!(stored(&core), chosen);
+    }
+    let another = HASH.replace("abcdef", "zyxwvu");
+    assert_eq!(applied(&core, with_hash(&another)).await, ["password"]);
+    assert!(applied(&core, with_hash(&another)).await.is_empty());
+}
+
+/// Else the first file that names the password of somebody who was there before would have it back once.
+#[tokio::test]
+async fn a_hash_that_a_file_only_confirms_is_one_that_it_gave() {
+    let core = core();
+    applied(&core, person("alice@example.com")).await;
+    choose(&core, NewPassword::Generated).await;
+    let before = stored(&core);
+    let hash = before.password.clone().unwrap().as_str().to_owned();
+    let confirmed = apply(admin(&core), request(None, Some(vec![with_hash(&hash)]), false));
+    let confirmed = confirmed.await.unwrap();
+    assert_eq!((confirmed.changes.len(), confirmed.unchanged), (0, 1));
+    assert_eq!(stored(&core).updated_at, before.updated_at);
+    choose(&core, NewPassword::Generated).await;
+    assert!(applied(&core, with_hash(&hash)).await.is_empty());
+}
+
+/// Who writes a password into the file means it, every time.
+#[tokio::test]
+async fn a_password_in_a_file_comes_back_and_makes_way_for_a_hash() {
+    let core = core();
+    applied(&core, with_hash(HASH)).await;
+    let typed = DeclaredUser {
+        password: Some(SecretString::new("correct horse battery")),
+        ..person("alice@example.com")
+    };
+    for _ in 0..2 {
+        assert_eq!(applied(&core, typed.clone()).await, ["password"]);
+        assert!(applied(&core, typed.clone()).await.is_empty());
+        choose(&core, NewPassword::Generated).await;
+    }
+    assert_eq!(
+        applied(&core, with_hash(HASH)).await,
+        ["password"],
+        "again, after another"
+    );
+}

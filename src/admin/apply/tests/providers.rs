@@ -1,0 +1,194 @@
+//! Providers that are declared.
+
+use serde_json::json;
+
+use crate::admin::apply::tests::*;
+
+fn upstream(id: &str, issuer: &str) -> DeclaredProvider {
+    DeclaredProvider {
+        id: id.to_owned(),
+        issuer: issuer.to_owned(),
+        client_id: Some("us".to_owned()),
+        client_secret: Some(SecretString::new("upstream secret")),
+        ..DeclaredProvider::default()
+    }
+}
+
+fn with_providers(
+    provider: Vec<DeclaredProvider>,
+    client: Option<Vec<DeclaredClient>>,
+    prune: bool,
+) -> Apply {
+    let mut wanted = request(client, None, prune);
+    wanted.state.provider = Some(provider);
+    wanted
+}
+
+#[tokio::test]
+async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compared() {
+    let core = core();
+    let client = DeclaredClient {
+        providers: vec!["corp".to_owned()],
+        ..web()
+    };
+    let corp = upstream("corp", "https://corp.example");
+    let alone = refusal(apply(admin(&core), request(Some(vec![client.clone()]), None, false)).await);
+    assert_eq!(alone.message, "client web: there is no provider corp");
+    let both = with_providers(vec![corp.clone()], Some(vec![client]), false);
+    let applied = apply(admin(&core), both.clone()).await.unwrap();
+    assert_eq!(actions(&applied), [(Action::Add, "corp"), (Action::Add, "web")]);
+    let again = apply(admin(&core), both).await.unwrap();
+    assert_eq!((again.changes.len(), again.unchanged), (0, 2));
+    // Left out, the secret stays; another one is told as changed, without its value.
+    let silent = DeclaredProvider {
+        client_secret: None,
+        ..corp.clone()
+    };
+    let kept = apply(admin(&core), with_providers(vec![silent], None, false))
+        .await
+        .unwrap();
+    assert_eq!(kept.changes, []);
+    let other = DeclaredProvider {
+        client_secret: Some(SecretString::new("another secret")),
+        ..corp
+    };
+    let changed = apply(admin(&core), with_providers(vec![other], None, false))
+        .await
+        .unwrap();
+    let fields: Vec<_> = changed.changes[0]
+        .fields
+        .iter()
+        .map(|field| (field.name.as_str(), &field.after))
+        .collect();
+    assert_eq!(fields, [("client_secret", &None)]);
+    let exported = serde_json::to_string(&exported(&core, true)).unwrap();
+    assert!(exported.contains("https://corp.example") && !exported.contains("secret\":"));
+}
+
+#[tokio::test]
+async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() {
+    let core = core();
+    let client = DeclaredClient {
+        providers: vec!["corp".to_owned()],
+        password_sign_in: Some(false),
+        ..web()
+    };
+    let corp = upstream("corp", "https://corp.example");
+    let for_exchange = DeclaredProvider {
+        client_id: None,
+        client_secret: None,
+        exchange: true,
+        audiences: vec!["app".to_owned()],
+        ..corp.clone()
+    };
+    let alone = with_providers(vec![for_exchange.clone()], None, false);
+    let closed = with_providers(vec![for_exchange], Some(vec![client.clone()]), false);
+    let said = refusal(apply(admin(&core), closed.clone()).await).message;
+    assert!(said.contains("client web: nobody could sign in"), "{said}");
+    let open = with_providers(vec![corp], Some(vec![client]), false);
+    assert_eq!(apply(admin(&core), open).await.unwrap().changes.len(), 2);
+    let said = refusal(apply(admin(&core), closed).await).message;
+    assert!(said.contains("client web: nobody could sign in"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+    let said = refusal(apply(admin(&core), alone).await).message;
+    assert_eq!(said, "client web: nobody could sign in at its providers any more");
+}
+
+#[tokio::test]
+async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
+    let core = core();
+    let client = DeclaredClient {
+        providers: vec!["corp".to_owned()],
+        ..web()
+    };
+    let corp = upstream("corp", "https://corp.example");
+    apply(
+        admin(&core),
+        with_providers(vec![corp.clone()], Some(vec![client]), false),
+    )
+    .await
+    .unwrap();
+    let orphaned = refusal(apply(admin(&core), with_providers(Vec::new(), None, true)).await);
+    assert_eq!(orphaned.message, "provider corp: client web names it");
+    let twin = upstream("other", "https://corp.example");
+    let doubled = refusal(apply(admin(&core), with_providers(vec![twin.clone()], None, false)).await);
+    assert_eq!(
+        doubled.message,
+        "provider other: provider corp has the same issuer"
+    );
+    // The two may change places in one go.
+    let moved = DeclaredProvider {
+        issuer: "https://new.example".to_owned(),
+        ..corp
+    };
+    let swapped = apply(admin(&core), with_providers(vec![moved, twin], None, false))
+        .await
+        .unwrap();
+    assert_eq!(
+        actions(&swapped),
+        [(Action::Change, "corp"), (Action::Add, "other")]
+    );
+    let gone = apply(admin(&core), with_providers(Vec::new(), Some(vec![web()]), true))
+        .await
+        .unwrap();
+    assert_eq!(
+        actions(&gone),
+        [
+            (Action::Remove, "corp"),
+            (Action::Remove, "other"),
+            (Action::Change, "web")
+        ]
+    );
+}
+
+/// One of them would be left out without a word.
+#[tokio::test]
+async fn a_providers_keys_are_said_in_one_way() {
+    let core = core();
+    let keyed = DeclaredProvider {
+        keys: Some(vec![
+            json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}),
+        ]),
+        ..upstream("corp", "https://corp.example")
+    };
+    let jwks = Some(json!({ "keys": keyed.keys }).to_string());
+    let jwks_uri = Some("https://corp.example/jwks".to_owned());
+    for (both, ways) in [
+        (
+            DeclaredProvider {
+                jwks: jwks.clone(),
+                ..keyed.clone()
+            },
+            "keys beside jwks_file",
+        ),
+        (
+            DeclaredProvider {
+                jwks_uri: jwks_uri.clone(),
+                ..keyed.clone()
+            },
+            "keys beside jwks_uri",
+        ),
+        (
+            DeclaredProvider {
+                keys: None,
+                jwks,
+                jwks_uri: jwks_uri.clone(),
+                ..keyed.clone()
+            },
+            "jwks_file beside jwks_uri",
+        ),
+    ] {
+        let refused = refusal(apply(admin(&core), with_providers(vec![both], None, false)).await);
+        let told = format!("provider corp: {ways}: give one of them");
+        assert_eq!(refused.message, told);
+    }
+    let empty = DeclaredProvider {
+        keys: Some(Vec::new()),
+        jwks_uri,
+        ..keyed.clone()
+    };
+    for one in [keyed, empty] {
+        let applied = apply(admin(&core), with_providers(vec![one], None, false)).await;
+        assert_eq!(applied.unwrap().changes.len(), 1);
+    }
+}

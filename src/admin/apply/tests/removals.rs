@@ -1,0 +1,48 @@
+//! What is removed is what somebody was asked about.
+
+use crate::admin::apply::tests::*;
+
+/// An application that came between the question and the answer goes unasked, unless the second plan is held against the
+/// first.
+#[tokio::test]
+async fn what_came_after_the_question_is_not_removed() {
+    let core = core();
+    let named = |client_id: &str| DeclaredClient {
+        client_id: client_id.to_owned(),
+        ..web()
+    };
+    let there = || -> Vec<_> {
+        let clients = client::list(admin(&core)).unwrap().into_iter();
+        clients.map(|client| client.client_id).collect()
+    };
+    let declared = |names: &[&str], prune| {
+        let clients = names.iter().map(|name| named(name)).collect();
+        request(Some(clients), None, prune)
+    };
+    apply(admin(&core), declared(&["web", "old", "older"], false))
+        .await
+        .unwrap();
+    let dry = Apply {
+        dry_run: true,
+        ..declared(&["web"], true)
+    };
+    let shown: Vec<_> = apply(admin(&core), dry).await.unwrap().removed().collect();
+    assert_eq!(shown.len(), 2);
+    let answered = |only: &[(String, String)]| Apply {
+        only: Some(only.to_vec()),
+        ..declared(&["web"], true)
+    };
+    apply(admin(&core), declared(&["late"], false)).await.unwrap();
+    for only in [shown.as_slice(), &[]] {
+        let refused = refusal(apply(admin(&core), answered(only)).await).to_string();
+        assert!(refused.contains("has changed meanwhile"), "{refused}");
+        assert!(refused.contains("run it again"), "{refused}");
+        assert_eq!(there(), ["late", "old", "older", "web"], "nothing was changed");
+    }
+    // What went meanwhile needs nobody's answer.
+    client::remove(admin(&core), "late".to_owned()).await.unwrap();
+    client::remove(admin(&core), "older".to_owned()).await.unwrap();
+    let applied = apply(admin(&core), answered(&shown)).await.unwrap();
+    assert_eq!(actions(&applied), [(Action::Remove, "old")]);
+    assert_eq!(there(), ["web"]);
+}

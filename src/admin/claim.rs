@@ -1,0 +1,483 @@
+//! Claims as an operator types them, `name=value`, and the JSON type that each one has.
+//!
+//! OpenID Connect Core 5.1 gives every standard claim its type; other names take any JSON.
+
+use serde_json::{Map, Value};
+
+use super::Wording;
+use crate::identity::User;
+use crate::identity::claim::{DEEPEST, is_followable, looks_like_email};
+use crate::oauth::openid::claims::{BY_SCOPE, carrying_scope};
+
+/// Whether the claim is a text: those of the scope `profile`, but for the time of the last change.
+fn is_text(name: &str) -> bool {
+    let profile = BY_SCOPE.iter().find(|(scope, _)| *scope == "profile");
+    name != "updated_at" && profile.is_some_and(|(_, claims)| claims.contains(&name))
+}
+
+/// The members of the address claim (OpenID Connect Core 5.1.1).
+const ADDRESS: [&str; 6] = [
+    "formatted",
+    "street_address",
+    "locality",
+    "region",
+    "postal_code",
+    "country",
+];
+
+/// Names with a meaning of their own in tokens or in the token response. No user's claim may take their place.
+pub(in crate::admin) const RESERVED: [&str; 40] = [
+    "iss",
+    "sub",
+    "aud",
+    "exp",
+    "nbf",
+    "iat",
+    "jti",
+    "auth_time",
+    "nonce",
+    "acr",
+    "amr",
+    "azp",
+    "at_hash",
+    "c_hash",
+    "s_hash",
+    "sid",
+    "sub_jwk",
+    "cnf",
+    "act",
+    "may_act",
+    "client_id",
+    "scope",
+    "events",
+    "_claim_names",
+    "_claim_sources",
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "idtoken",
+    "token_type",
+    "expires_in",
+    "account_id",
+    "user_type",
+    "venueId",
+    "organization",
+    "source",
+    "uuid",
+    "updated_at",
+    "upstream_access_token",
+    "grant_id",
+];
+
+const LONGEST: usize = 4096;
+
+/// Sets one claim of the user; an empty value removes it. The fault is a sentence that names the claim.
+pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
+    refuse_reserved(name, Wording::Flags)?;
+    check_claim_name(name)?;
+    if value.len() > LONGEST {
+        return Err(format!("claim {name} is longer than {LONGEST} bytes"));
+    }
+    match name {
+        "email" => set_email(user, value),
+        "email_verified" => {
+            user.email_verified = boolean(name, value)?;
+            Ok(())
+        }
+        "phone_number" => {
+            user.set_phone_number((!value.is_empty()).then(|| value.to_owned()));
+            Ok(())
+        }
+        "phone_number_verified" => {
+            user.phone_number_verified = boolean(name, value)?;
+            Ok(())
+        }
+        "address" => set_whole_address(user, value),
+        _ => match name.split_once('.') {
+            Some(("address", member)) => set_address_member(user, member, value),
+            _ => set_other(user, name, value),
+        },
+    }
+}
+
+/// Whether a claim may be kept that no application is given, since no scope carries it.
+pub fn is_unheard(name: &str) -> bool {
+    let can_be_kept = !RESERVED.contains(&name) && check_claim_name(name).is_ok();
+    can_be_kept && !name.starts_with("address.") && carrying_scope(name).is_none()
+}
+
+/// Takes back that an address was shown to be the user's where the user has none.
+pub(in crate::admin) fn forget_verdicts(user: &mut User) {
+    user.email_verified &= user.email.is_some();
+    user.phone_number_verified &= user.phone_number.is_some();
+}
+
+/// What is said of an address that the user does not have: each a sentence that names the claim.
+pub(in crate::admin) fn unfounded(user: &User) -> impl Iterator<Item = String> {
+    let email = user.email_verified && user.email.is_none();
+    let phone = user.phone_number_verified && user.phone_number.is_none();
+    let said = [
+        (email, "email_verified is true, and the user has no email"),
+        (
+            phone,
+            "phone_number_verified is true, and the user has no phone_number",
+        ),
+    ];
+    said.into_iter()
+        .filter(|(is_said, _)| *is_said)
+        .map(|(_, fault)| fault.to_owned())
+}
+
+/// Whether a claim can have this name.
+pub(in crate::admin) fn check_claim_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("a claim has a name of up to 128 characters without spaces".to_owned());
+    }
+    Ok(())
+}
+
+/// Sets one claim to a JSON value, as files have it: a text stays a text.
+pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), String> {
+    refuse_reserved(name, Wording::Keys)?;
+    let is_own = is_text(name) || matches!(name, "email" | "phone_number");
+    match value {
+        Value::Null => Err(format!("claim {name} is null: leave it out")),
+        Value::String(text) if is_own => set(user, name, text),
+        Value::Bool(_) if matches!(name, "email_verified" | "phone_number_verified") => {
+            set(user, name, &value.to_string())
+        }
+        Value::Object(_) if name == "address" => set(user, name, &value.to_string()),
+        _ if is_own => Err(format!("claim {name} must be a text")),
+        _ if matches!(name, "email_verified" | "phone_number_verified") => {
+            Err(format!("claim {name} must be true or false"))
+        }
+        _ if name == "address" || name.starts_with("address.") => {
+            Err("claim address must be an object".to_owned())
+        }
+        _ => {
+            // The name and the length are held to the same rules; the value is then put in as it is.
+            set(user, name, &value.to_string())?;
+            user.claims.insert(name.to_owned(), value.clone());
+            Ok(())
+        }
+    }
+}
+
+/// Refuses a claim that the service fills itself, and says how else the user gets one.
+fn refuse_reserved(name: &str, wording: Wording) -> Result<(), String> {
+    if !RESERVED.contains(&name) {
+        return Ok(());
+    }
+    let instead = match name {
+        "user_type" => wording.say("use --user-type", "set user_type beside claims"),
+        "venueId" => wording.say("use --venue-id", "set venue_id beside claims"),
+        "organization" => wording.say("use --organization", "set organization beside claims"),
+        _ => "choose another name",
+    };
+    Err(format!("claim {name} belongs to the service: {instead}"))
+}
+
+fn set_email(user: &mut User, value: &str) -> Result<(), String> {
+    if !value.is_empty() && !looks_like_email(value) {
+        return Err(format!("claim email = {value:?} is no e-mail address"));
+    }
+    user.set_email((!value.is_empty()).then(|| value.to_owned()));
+    Ok(())
+}
+
+fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        user.claims.remove(name);
+        return Ok(());
+    }
+    let typed = if is_text(name) {
+        check_standard(name, value)?;
+        Value::from(value)
+    } else {
+        serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
+    };
+    if !is_followable(&typed) {
+        return Err(format!("claim {name} is nested more than {DEEPEST} deep"));
+    }
+    user.claims.insert(name.to_owned(), typed);
+    Ok(())
+}
+
+fn check_standard(name: &str, value: &str) -> Result<(), String> {
+    match name {
+        _ if value.trim().is_empty() || value == "null" => {
+            Err(format!("claim {name} = {value:?} says nothing: leave it out"))
+        }
+        "birthdate" if !is_birthdate(value) => Err(format!(
+            "claim birthdate = {value:?} must be YYYY-MM-DD, or YYYY for the year alone"
+        )),
+        "profile" | "picture" | "website" if url::Url::parse(value).is_err() => {
+            Err(format!("claim {name} = {value:?} must be a URL"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// ISO 8601-1 `YYYY-MM-DD` with the year 0000 where it is not told, or `YYYY` (OpenID Connect Core 5.1).
+fn is_birthdate(value: &str) -> bool {
+    let number = |range: std::ops::Range<usize>| {
+        let digits = value.get(range)?;
+        digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| digits.parse::<u16>().ok())
+            .flatten()
+    };
+    let Some(year) = number(0..4) else { return false };
+    match value.len() {
+        4 => true,
+        10 => {
+            let is_dashed = value.get(4..5) == Some("-") && value.get(7..8) == Some("-");
+            let (Some(month), Some(day)) = (number(5..7), number(8..10)) else {
+                return false;
+            };
+            is_dashed && is_day(year, month, day)
+        }
+        _ => false,
+    }
+}
+
+/// Without a year the 29th of February exists.
+fn is_day(year: u16, month: u16, day: u16) -> bool {
+    let year = if year == 0 { 2000 } else { year };
+    let (Ok(month), Ok(day)) = (u8::try_from(month), u8::try_from(day)) else {
+        return false;
+    };
+    time::Month::try_from(month)
+        .is_ok_and(|month| time::Date::from_calendar_date(i32::from(year), month, day).is_ok())
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "true" => Ok(true),
+        "false" | "" => Ok(false),
+        _ => Err(format!("claim {name} = {value:?} must be true or false")),
+    }
+}
+
+fn set_whole_address(user: &mut User, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        user.claims.remove("address");
+        return Ok(());
+    }
+    let problem = || {
+        format!(
+            "claim address must be a JSON object with strings as {}",
+            ADDRESS.join(", ")
+        )
+    };
+    let Ok(Value::Object(members)) = serde_json::from_str(value) else {
+        return Err(problem());
+    };
+    if members
+        .iter()
+        .any(|(member, value)| !ADDRESS.contains(&member.as_str()) || !value.is_string())
+    {
+        return Err(problem());
+    }
+    user.claims.insert("address".to_owned(), Value::Object(members));
+    Ok(())
+}
+
+fn set_address_member(user: &mut User, member: &str, value: &str) -> Result<(), String> {
+    if !ADDRESS.contains(&member) {
+        return Err(format!(
+            "claim address.{member} is unknown: the address has {}",
+            ADDRESS.join(", ")
+        ));
+    }
+    let address = user
+        .claims
+        .entry("address".to_owned())
+        .or_insert_with(|| Value::Object(Map::new()));
+    if !address.is_object() {
+        *address = Value::Object(Map::new());
+    }
+    let Some(members) = address.as_object_mut() else {
+        return Ok(());
+    };
+    if value.is_empty() {
+        members.remove(member);
+    } else {
+        members.insert(member.to_owned(), Value::from(value));
+    }
+    if members.is_empty() {
+        user.claims.remove("address");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::Timestamp;
+
+    fn alice() -> User {
+        User::local(
+            Uuid::from_u128(1),
+            "alice@example.com",
+            "default",
+            Timestamp::from_seconds(0),
+        )
+    }
+
+    #[test]
+    fn every_standard_claim_has_its_type() {
+        let mut user = alice();
+        let standard = BY_SCOPE.iter().flat_map(|(_, claims)| *claims).copied();
+        for name in standard.filter(|name| is_text(name)) {
+            let value = match name {
+                "birthdate" => "1990-04-01",
+                "profile" | "picture" | "website" => "https://example.com/",
+                _ => "12",
+            };
+            set(&mut user, name, value).unwrap();
+            assert_eq!(user.claims.get(name), Some(&json!(value)), "{name}");
+        }
+        assert_eq!(user.claims.len(), 13);
+        set(&mut user, "email_verified", "true").unwrap();
+        set(&mut user, "phone_number", "+32 2 555 01 23").unwrap();
+        set(&mut user, "phone_number_verified", "true").unwrap();
+        assert!(user.email_verified && user.phone_number_verified);
+        assert!(set(&mut user, "email_verified", "yes").is_err());
+        assert!(!user.claims.contains_key("email_verified"));
+    }
+
+    #[test]
+    fn an_address_that_is_new_is_not_verified() {
+        let mut user = alice();
+        user.set_phone_number(Some("+32 2 555 01 23".to_owned()));
+        (user.email_verified, user.phone_number_verified) = (true, true);
+        let email = user.email.clone().unwrap();
+        set(&mut user, "email", &email).unwrap();
+        set(&mut user, "phone_number", "+32 2 555 01 23").unwrap();
+        assert!(user.email_verified && user.phone_number_verified);
+        set(&mut user, "email", "other@example.com").unwrap();
+        set(&mut user, "phone_number", "+32 2 555 01 24").unwrap();
+        assert!(!user.email_verified && !user.phone_number_verified);
+    }
+
+    #[test]
+    fn address_members_gather_in_one_object() {
+        let mut user = alice();
+        set(&mut user, "address.locality", "Ghent").unwrap();
+        set(&mut user, "address.country", "Belgium").unwrap();
+        assert_eq!(
+            user.claims["address"],
+            json!({"locality": "Ghent", "country": "Belgium"})
+        );
+        assert!(set(&mut user, "address.planet", "Earth").is_err());
+        set(&mut user, "address.locality", "").unwrap();
+        set(&mut user, "address.country", "").unwrap();
+        assert!(!user.claims.contains_key("address"));
+        assert!(set(&mut user, "address", r#"{"locality": 1}"#).is_err());
+        set(&mut user, "address", r#"{"locality": "Ghent"}"#).unwrap();
+        assert_eq!(user.claims["address"], json!({"locality": "Ghent"}));
+    }
+
+    #[test]
+    fn a_claim_is_nested_so_deep_and_no_deeper() {
+        let mut user = alice();
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        set(&mut user, "deep", &nested(DEEPEST)).unwrap();
+        let known = user.clone();
+        for depth in [DEEPEST + 1, 120] {
+            let value = serde_json::from_str(&nested(depth)).unwrap();
+            assert!(set_value(&mut user, "deep", &value).is_err());
+            assert!(set(&mut user, "deep", &nested(depth)).is_err());
+        }
+        assert_eq!(user, known);
+    }
+
+    #[test]
+    fn a_claim_that_says_nothing_is_refused() {
+        let mut user = User::local(
+            Uuid::from_u128(1),
+            "a@example.com",
+            "default",
+            Timestamp::from_seconds(0),
+        );
+        for value in [" ", "null"] {
+            assert!(
+                set(&mut user, "name", value)
+                    .unwrap_err()
+                    .contains("says nothing"),
+                "{value:?}"
+            );
+        }
+        assert!(user.claims.is_empty());
+        set(&mut user, "name", "Null").unwrap();
+        set(&mut user, "name", "").unwrap();
+        assert!(user.claims.is_empty());
+    }
+
+    #[test]
+    fn other_claims_are_json_when_they_parse_as_json() {
+        let mut user = alice();
+        for (text, value) in [
+            ("7", json!(7)),
+            ("true", json!(true)),
+            (r#"["a"]"#, json!(["a"])),
+            ("plain text", json!("plain text")),
+        ] {
+            set(&mut user, "badge", text).unwrap();
+            assert_eq!(user.claims["badge"], value);
+        }
+    }
+
+    #[test]
+    fn no_claim_takes_the_place_of_the_services_own() {
+        for name in [
+            "sub",
+            "iss",
+            "exp",
+            "account_id",
+            "venueId",
+            "scope",
+            "access_token",
+            "updated_at",
+            "uuid",
+            "grant_id",
+        ] {
+            assert!(set(&mut alice(), name, "x").is_err(), "{name}");
+        }
+        for name in ["", "a b", "a\nb"] {
+            assert!(set(&mut alice(), name, "x").is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_not_warned_of() {
+        for name in ["sub", "", "a b", "a\nc", "address.planet", "given_name"] {
+            assert!(!is_unheard(name), "{name:?}");
+        }
+        assert!(is_unheard("given_nmae"));
+    }
+
+    #[test]
+    fn a_birthdate_is_a_day_or_a_year() {
+        for good in ["1990-04-01", "0000-02-29", "1990", "2024-02-29"] {
+            assert!(is_birthdate(good), "{good}");
+        }
+        for bad in [
+            "1990-4-1",
+            "1990-02-30",
+            "2023-02-29",
+            "01.04.1990",
+            "90",
+            "1990-04",
+            "199x",
+            "1990-04-0é",
+        ] {
+            assert!(!is_birthdate(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! API keys: several for a client, so that one can replace another without a gap.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{change, unknown};
+use crate::admin::{Admin, AdminRefusal, Done, SecretString};
+use crate::clock::Timestamp;
+use crate::oauth::client::{GrantType, StoredApiKey};
+use crate::secret::{ApiKey, Secret};
+use crate::store::tables::{API_KEY_USES, CLIENTS};
+
+/// More keys than any rotation needs.
+const MOST_KEYS: usize = 20;
+
+/// An API key as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKeyView {
+    /// The client it belongs to.
+    pub client_id: String,
+    /// The name by which it is revoked.
+    pub id: Uuid,
+    /// The key itself, in the one answer that shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<SecretString>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last used, to within the hour.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// Which API key of which client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhichApiKey {
+    /// The client.
+    pub client_id: String,
+    /// The key.
+    pub id: Uuid,
+}
+
+/// Makes a key, to be stored and to be shown.
+pub(in crate::admin::client) fn make(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
+    let core = admin.core;
+    let id = core.random.uuid_v7(core.clock.since_epoch());
+    let key = Secret::<ApiKey>::mint(id.as_bytes(), &core.random);
+    let stored = StoredApiKey {
+        id,
+        digest: key.digest(),
+        created_at: core.clock.now(),
+    };
+    (stored, SecretString::new(key.reveal()))
+}
+
+/// Gives a client one more key. The answer shows it, this once.
+pub async fn add(admin: Admin<'_>, client_id: String) -> Done<ApiKeyView> {
+    let (stored, shown) = make(admin);
+    let view = ApiKeyView {
+        client_id: client_id.clone(),
+        id: stored.id,
+        api_key: Some(shown),
+        created_at: stored.created_at,
+        last_used_at: None,
+    };
+    change(admin, "client api-key add", client_id, move |_, client| {
+        if !client.grant_types.contains(&GrantType::RefreshToken) {
+            let refusal =
+                "an API key is for refreshing, and this client may not: it lacks the grant refresh_token";
+            return Ok(Err(AdminRefusal::new(refusal)));
+        }
+        if client.api_keys.len() >= MOST_KEYS {
+            let refusal = AdminRefusal::new(format!("this client has {MOST_KEYS} keys already"));
+            return Ok(Err(refusal.with_hint(
+                "idsvc client api-key revoke removes those that are not used",
+            )));
+        }
+        client.api_keys.push(stored.clone());
+        Ok(Ok(()))
+    })
+    .await?;
+    Ok(view)
+}
+
+/// The keys of a client, oldest first.
+pub fn list(admin: Admin<'_>, client_id: &str) -> Done<Vec<ApiKeyView>> {
+    let views = admin.core.store.read(|snapshot| {
+        let Some(client) = CLIENTS.get(snapshot, client_id)? else {
+            return Ok(None);
+        };
+        let mut views = Vec::new();
+        for key in client.api_keys {
+            let noted = API_KEY_USES.get(snapshot, &key.id)?;
+            views.push(ApiKeyView {
+                client_id: client_id.to_owned(),
+                id: key.id,
+                api_key: None,
+                created_at: key.created_at,
+                last_used_at: noted.map(|noted| noted.last_used_at),
+            });
+        }
+        Ok(Some(views))
+    })?;
+    Ok(views.ok_or_else(|| unknown(client_id))?)
+}
+
+/// Revokes a key; it stops working at once.
+pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> Done<WhichApiKey> {
+    let id = which.id;
+    change(
+        admin,
+        "client api-key revoke",
+        which.client_id.clone(),
+        move |_, client| {
+            let before = client.api_keys.len();
+            client.api_keys.retain(|key| key.id != id);
+            if client.api_keys.len() == before {
+                let refusal = AdminRefusal::new(format!("client {} has no API key {id}", client.client_id));
+                return Ok(Err(refusal.with_hint("idsvc client api-key list shows all")));
+            }
+            Ok(Ok(()))
+        },
+    )
+    .await?;
+    admin
+        .core
+        .store
+        .write("forget_api_key_use", move |tx| API_KEY_USES.remove(tx, &id))
+        .await?;
+    Ok(which)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::client::{AddClient, ClientFields, add as add_client};
+    use crate::admin::tests::{admin, core, refusal};
+
+    fn tv(fields: ClientFields) -> AddClient {
+        AddClient {
+            client_id: "tv".to_owned(),
+            public: false,
+            secret: None,
+            api_key: false,
+            fields,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_is_shown_once_listed_and_revoked() {
+        let core = core();
+        let admin = admin(&core);
+        let uris = Some(vec!["https://tv.example/cb".to_owned()]);
+        add_client(
+            admin,
+            tv(ClientFields {
+                redirect_uris: uris,
+                ..ClientFields::default()
+            }),
+        )
+        .await
+        .unwrap();
+        let made = add(admin, "tv".to_owned()).await.unwrap();
+        let key = Secret::<ApiKey>::parse(made.api_key.unwrap().reveal()).unwrap();
+        assert!(core.catalog().api_key(&key.digest()).is_some());
+        let listed = list(admin, "tv").unwrap();
+        assert!(matches!(&listed[..], [view] if view.id == made.id && view.api_key.is_none()));
+        let which = WhichApiKey {
+            client_id: "tv".to_owned(),
+            id: made.id,
+        };
+        revoke(admin, which.clone()).await.unwrap();
+        assert!(core.catalog().api_key(&key.digest()).is_none());
+        assert!(refusal(revoke(admin, which).await).message.contains("no API key"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_may_not_refresh_gets_no_key() {
+        let core = core();
+        let admin = admin(&core);
+        let never_refreshing = ClientFields {
+            redirect_uris: Some(vec!["https://tv.example/cb".to_owned()]),
+            grant_types: Some(vec![GrantType::AuthorizationCode]),
+            ..ClientFields::default()
+        };
+        add_client(admin, tv(never_refreshing)).await.unwrap();
+        assert!(
+            refusal(add(admin, "tv".to_owned()).await)
+                .message
+                .contains("refresh_token")
+        );
+        assert!(
+            refusal(add(admin, "nobody".to_owned()).await)
+                .message
+                .contains("nobody")
+        );
+    }
+}

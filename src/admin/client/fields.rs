@@ -1,0 +1,463 @@
+//! What an operator says about a client, and whether it can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::admin::{Wording, check_text};
+use crate::federation::metadata::https;
+use crate::jose::alg::Algorithm;
+use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::oauth::client::{
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    is_theme_name,
+};
+use crate::oauth::redirect_uri::{ANSWERED, SIGNED_OUT, check_query, check_registrable, is_origin};
+use crate::oauth::scope::Scope;
+
+const MOST_URIS: usize = 100;
+const MOST_KEYS: usize = 20;
+const LONGEST_URI: usize = 2048;
+/// What to do about a scope value that a client lacks: the flag says the whole list.
+const SCOPES_TOO: &str = "name them with --scope, beside every other scope that the client keeps";
+
+/// What an operator says about a client; what is left out keeps its default or its value.
+///
+/// An empty text removes an optional value; a list replaces the one before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientFields {
+    /// The name shown to people.
+    pub name: Option<String>,
+    /// Redirect URIs.
+    pub redirect_uris: Option<Vec<String>>,
+    /// Redirect URIs after signing out.
+    pub post_logout_redirect_uris: Option<Vec<String>>,
+    /// Origins beside those of the redirect URIs.
+    pub cors_origins: Option<Vec<String>>,
+    /// Allowed scope values.
+    pub scope: Option<Vec<String>>,
+    /// Scope values when a request names none.
+    pub default_scope: Option<Vec<String>>,
+    /// The public key that assertions are checked with, in PEM form.
+    pub public_key: Option<String>,
+    /// The public keys that assertions are checked with, as a JWK Set.
+    pub jwks: Option<String>,
+    /// Where the client publishes its public keys.
+    pub jwks_uri: Option<String>,
+    /// Whom assertions must be addressed to.
+    pub assertion_audience: Option<AssertionAudience>,
+    /// The most that the client may be granted for itself with a secret.
+    pub max_scope: Option<Vec<String>>,
+    /// Allowed grants.
+    pub grant_types: Option<Vec<GrantType>>,
+    /// Whether PKCE is demanded.
+    pub pkce: Option<PkceRequirement>,
+    /// Whether people are asked for consent.
+    pub consent: Option<ConsentRequirement>,
+    /// The providers whose people may come in.
+    pub providers: Option<Vec<String>>,
+    /// Whether people may sign in with a stored password.
+    pub password_sign_in: Option<bool>,
+    /// `aud` of access tokens.
+    pub audience: Option<String>,
+    /// The algorithm of ID tokens.
+    pub id_token_alg: Option<Algorithm>,
+    /// The algorithm of access tokens.
+    pub access_token_alg: Option<Algorithm>,
+    /// What a refresh does with the refresh token.
+    pub refresh_policy: Option<RefreshPolicy>,
+    /// The theme of its pages.
+    pub theme: Option<String>,
+    /// What the consent page says of scope values; an empty text takes the words for a value away.
+    pub scope_texts: Option<BTreeMap<String, String>>,
+}
+
+pub(in crate::admin) fn scope_of(faults: &mut Vec<String>, field: &str, values: &[String]) -> Scope {
+    let values = values
+        .iter()
+        .flat_map(|value| value.split(' '))
+        .filter(|value| !value.is_empty());
+    let scope = Scope::of(values).unwrap_or_else(|error| {
+        faults.push(format!("{field}: {error}"));
+        Scope::empty()
+    });
+    for marker in [Scope::AUTHENTICATED, Scope::ANONYMOUS] {
+        if scope.contains(marker) {
+            faults.push(format!(
+                "{field}: {marker} is granted by the service and cannot be registered"
+            ));
+        }
+    }
+    scope
+}
+
+pub(in crate::admin) fn text_or_none(faults: &mut Vec<String>, field: &str, text: String) -> Option<String> {
+    if text.is_empty() {
+        return None;
+    }
+    check_text(faults, field, &text);
+    Some(text)
+}
+
+/// The name of a theme, which may be one that is not there yet.
+fn theme_or_none(faults: &mut Vec<String>, theme: String) -> Option<String> {
+    if !theme.is_empty() && !is_theme_name(&theme) {
+        faults.push(format!(
+            "theme {theme:?}: names of themes are lower-case letters, digits and hyphens; idsvc theme list shows all"
+        ));
+    }
+    (!theme.is_empty()).then_some(theme)
+}
+
+/// The keys to keep, without names that their owner did not give them: a key without one answers to any `kid`.
+pub(in crate::admin) fn keys_of(keys: &[PublicKey]) -> Vec<Value> {
+    let keep = |key: &PublicKey| {
+        let mut jwk = key.to_jwk();
+        if let (None, Some(members)) = (key.kid(), jwk.as_object_mut()) {
+            members.remove("kid");
+        }
+        jwk
+    };
+    keys.iter().map(keep).collect()
+}
+
+pub(in crate::admin) fn without_blank(values: Vec<String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for value in values {
+        if !value.is_empty() && !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
+impl ClientFields {
+    /// Writes what was said into the record. The default scope is cut to what stays allowed unless it was
+    /// named.
+    pub(in crate::admin) fn apply(self, client: &mut Client, faults: &mut Vec<String>) {
+        if let Some(name) = self.name {
+            client.name = text_or_none(faults, "name", name);
+        }
+        if let Some(uris) = self.redirect_uris {
+            client.redirect_uris = without_blank(uris);
+        }
+        if let Some(uris) = self.post_logout_redirect_uris {
+            client.post_logout_redirect_uris = without_blank(uris);
+        }
+        if let Some(origins) = self.cors_origins {
+            client.cors_origins = without_blank(origins);
+        }
+        if let Some(values) = self.scope {
+            client.scope = scope_of(faults, "scope", &values);
+            if self.default_scope.is_none() {
+                let allowed = client.scope.clone();
+                client.default_scope = client.default_scope.filter(|value| allowed.contains(value));
+            }
+        }
+        if let Some(values) = self.default_scope {
+            client.default_scope = scope_of(faults, "default scope", &values);
+        }
+        if let Some(uri) = self.jwks_uri {
+            client.jwks_uri = text_or_none(faults, "jwks uri", uri);
+            match &client.jwks_uri {
+                Some(uri) if https(uri).is_none() => {
+                    faults.push(format!("jwks uri {uri:?} is not an https address"));
+                }
+                Some(_) => {
+                    client.keys.clear();
+                    client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
+                }
+                None => {}
+            }
+        }
+        let keys = match (&self.public_key, &self.jwks) {
+            (Some(pem), _) => Some(PublicKey::from_pem(pem).map(|key| vec![key])),
+            (None, Some(set)) => Some(JwkSet::parse(set.as_bytes()).map(|set| set.keys)),
+            (None, None) => None,
+        };
+        match keys {
+            None => {}
+            Some(Ok(keys)) if (1..=MOST_KEYS).contains(&keys.len()) => {
+                client.keys = keys_of(&keys);
+                client.jwks_uri = None;
+                client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
+            }
+            Some(Ok(keys)) if keys.is_empty() => {
+                faults.push("the key set has no key for RS256, PS256, ES256 or EdDSA".to_owned());
+            }
+            Some(Ok(_)) => faults.push(format!("more than {MOST_KEYS} keys in the set")),
+            Some(Err(problem)) => faults.push(problem.to_string()),
+        }
+        client.assertion_audience = self.assertion_audience.unwrap_or(client.assertion_audience);
+        if let Some(values) = self.max_scope {
+            let most = scope_of(faults, "max scope", &values);
+            client.secret_credentials = (!most.is_empty()).then_some(most);
+        }
+        if let Some(grants) = self.grant_types {
+            client.grant_types = grants.into_iter().collect();
+        }
+        if let Some(pkce) = self.pkce {
+            client.pkce = pkce;
+            if client.is_public() && pkce == PkceRequirement::Optional {
+                faults.push("pkce cannot be optional: a public client always needs it".to_owned());
+            }
+        }
+        client.consent = self.consent.unwrap_or(client.consent);
+        if let Some(providers) = self.providers {
+            client.providers = without_blank(providers).into_iter().collect();
+        }
+        client.password_sign_in = self.password_sign_in.unwrap_or(client.password_sign_in);
+        if let Some(audience) = self.audience {
+            client.audience = text_or_none(faults, "audience", audience);
+        }
+        client.id_token_signed_response_alg = self.id_token_alg.or(client.id_token_signed_response_alg);
+        client.access_token_alg = self.access_token_alg.or(client.access_token_alg);
+        client.refresh_policy = self.refresh_policy.unwrap_or(client.refresh_policy);
+        if let Some(theme) = self.theme {
+            client.theme = theme_or_none(faults, theme);
+        }
+        for (scope, text) in self.scope_texts.into_iter().flatten() {
+            match text_or_none(faults, "scope text", text) {
+                Some(text) => client.scope_texts.insert(scope, text),
+                None => client.scope_texts.remove(&scope),
+            };
+        }
+    }
+}
+
+/// The grants of a client of which none are named: those of sign-ins, where people can be sent back. That there are to be
+/// none has to be said.
+pub(in crate::admin) fn usual_grants(
+    redirect_uris: &[String],
+    wording: Wording,
+    faults: &mut Vec<String>,
+) -> Vec<GrantType> {
+    if redirect_uris.is_empty() {
+        faults.push(format!(
+            "the client has no grant: name {} for an API that only introspects tokens",
+            wording.say(
+                "a --redirect-uri for sign-ins, or --no-grants",
+                "redirect_uris for sign-ins, or grant_types = []"
+            )
+        ));
+        return Vec::new();
+    }
+    vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
+}
+
+/// Everything about the record as a whole that cannot be, but for addresses that it had `before`. At the providers
+/// `exchange_only` nobody signs in.
+pub(in crate::admin) fn check(
+    before: Option<&Client>,
+    client: &Client,
+    usable: &[Algorithm],
+    exchange_only: &BTreeSet<String>,
+    wording: Wording,
+    faults: &mut Vec<String>,
+) {
+    check_addresses(before, client, faults);
+    for scope in client.scope_texts.keys() {
+        if !client.scope.contains(scope) {
+            let remedy = match wording {
+                Wording::Flags => {
+                    format!(
+                        "name it with --scope, beside every other scope that the client keeps, or take the text away with --scope-text {scope}="
+                    )
+                }
+                Wording::Keys => "add it to scope, or take the text out of scope_texts".to_owned(),
+            };
+            faults.push(format!(
+                "scope text {scope:?}: the client may not ask for this scope; {remedy}"
+            ));
+        }
+    }
+    if !client.default_scope.is_within(&client.scope) {
+        faults.push(format!(
+            "the default scope names values that are not allowed: {}",
+            wording.say(SCOPES_TOO, "add them to scope")
+        ));
+    }
+    let uses_code = client.grant_types.contains(&GrantType::AuthorizationCode);
+    if uses_code && client.redirect_uris.is_empty() {
+        faults.push(format!(
+            "the grant authorization_code needs a redirect URI: name one {}",
+            wording.say("with --redirect-uri", "in redirect_uris")
+        ));
+    }
+    if !uses_code && !client.redirect_uris.is_empty() {
+        faults.push(format!(
+            "redirect URIs are for the grant authorization_code: {}",
+            wording.say("name it with --grant, beside the others", "add it to grant_types")
+        ));
+    }
+    let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
+    let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
+    check_exchange(client, wording, faults);
+    if client.grant_types.is_empty() && client.is_public() {
+        faults.push(
+            "a client without grants only introspects tokens, which is for clients that authenticate"
+                .to_owned(),
+        );
+    } else if client.grant_types.contains(&GrantType::RefreshToken)
+        && !uses_code
+        && !is_anonymous
+        && !exchanges
+    {
+        faults.push(
+            "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
+        );
+    }
+    if lets_nobody_in(client, exchange_only) {
+        faults.push(format!(
+            "nobody could sign in: name {}",
+            wording.say(
+                "a --provider that has a --client-id, or allow passwords with --password-sign-in yes",
+                "one of the providers that have a client_id, or allow passwords with password_sign_in = true"
+            )
+        ));
+    }
+    if is_anonymous && client.is_public() {
+        faults.push("the grant anonymous is for clients that authenticate, not for public ones".to_owned());
+    }
+    if client.is_public() && client.refresh_policy == RefreshPolicy::Reuse {
+        faults.push(
+            "the refresh policy reuse is for clients that authenticate, not for public ones".to_owned(),
+        );
+    }
+    check_credentials(client, wording, faults);
+    for alg in [client.id_token_signed_response_alg, client.access_token_alg]
+        .into_iter()
+        .flatten()
+    {
+        if !usable.contains(&alg) {
+            faults.push(format!(
+                "there is no key for {alg}: make one with idsvc key rotate --alg {alg}"
+            ));
+        }
+    }
+}
+
+/// Whether the client is one that people sign in for, and none of them can. At the providers `exchange_only` nobody does.
+pub(in crate::admin) fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
+    client.grant_types.contains(&GrantType::AuthorizationCode)
+        && !client.password_sign_in
+        && client.providers.is_subset(exchange_only)
+}
+
+type Addresses = fn(&Client) -> &Vec<String>;
+
+/// Where browsers may come from and be sent. An address that an earlier release took stays: whoever changes something
+/// else, or applies the file of then again, is not told to change it.
+fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<String>) {
+    let before = before.filter(|before| before.is_public() == client.is_public());
+    let is_new =
+        |list: Addresses, address: &String| before.is_none_or(|before| !list(before).contains(address));
+    let lists = [
+        &client.redirect_uris,
+        &client.post_logout_redirect_uris,
+        &client.cors_origins,
+    ];
+    if lists.iter().any(|list| list.len() > MOST_URIS) {
+        faults.push(format!("more than {MOST_URIS} addresses in one list"));
+    }
+    let uris: [(&str, Addresses, &[&str]); 2] = [
+        ("redirect URI", |client| &client.redirect_uris, ANSWERED),
+        (
+            "post-logout redirect URI",
+            |client| &client.post_logout_redirect_uris,
+            SIGNED_OUT,
+        ),
+    ];
+    for (field, list, added) in uris {
+        for uri in list(client).iter().filter(|uri| is_new(list, uri)) {
+            if uri.len() > LONGEST_URI {
+                faults.push(format!("{field} is longer than {LONGEST_URI} bytes"));
+            } else if let Err(error) =
+                check_registrable(uri, client.is_public()).and_then(|()| check_query(uri, added))
+            {
+                faults.push(format!("{field} {uri:?}: {error}"));
+            }
+        }
+    }
+    let origins: Addresses = |client| &client.cors_origins;
+    for origin in origins(client).iter().filter(|origin| is_new(origins, origin)) {
+        if !is_origin(origin) {
+            faults.push(format!(
+                "origin {origin:?}: an origin is scheme, host and port in lower-case letters, without a wildcard, as in \
+                 https://app.example or capacitor://localhost"
+            ));
+        }
+    }
+}
+
+/// What it takes to exchange tokens of a provider.
+fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
+    if !client.grant_types.contains(&GrantType::JwtBearer) {
+        return;
+    }
+    if client.is_public() {
+        faults.push("the grant jwt-bearer is for clients that authenticate, not for public ones".to_owned());
+    }
+    if client.providers.is_empty() {
+        faults.push(format!(
+            "the grant jwt-bearer needs a provider: name one {}",
+            wording.say("with --provider", "in providers")
+        ));
+    }
+    let asks_people = client.grant_types.contains(&GrantType::AuthorizationCode);
+    if client.consent == ConsentRequirement::Require && !asks_people {
+        faults.push(format!(
+            "nobody could be asked for consent, and no token be exchanged: people consent when they sign in, for which \
+             it takes the grant authorization_code and a redirect URI; or leave the question out {}",
+            wording.say("with --consent skip", "with consent = \"skip\"")
+        ));
+    }
+}
+
+/// What a client proves itself with, against what it may do for itself.
+fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>) {
+    let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
+    if !client.is_public() && !client.has_keys() && client.secrets.is_empty() {
+        faults.push(
+            "the client would have nothing to authenticate with: it needs a key or a secret".to_owned(),
+        );
+    }
+    if client.is_public() && (acts_for_itself || client.has_keys()) {
+        faults.push("a public client has no key and cannot use client_credentials".to_owned());
+    } else if acts_for_itself && !client.has_keys() && client.secret_credentials.is_none() {
+        faults.push(format!(
+            "the grant client_credentials needs a key: {}",
+            wording.say(
+                "--public-key-file, --jwks-file or --jwks-uri; \
+                 or, at your own risk, --allow-secret-credentials with --max-scope",
+                "public_key_file, jwks_file, jwks_uri or keys; or, at your own risk, a secret with max_scope"
+            )
+        ));
+    }
+    if let Some(most) = &client.secret_credentials {
+        if !acts_for_itself {
+            faults.push("max scope is for the grant client_credentials".to_owned());
+        }
+        if !client.uses_secret() {
+            faults.push("max scope is for clients that have a secret".to_owned());
+        }
+        if !most.is_within(&client.scope) {
+            faults.push(format!(
+                "max scope names values that are not allowed: {}",
+                wording.say(SCOPES_TOO, "add them to scope")
+            ));
+        }
+    }
+}
+
+/// Whether an identifier survives every header, form and log line it will stand in.
+pub(in crate::admin) fn check_client_id(client_id: &str, faults: &mut Vec<String>) {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/~@-".contains(&byte);
+    if client_id.is_empty() || client_id.len() > 200 || !client_id.bytes().all(is_fit) {
+        faults.push(format!(
+            "client id {client_id:?}: use 1 to 200 letters, digits and . _ : / ~ @ -"
+        ));
+    }
+}

@@ -1,0 +1,438 @@
+//! Clients: add, show, update, remove, replace the secret.
+
+pub mod api_key;
+pub mod fields;
+pub mod view;
+
+#[cfg(test)]
+pub(in crate::admin) mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+pub use self::fields::ClientFields;
+use self::fields::{check, check_client_id, usual_grants};
+pub use self::view::ClientView;
+use super::grant_revocation::GrantRevocation;
+use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString, Wording, all_or_none};
+use crate::clock::Timestamp;
+use crate::flow::rotate_keys;
+use crate::jose::alg::Algorithm;
+use crate::oauth::client::{
+    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
+    StoredSecret,
+};
+use crate::oauth::scope::Scope;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{ClientSecret, Digest, Secret};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{API_KEY_USES, CLIENTS, PROVIDERS};
+
+/// The fewest bytes of a secret that the operator chooses.
+const SECRET_MIN_BYTES: usize = 32;
+/// The most bytes of a secret that the operator chooses.
+const SECRET_MAX_BYTES: usize = 1024;
+
+/// A client to be registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddClient {
+    /// The identifier the client will send.
+    pub client_id: String,
+    /// Whether the client cannot keep a secret.
+    pub public: bool,
+    /// The secret that the operator chose; one is made when there is none.
+    pub secret: Option<SecretString>,
+    /// Whether an API key is made too.
+    #[serde(default)]
+    pub api_key: bool,
+    /// Everything else.
+    pub fields: ClientFields,
+}
+
+/// A change of a client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateClient {
+    /// Which client.
+    pub client_id: String,
+    /// Whether its secrets end, and what they alone allow: from now on it authenticates with its key.
+    #[serde(default)]
+    pub no_secret: bool,
+    /// What changes.
+    pub fields: ClientFields,
+}
+
+/// A new secret for a client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RotateSecret {
+    /// Which client.
+    pub client_id: String,
+    /// The secret that the operator chose; one is made when there is none.
+    pub secret: Option<SecretString>,
+    /// How many seconds the secrets in force stay good.
+    pub keep_old_seconds: Option<u64>,
+}
+
+fn unknown(client_id: &str) -> AdminRefusal {
+    AdminRefusal::new(format!("there is no client {client_id}")).with_hint("idsvc client list shows all")
+}
+
+/// The secret to store and, when it was made here, to show.
+pub(in crate::admin) fn secret_of(
+    admin: Admin<'_>,
+    chosen: Option<SecretString>,
+    faults: &mut Vec<String>,
+) -> (StoredSecret, Option<SecretString>) {
+    let (digest, shown) = if let Some(chosen) = chosen {
+        let bytes = chosen.reveal().as_bytes();
+        if !(SECRET_MIN_BYTES..=SECRET_MAX_BYTES).contains(&bytes.len()) {
+            faults.push(format!(
+                "a secret has {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES} bytes"
+            ));
+        }
+        if bytes.iter().any(|byte| !(0x20..0x7f).contains(byte)) {
+            faults.push("a secret is printable ASCII (RFC 6749 appendix A.2)".to_owned());
+        }
+        (Digest::of(bytes), None)
+    } else {
+        let secret = Secret::<ClientSecret>::mint(&[], &admin.core.random);
+        (secret.digest(), Some(SecretString::new(secret.reveal())))
+    };
+    (
+        StoredSecret {
+            digest,
+            created_at: admin.core.clock.now(),
+            expires_at: None,
+        },
+        shown,
+    )
+}
+
+/// Algorithms that have a key, or will have one after the first start: those are `indispensable`.
+pub(in crate::admin) fn usable(
+    snapshot: &dyn Snapshot,
+    indispensable: &[Algorithm],
+) -> Result<Vec<Algorithm>, StoreError> {
+    let mut usable = indispensable.to_vec();
+    for alg in Algorithm::ALL {
+        if rotate_keys::signing(snapshot, alg)?.is_some() {
+            usable.push(alg);
+        }
+    }
+    Ok(usable)
+}
+
+/// Providers whose tokens are exchanged and at which nobody signs in.
+pub(in crate::admin) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
+    let mut closed = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    closed.retain(|(_, provider)| !provider.signs_people_in());
+    Ok(closed.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Everything that is wrong with a record as a whole, beside what was found before. What it is held against may change
+/// at any time, so it is read in the transaction that writes the record.
+fn check_in(
+    snapshot: &dyn Snapshot,
+    before: Option<&Client>,
+    client: &Client,
+    indispensable: &[Algorithm],
+    mut faults: Vec<String>,
+) -> Decided<()> {
+    let (usable, exchange_only) = (usable(snapshot, indispensable)?, exchange_only(snapshot)?);
+    check(
+        before,
+        client,
+        &usable,
+        &exchange_only,
+        Wording::Flags,
+        &mut faults,
+    );
+    Ok(all_or_none(&faults))
+}
+
+/// A confidential client of which nothing has been said yet.
+pub(in crate::admin) fn blank(client_id: &str, client_uuid: Uuid, own_grant: Uuid, now: Timestamp) -> Client {
+    Client {
+        client_id: client_id.to_owned(),
+        client_uuid,
+        own_grant: Some(own_grant),
+        name: None,
+        auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
+        secrets: Vec::new(),
+        api_keys: Vec::new(),
+        keys: Vec::new(),
+        jwks_uri: None,
+        assertion_audience: AssertionAudience::default(),
+        secret_credentials: None,
+        redirect_uris: Vec::new(),
+        post_logout_redirect_uris: Vec::new(),
+        cors_origins: Vec::new(),
+        scope: Scope::of(["openid", "profile", "email", "phone", "address", "offline_access"])
+            .unwrap_or_default(),
+        default_scope: Scope::empty().with(Scope::OPENID),
+        grant_types: BTreeSet::new(),
+        pkce: PkceRequirement::default(),
+        consent: ConsentRequirement::default(),
+        providers: BTreeSet::new(),
+        password_sign_in: true,
+        audience: None,
+        id_token_signed_response_alg: None,
+        access_token_alg: None,
+        refresh_policy: RefreshPolicy::default(),
+        theme: None,
+        scope_texts: BTreeMap::new(),
+        enabled: true,
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// Registers a client. The answer shows the secret that was made, this once.
+pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
+    let core = admin.core;
+    let mut faults = Vec::new();
+    check_client_id(&request.client_id, &mut faults);
+    let now = core.clock.now();
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
+    let mut client = blank(&request.client_id, uuid, core.random.uuid_v4(), now);
+    let mut shown = None;
+    let fields = &request.fields;
+    let has_key = fields.public_key.is_some() || fields.jwks.is_some() || fields.jwks_uri.is_some();
+    if request.public {
+        client.auth_methods = BTreeSet::from([AuthMethod::None]);
+        client.pkce = PkceRequirement::Required;
+        if request.secret.is_some() {
+            faults.push("a public client has no secret".to_owned());
+        }
+    } else if has_key && request.secret.is_none() && request.fields.max_scope.is_none() {
+        client.auth_methods.clear();
+    } else {
+        let (stored, made) = secret_of(admin, request.secret, &mut faults);
+        client.secrets.push(stored);
+        shown = made;
+    }
+    let names_grants = request.fields.grant_types.is_some();
+    request.fields.apply(&mut client, &mut faults);
+    if !names_grants {
+        let usual = usual_grants(&client.redirect_uris, Wording::Flags, &mut faults);
+        client.grant_types = usual.into_iter().collect();
+    }
+    let mut api_key = None;
+    if request.api_key {
+        let (stored, made) = api_key::make(admin);
+        client.api_keys.push(stored);
+        api_key = Some(made);
+        if !client.grant_types.contains(&GrantType::RefreshToken) {
+            faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
+        }
+    }
+    let indispensable = rotate_keys::indispensable(core);
+    let view = ClientView {
+        api_key,
+        ..ClientView::of(&client, &core.policy.issuer, shown, now)
+    };
+    let written = core
+        .store
+        .write("add_client", move |tx| -> Decided<()> {
+            if let Err(refusal) = check_in(&*tx, None, &client, &indispensable, faults.clone())? {
+                return Ok(Err(refusal));
+            }
+            if let Err(refusal) = check_providers(&*tx, &client)? {
+                return Ok(Err(refusal));
+            }
+            if CLIENTS.contains(&*tx, &client.client_id)? {
+                let refusal = AdminRefusal::new(format!("there is a client {} already", client.client_id));
+                return Ok(Err(refusal.with_hint("idsvc client update changes it")));
+            }
+            CLIENTS.put(tx, &client.client_id, &client)?;
+            Ok(Ok(()))
+        })
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
+    audit::record(&Event::Administered {
+        command: "client add",
+        subject: &view.client_id,
+    });
+    Ok(view)
+}
+
+/// Whether every provider that the client names is there. The provider stays as long as a client names it.
+fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
+    for id in &client.providers {
+        if !PROVIDERS.contains(snapshot, id)? {
+            let refusal = AdminRefusal::new(format!("there is no provider {id}"));
+            return Ok(Err(refusal.with_hint(
+                "idsvc provider list shows all, idsvc provider add adds one",
+            )));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Every client, by identifier.
+pub fn list(admin: Admin<'_>) -> Done<Vec<ClientView>> {
+    let now = admin.core.clock.now();
+    let clients = admin
+        .core
+        .store
+        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
+    let view = |client: &Client| ClientView::of(client, &admin.core.policy.issuer, None, now);
+    Ok(clients.iter().map(|(_, client)| view(client)).collect())
+}
+
+/// One client.
+pub fn show(admin: Admin<'_>, client_id: &str) -> Done<ClientView> {
+    let client = admin
+        .core
+        .store
+        .read(|snapshot| CLIENTS.get(snapshot, client_id))?;
+    let client = client.ok_or_else(|| unknown(client_id))?;
+    Ok(ClientView::of(
+        &client,
+        &admin.core.policy.issuer,
+        None,
+        admin.core.clock.now(),
+    ))
+}
+
+/// Changes a client in one transaction by a function that may refuse, by what the transaction finds.
+async fn change(
+    admin: Admin<'_>,
+    command: &'static str,
+    client_id: String,
+    change: impl Fn(&dyn Snapshot, &mut Client) -> Decided<()> + Send + 'static,
+) -> Done<ClientView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let subject = client_id.clone();
+    let written = core
+        .store
+        .write(command, move |tx: &mut dyn Tx| -> Decided<Client> {
+            let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
+                return Ok(Err(unknown(&client_id)));
+            };
+            if let Err(refusal) = change(&*tx, &mut client)? {
+                return Ok(Err(refusal));
+            }
+            if let Err(refusal) = check_providers(&*tx, &client)? {
+                return Ok(Err(refusal));
+            }
+            client.updated_at = now;
+            CLIENTS.put(tx, &client_id, &client)?;
+            Ok(Ok(client))
+        })
+        .await;
+    let client = core.reload_after::<_, AdminError>(written)??;
+    audit::record(&Event::Administered {
+        command,
+        subject: &subject,
+    });
+    Ok(ClientView::of(&client, &core.policy.issuer, None, now))
+}
+
+/// Changes a client.
+pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView> {
+    let indispensable = rotate_keys::indispensable(admin.core);
+    let command = "client update";
+    change(admin, command, request.client_id, move |snapshot, client| {
+        let (before, mut faults) = (client.clone(), Vec::new());
+        request.fields.clone().apply(client, &mut faults);
+        if request.no_secret {
+            client.secrets.clear();
+            client.secret_credentials = None;
+            client.fit_methods_to_secrets();
+        }
+        check_in(snapshot, Some(&before), client, &indispensable, faults)
+    })
+    .await
+}
+
+/// Lets a client work again, or stops it; its tokens stop being refreshed at once.
+pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> Done<ClientView> {
+    let command = if enabled {
+        "client enable"
+    } else {
+        "client disable"
+    };
+    change(admin, command, client_id, move |_, client| {
+        client.enabled = enabled;
+        Ok(Ok(()))
+    })
+    .await
+}
+
+/// Gives a client a new secret, or one at all beside its key. The answer shows it, this once, when it was made here.
+pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<ClientView> {
+    let mut faults = Vec::new();
+    let (stored, shown) = secret_of(admin, request.secret, &mut faults);
+    all_or_none(&faults)?;
+    let now = stored.created_at;
+    let keep = Duration::from_secs(request.keep_old_seconds.unwrap_or(0));
+    let command = "client rotate-secret";
+    let view = change(admin, command, request.client_id, move |_, client| {
+        if client.is_public() {
+            return Ok(Err(AdminRefusal::new(format!(
+                "client {} is public and has no secret",
+                client.client_id
+            ))));
+        }
+        let end = now + keep;
+        for secret in &mut client.secrets {
+            secret.expires_at = Some(secret.expires_at.map_or(end, |earlier| earlier.min(end)));
+        }
+        client
+            .secrets
+            .retain(|secret| secret.expires_at.is_some_and(|end| now < end));
+        client.secrets.insert(0, stored.clone());
+        client.fit_methods_to_secrets();
+        Ok(Ok(()))
+    })
+    .await?;
+    Ok(ClientView {
+        client_secret: shown,
+        ..view
+    })
+}
+
+/// Removes a client with all that was granted to it, so that a later client of the same identifier inherits
+/// nothing.
+pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
+    let subject = client_id.clone();
+    let now = admin.core.clock.now();
+    let written = admin
+        .core
+        .store
+        .write("client remove", move |tx| -> Decided<()> {
+            let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
+                return Ok(Err(unknown(&client_id)));
+            };
+            let mut withdrawal = GrantRevocation::default();
+            remove_in(tx, &client, &mut withdrawal)?;
+            withdrawal.carry_out(tx, now).map(Ok)
+        })
+        .await;
+    admin.core.reload_after::<_, AdminError>(written)??;
+    audit::record(&Event::Administered {
+        command: "client remove",
+        subject: &subject,
+    });
+    Ok(subject)
+}
+
+/// Takes a client out of the store. All that was granted to it joins what is to be withdrawn.
+pub(in crate::admin) fn remove_in(
+    tx: &mut dyn Tx,
+    client: &Client,
+    withdrawal: &mut GrantRevocation,
+) -> Result<(), StoreError> {
+    CLIENTS.remove(tx, &client.client_id)?;
+    for key in &client.api_keys {
+        API_KEY_USES.remove(tx, &key.id)?;
+    }
+    withdrawal.of_client(&client.client_id);
+    Ok(())
+}

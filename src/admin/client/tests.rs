@@ -1,0 +1,477 @@
+use crate::admin::client::*;
+use crate::admin::provider;
+use crate::admin::provider::{AddProvider, ProviderFields};
+use crate::admin::tests::{admin, core, refusal};
+use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddress, ResponseMode};
+use crate::oauth::parameters::Parameters;
+use crate::store::tables::LOGIN_TRANSACTIONS;
+
+/// A client with a secret and one redirect URI.
+pub(in crate::admin) fn request(client_id: &str) -> AddClient {
+    AddClient {
+        api_key: false,
+        client_id: client_id.to_owned(),
+        public: false,
+        secret: None,
+        fields: ClientFields {
+            redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+            ..ClientFields::default()
+        },
+    }
+}
+
+fn change_of(client_id: &str, fields: ClientFields) -> UpdateClient {
+    UpdateClient {
+        client_id: client_id.to_owned(),
+        no_secret: false,
+        fields,
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_redirect_uri_may_sign_people_in() {
+    let core = core();
+    let view = add(admin(&core), request("web")).await.unwrap();
+    let secret = view.client_secret.clone().unwrap();
+    let catalog = core.catalog();
+    let client = catalog.client("web").unwrap();
+    assert!(client.accepts_secret(&Digest::of(secret.reveal().as_bytes()), core.clock.now()));
+    assert_eq!(client.grant_types.len(), 2);
+    assert_eq!(client.default_scope, "openid".parse().unwrap());
+    assert!(show(admin(&core), "web").unwrap().client_secret.is_none());
+    let json = serde_json::to_string(&show(admin(&core), "web").unwrap()).unwrap();
+    assert!(!json.contains("digest"), "{json}");
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_is_said_at_once() {
+    let core = core();
+    let mut bad = request("a b");
+    bad.fields.redirect_uris = Some(vec!["http://app.example/".to_owned()]);
+    bad.fields.scope = Some(vec!["authenticated".to_owned()]);
+    bad.fields.default_scope = Some(vec!["openid".to_owned()]);
+    bad.fields.id_token_alg = Some(Algorithm::EdDsa);
+    bad.secret = Some(SecretString::new("short"));
+    assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 6);
+    assert!(list(admin(&core)).unwrap().is_empty());
+}
+
+/// What could only ever be refused is refused when it is registered.
+#[tokio::test]
+async fn a_client_whose_people_could_do_nothing_is_refused() {
+    let core = core();
+    let fields = ProviderFields {
+        issuer: Some("https://corp.example".to_owned()),
+        exchange: Some(true),
+        audiences: Some(vec!["app".to_owned()]),
+        ..ProviderFields::default()
+    };
+    let id = "corp".to_owned();
+    provider::add(admin(&core), AddProvider { id, fields })
+        .await
+        .unwrap();
+    let mut closed = request("closed");
+    closed.fields.providers = Some(vec!["corp".to_owned()]);
+    closed.fields.password_sign_in = Some(false);
+    let mut exchanging = request("exchanging");
+    exchanging.fields.providers = Some(vec!["corp".to_owned()]);
+    exchanging.fields.consent = Some(ConsentRequirement::Require);
+    exchanging.fields.grant_types = Some(vec![GrantType::JwtBearer, GrantType::AuthorizationCode]);
+    add(admin(&core), exchanging.clone()).await.unwrap();
+    let mut unasked = exchanging;
+    unasked.client_id = "unasked".to_owned();
+    unasked.fields.redirect_uris = None;
+    unasked.fields.grant_types = Some(vec![GrantType::JwtBearer]);
+    for (bad, expected) in [
+        (closed, "nobody could sign in"),
+        (unasked.clone(), "asked for consent"),
+    ] {
+        let said = refusal(add(admin(&core), bad).await).message;
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    unasked.fields.consent = None;
+    add(admin(&core), unasked).await.unwrap();
+    let fields = ClientFields {
+        password_sign_in: Some(false),
+        ..ClientFields::default()
+    };
+    let said = refusal(update(admin(&core), change_of("exchanging", fields)).await).message;
+    assert!(said.contains("nobody could sign in"), "{said}");
+}
+
+#[tokio::test]
+async fn a_name_is_taken_once() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    let refused = refusal(add(admin(&core), request("web")).await);
+    assert_eq!(refused.message, "there is a client web already");
+}
+
+#[tokio::test]
+async fn a_replaced_secret_is_kept_for_as_long_as_was_asked() {
+    let core = core();
+    let old = add(admin(&core), request("web"))
+        .await
+        .unwrap()
+        .client_secret
+        .unwrap();
+    let rotate = |keep_old_seconds| RotateSecret {
+        client_id: "web".to_owned(),
+        secret: None,
+        keep_old_seconds,
+    };
+    let new = rotate_secret(admin(&core), rotate(Some(60)))
+        .await
+        .unwrap()
+        .client_secret
+        .unwrap();
+    let accepts = |secret: &SecretString| {
+        let digest = Digest::of(secret.reveal().as_bytes());
+        core.catalog()
+            .client("web")
+            .unwrap()
+            .accepts_secret(&digest, core.clock.now())
+    };
+    assert!(accepts(&old) && accepts(&new));
+    core.clock.advance(Duration::from_mins(1));
+    assert!(!accepts(&old) && accepts(&new));
+    rotate_secret(admin(&core), rotate(None)).await.unwrap();
+    assert!(!accepts(&new));
+}
+
+#[tokio::test]
+async fn a_secret_that_is_about_to_end_is_prolonged_by_no_later_one() {
+    let core = core();
+    let added = add(admin(&core), request("web")).await.unwrap();
+    let oldest = Digest::of(added.client_secret.unwrap().reveal().as_bytes());
+    for keep in [60, 3_600] {
+        let request = RotateSecret {
+            client_id: "web".to_owned(),
+            secret: None,
+            keep_old_seconds: Some(keep),
+        };
+        rotate_secret(admin(&core), request).await.unwrap();
+    }
+    let accepted = || {
+        let client = core.catalog().client("web").unwrap().clone();
+        client.accepts_secret(&oldest, core.clock.now())
+    };
+    assert!(accepted());
+    core.clock.advance(Duration::from_mins(1));
+    assert!(!accepted());
+}
+
+/// The keys of RFC 8037 appendix A.
+const KEYS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
+/// Otherwise keys that were replaced would count again when the address is taken away, and the address would count for
+/// more than the keys that replaced it.
+#[tokio::test]
+async fn registered_keys_and_published_ones_replace_each_other() {
+    let core = core();
+    let mut robot = request("robot");
+    robot.fields.jwks = Some(KEYS.to_owned());
+    add(admin(&core), robot).await.unwrap();
+    let change = async |fields: ClientFields| {
+        let done = update(admin(&core), change_of("robot", fields)).await;
+        done.unwrap();
+        let client = core.catalog().client("robot").unwrap().clone();
+        (client.keys.len(), client.jwks_uri.is_some())
+    };
+    let published = ClientFields {
+        jwks_uri: Some("https://app.example/jwks".to_owned()),
+        ..ClientFields::default()
+    };
+    assert_eq!(change(published).await, (0, true));
+    let registered = ClientFields {
+        jwks: Some(KEYS.to_owned()),
+        ..ClientFields::default()
+    };
+    assert_eq!(change(registered).await, (1, false));
+}
+
+#[tokio::test]
+async fn a_client_gets_nothing_that_is_for_others() {
+    let core = core();
+    let public = AddClient {
+        public: true,
+        ..request("phone")
+    };
+    add(admin(&core), public).await.unwrap();
+    let mut robot = request("robot");
+    robot.fields = ClientFields {
+        grant_types: Some(vec![GrantType::ClientCredentials]),
+        scope: Some(vec!["read".to_owned()]),
+        max_scope: Some(vec!["read".to_owned()]),
+        ..ClientFields::default()
+    };
+    add(admin(&core), robot).await.unwrap();
+    let refused = async |client_id: &str, fields: ClientFields| {
+        refusal(update(admin(&core), change_of(client_id, fields)).await).message
+    };
+    let reuse = ClientFields {
+        refresh_policy: Some(RefreshPolicy::Reuse),
+        ..ClientFields::default()
+    };
+    assert_eq!(
+        refused("phone", reuse).await,
+        "the refresh policy reuse is for clients that authenticate, not for public ones"
+    );
+    let beyond = ClientFields {
+        max_scope: Some(vec!["read".to_owned(), "write".to_owned()]),
+        ..ClientFields::default()
+    };
+    assert_eq!(
+        refused("robot", beyond).await,
+        "max scope names values that are not allowed: name them with --scope, beside every other scope that the client keeps"
+    );
+    let unknown = ClientFields {
+        providers: Some(vec!["corp".to_owned()]),
+        ..ClientFields::default()
+    };
+    assert_eq!(refused("phone", unknown).await, "there is no provider corp");
+}
+
+#[tokio::test]
+async fn an_update_changes_what_it_names() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    let fields = ClientFields {
+        name: Some("Web".to_owned()),
+        scope: Some(vec!["services:all".to_owned()]),
+        ..ClientFields::default()
+    };
+    let view = update(admin(&core), change_of("web", fields)).await.unwrap();
+    assert_eq!(
+        (view.name.as_deref(), view.scope.to_string()),
+        (Some("Web"), "services:all".to_owned())
+    );
+    assert!(view.default_scope.is_empty());
+    assert_eq!(view.redirect_uris, ["https://app.example/cb"]);
+}
+
+#[tokio::test]
+async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_it_is_mended() {
+    const OLD: &str = "https:/app.example/cb";
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    core.store
+        .write("test", |tx| {
+            let id = "web".to_owned();
+            let mut client = CLIENTS.get(&*tx, &id)?.unwrap();
+            client.redirect_uris = vec![OLD.to_owned()];
+            client.cors_origins = vec!["https://*.app.example".to_owned()];
+            CLIENTS.put(tx, &id, &client)
+        })
+        .await
+        .unwrap();
+    core.reload_catalog().unwrap();
+    let shown = show(admin(&core), "web").unwrap();
+    assert_eq!(shown.redirect_uris, [OLD]);
+    set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
+    let change = |uris: Option<&[&str]>| {
+        let fields = ClientFields {
+            name: Some("Web".to_owned()),
+            redirect_uris: uris.map(|uris| uris.iter().map(|&uri| uri.to_owned()).collect()),
+            ..ClientFields::default()
+        };
+        change_of("web", fields)
+    };
+    let kept = update(admin(&core), change(None)).await.unwrap();
+    assert_eq!(kept.redirect_uris, [OLD]);
+    let refused = update(admin(&core), change(Some(&[OLD, "https:/app.example/other"]))).await;
+    let refused = refusal(refused).message;
+    assert!(
+        refused.contains(r#"redirect URI "https:/app.example/other""#) && !refused.contains(OLD),
+        "{refused}"
+    );
+    let mended = change(Some(&["https://app.example/cb"]));
+    update(admin(&core), mended).await.unwrap();
+    let refused = refusal(update(admin(&core), change(Some(&[OLD]))).await).message;
+    assert!(
+        refused.contains(OLD),
+        "what is gone does not come back: {refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_removed_client_is_gone() {
+    let core = core();
+    add(admin(&core), request("web")).await.unwrap();
+    remove(admin(&core), "web".to_owned()).await.unwrap();
+    assert!(core.catalog().client("web").is_none());
+    assert!(
+        refusal(remove(admin(&core), "web".to_owned()).await)
+            .message
+            .contains("there is no client web")
+    );
+}
+
+#[tokio::test]
+async fn a_sign_in_under_way_ends_with_its_client() {
+    let core = core();
+    for id in ["web", "other"] {
+        add(admin(&core), request(id)).await.unwrap();
+        let client = core.catalog().client(id).unwrap().clone();
+        let reply = ReplyAddress {
+            return_to: client.return_to(None).unwrap(),
+            response_mode: ResponseMode::Query,
+            state: None,
+        };
+        let parameters =
+            Parameters::parse(format!("response_type=code&client_id={id}&scope=openid").as_bytes()).unwrap();
+        let transaction = LoginTransaction {
+            browser: Digest::of(b"x"),
+            request: AuthorizationRequest::parse(&parameters, &client, reply, &|_| None).unwrap(),
+            expires_at: core.clock.now() + Duration::from_mins(1),
+            settled_session: None,
+            consented: false,
+            answered_at: None,
+            refused: None,
+            upstream: None,
+        };
+        let key = core.random.uuid_v4();
+        core.store
+            .write("test", move |tx| LOGIN_TRANSACTIONS.put(tx, &key, &transaction))
+            .await
+            .unwrap();
+    }
+    remove(admin(&core), "web".to_owned()).await.unwrap();
+    let left = core
+        .store
+        .read(|snapshot| LOGIN_TRANSACTIONS.scan(snapshot, .., usize::MAX))
+        .unwrap();
+    let left: Vec<_> = left
+        .iter()
+        .map(|(_, transaction)| transaction.request.client_id.as_str())
+        .collect();
+    assert_eq!(left, ["other"]);
+}
+
+#[tokio::test]
+async fn an_address_leaves_to_answers_what_they_add() {
+    let core = core();
+    let mut taken = request("web");
+    taken.fields.redirect_uris = Some(vec!["https://app.example/cb?code=1".to_owned()]);
+    taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?state=1".to_owned()]);
+    let refused = refusal(add(admin(&core), taken.clone()).await).message;
+    for part in ["the parameter code,", "the parameter state,"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    taken.fields.redirect_uris = Some(vec!["https://app.example/cb?to=code".to_owned()]);
+    taken.fields.post_logout_redirect_uris = Some(vec!["https://app.example/?code=1".to_owned()]);
+    add(admin(&core), taken).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_secret_is_taken_away_where_a_key_is_left() {
+    let core = core();
+    let secret = add(admin(&core), request("web"))
+        .await
+        .unwrap()
+        .client_secret
+        .unwrap();
+    let without = |jwks_uri: Option<&str>| UpdateClient {
+        client_id: "web".to_owned(),
+        no_secret: true,
+        fields: ClientFields {
+            jwks_uri: jwks_uri.map(str::to_owned),
+            ..ClientFields::default()
+        },
+    };
+    let refused = refusal(update(admin(&core), without(None)).await).message;
+    assert!(refused.contains("nothing to authenticate with"), "{refused}");
+    let is_good = || {
+        let digest = Digest::of(secret.reveal().as_bytes());
+        let catalog = core.catalog();
+        catalog
+            .client("web")
+            .unwrap()
+            .accepts_secret(&digest, core.clock.now())
+    };
+    assert!(is_good());
+    let view = update(admin(&core), without(Some("https://app.example/jwks")))
+        .await
+        .unwrap();
+    assert!(!is_good() && view.secrets.is_empty());
+    assert_eq!(view.auth_methods, BTreeSet::from([AuthMethod::PrivateKeyJwt]));
+    let mut keyless = without(Some(""));
+    keyless.no_secret = false;
+    refusal(update(admin(&core), keyless.clone()).await);
+    let again = RotateSecret {
+        client_id: "web".to_owned(),
+        secret: Some(secret.clone()),
+        keep_old_seconds: None,
+    };
+    let view = rotate_secret(admin(&core), again).await.unwrap();
+    assert!(is_good() && view.client_secret.is_none());
+    assert!(!view.auth_methods.contains(&AuthMethod::None));
+    assert_eq!(view.auth_methods.len(), 3);
+    update(admin(&core), keyless).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_only_the_secret_allowed_goes_with_it() {
+    let core = core();
+    let fields = ClientFields {
+        grant_types: Some(vec![GrantType::ClientCredentials]),
+        scope: Some(vec!["a".to_owned()]),
+        max_scope: Some(vec!["a".to_owned()]),
+        jwks_uri: Some("https://app.example/jwks".to_owned()),
+        ..ClientFields::default()
+    };
+    let robot = AddClient {
+        fields,
+        ..request("robot")
+    };
+    assert!(add(admin(&core), robot).await.unwrap().max_scope.is_some());
+    let without = UpdateClient {
+        client_id: "robot".to_owned(),
+        no_secret: true,
+        fields: ClientFields::default(),
+    };
+    let view = update(admin(&core), without).await.unwrap();
+    assert!(view.max_scope.is_none() && view.secrets.is_empty());
+    let again = RotateSecret {
+        client_id: "robot".to_owned(),
+        secret: None,
+        keep_old_seconds: None,
+    };
+    let view = rotate_secret(admin(&core), again).await.unwrap();
+    assert!(view.max_scope.is_none(), "it does not come back with a secret");
+}
+
+/// An API that asks about tokens has a secret or a key of its own, and need not be able to do anything with them.
+#[tokio::test]
+async fn a_client_without_grants_has_to_be_meant() {
+    let core = core();
+    let of = |grant_types| {
+        let mut api = request("api");
+        api.fields.redirect_uris = None;
+        api.fields.grant_types = grant_types;
+        api
+    };
+    assert_eq!(
+        refusal(add(admin(&core), of(None)).await).message,
+        "the client has no grant: name a --redirect-uri for sign-ins, or --no-grants for an API that only \
+         introspects tokens"
+    );
+    let public = AddClient {
+        public: true,
+        ..of(Some(Vec::new()))
+    };
+    assert_eq!(
+        refusal(add(admin(&core), public).await).message,
+        "a client without grants only introspects tokens, which is for clients that authenticate"
+    );
+    let view = add(admin(&core), of(Some(Vec::new()))).await.unwrap();
+    assert!(view.grant_types.is_empty() && view.client_secret.is_some());
+    let named = ClientFields {
+        name: Some("Our API".to_owned()),
+        ..ClientFields::default()
+    };
+    let view = update(admin(&core), change_of("api", named)).await.unwrap();
+    assert!(view.grant_types.is_empty());
+}

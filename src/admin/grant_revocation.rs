@@ -1,0 +1,284 @@
+//! What was granted ends with what it stood on.
+
+use std::collections::BTreeSet;
+
+use crate::clock::Timestamp;
+use crate::flow::login::session;
+use crate::identity::Factor;
+use crate::oauth::code::Authorization;
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::tables::{CONSENTS, FAMILIES, LOGIN_TRANSACTIONS, SESSIONS};
+
+/// The clients and providers that go in one transaction. A name may become that of another one, which must find
+/// nothing: so what was granted ends in the same transaction, whatever its length, and no crash comes between.
+#[derive(Debug, Default)]
+pub(in crate::admin) struct GrantRevocation {
+    clients: BTreeSet<String>,
+    providers: BTreeSet<String>,
+}
+
+impl GrantRevocation {
+    /// All that was granted to this client is to end.
+    pub(in crate::admin) fn of_client(&mut self, client_id: &str) {
+        self.clients.insert(client_id.to_owned());
+    }
+
+    /// All that stands on the word of this provider is to end.
+    pub(in crate::admin) fn of_provider(&mut self, id: &str) {
+        self.providers.insert(id.to_owned());
+    }
+
+    /// Ends it: sessions, refresh families, codes, consents, sign-ins under way.
+    ///
+    /// Looks at every row of these tables, once for however many go: no index is kept for what happens once in the
+    /// life of a client or a provider.
+    pub(in crate::admin) fn carry_out(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
+        let is_vouched = |factor: &Factor| factor.provider().is_some_and(|id| self.providers.contains(id));
+        let is_meant = |authorization: &Authorization| {
+            self.clients.contains(&authorization.client_id) || is_vouched(&authorization.factor)
+        };
+        if !self.providers.is_empty() {
+            for id in SESSIONS.keys_where(&*tx, |_, session| is_vouched(&session.factor))? {
+                if let Some(session) = SESSIONS.get(&*tx, &id)? {
+                    session::end(tx, id, &session, now)?;
+                }
+            }
+        }
+        if !self.clients.is_empty() {
+            for key in CONSENTS.keys_where(&*tx, |(_, client), _| self.clients.contains(client))? {
+                CONSENTS.remove(tx, &key)?;
+            }
+            let under_way = LOGIN_TRANSACTIONS.keys_where(&*tx, |_, sign_in| {
+                self.clients.contains(&sign_in.request.client_id)
+            });
+            for id in under_way? {
+                LOGIN_TRANSACTIONS.remove(tx, &id)?;
+            }
+        }
+        if self.clients.is_empty() && self.providers.is_empty() {
+            return Ok(());
+        }
+        let families = FAMILIES.keys_where(&*tx, |_, family| {
+            family.revoked_at.is_none() && is_meant(&family.authorization)
+        });
+        for id in families? {
+            session::end_family(tx, id, now)?;
+        }
+        session::forget_codes(tx, now, is_meant).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::admin::apply::clients::DeclaredClient;
+    use crate::admin::apply::providers::DeclaredProvider;
+    use crate::admin::apply::{Apply, State, apply};
+    use crate::admin::provider::{ProviderFields, UpdateProvider};
+    use crate::admin::tests::{admin, core_on};
+    use crate::admin::{client, provider};
+    use crate::flow::Core;
+    use crate::identity::{Consent, Device, Session};
+    use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::refresh::{Entropy, RefreshFamily};
+    use crate::oauth::scope::Scope;
+    use crate::secret::Digest;
+    use crate::store::engine::counted;
+    use crate::store::engine::counted::Passes;
+    use crate::store::tables::SESSIONS_BY_USER;
+
+    const NAMES: [&str; 4] = ["kept", "one", "three", "two"];
+    const OUTSIDE: &str = "nobody";
+    /// Of the codes, the last minutes alone are looked at.
+    const WITHDRAWN_FROM: [&str; 5] = ["sessions", "families", "codes", "consents", "login_transactions"];
+
+    fn declared(clients: &[&str], providers: &[(&str, &str)]) -> Apply {
+        let client = |id: &&str| DeclaredClient {
+            client_id: (*id).to_owned(),
+            redirect_uris: vec!["https://app.example/cb".to_owned()],
+            ..DeclaredClient::default()
+        };
+        let provider = |(id, issuer): &(&str, &str)| DeclaredProvider {
+            id: (*id).to_owned(),
+            issuer: format!("https://{issuer}.example"),
+            exchange: true,
+            audiences: vec!["us".to_owned()],
+            ..DeclaredProvider::default()
+        };
+        Apply {
+            state: State {
+                provider: Some(providers.iter().map(provider).collect()),
+                client: Some(clients.iter().map(client).collect()),
+                user: None,
+            },
+            dry_run: false,
+            prune: true,
+            only: None,
+        }
+    }
+
+    /// Clients and providers of the same names. Every client has a family by password and one by each provider's word,
+    /// and a consent; every provider has vouched for a session.
+    async fn scene() -> (Core, Passes) {
+        let (store, passes) = counted::store();
+        let core = core_on(store);
+        let providers = NAMES.map(|name| (name, name));
+        apply(admin(&core), declared(&NAMES, &providers)).await.unwrap();
+        let (now, lifetimes) = (core.clock.now(), core.policy.lifetimes);
+        core.store
+            .write_blocking("seed", move |tx| {
+                let mut id = 0_u128;
+                let mut next = || {
+                    id += 1;
+                    Uuid::from_u128(id)
+                };
+                for provider in NAMES.into_iter().chain([OUTSIDE]) {
+                    let factor = match provider {
+                        OUTSIDE => Factor::Password,
+                        provider => Factor::Federated {
+                            provider: provider.to_owned(),
+                        },
+                    };
+                    let (session, user) = (next(), next());
+                    let began = Session {
+                        digest: Digest::of(b"cookie"),
+                        user,
+                        auth_time: now,
+                        is_undated: false,
+                        was_asked_anew: false,
+                        factor: factor.clone(),
+                        upstream_token: None,
+                        created_at: now,
+                        last_used_at: now,
+                        device: Device::default(),
+                    };
+                    SESSIONS.put(tx, &session, &began)?;
+                    SESSIONS_BY_USER.put(tx, &(user, session), &())?;
+                    for client in NAMES {
+                        let authorization = Authorization {
+                            client_id: client.to_owned(),
+                            user,
+                            session: None,
+                            auth_time: Some(now),
+                            factor: factor.clone(),
+                            upstream_token: None,
+                            scope: Scope::default(),
+                            claims: ClaimsRequest::default(),
+                        };
+                        let entropy = Entropy {
+                            token: [1; 32],
+                            lineage: [2; 16],
+                        };
+                        let id = next();
+                        let (family, _) = RefreshFamily::start(id, authorization, &lifetimes, &entropy, now);
+                        FAMILIES.put(tx, &id, &family)?;
+                        let consent = Consent {
+                            scope: "openid".to_owned(),
+                            given_at: now,
+                        };
+                        CONSENTS.put(tx, &(user, client.to_owned()), &consent)?;
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+        passes.lock().unwrap().clear();
+        (core, passes)
+    }
+
+    /// How often each table that grants are in was gone through since the last time.
+    fn passes_of(passes: &Passes) -> Vec<usize> {
+        let counted = std::mem::take(&mut *passes.lock().unwrap());
+        WITHDRAWN_FROM
+            .iter()
+            .map(|table| counted.get(table).copied().unwrap_or_default())
+            .collect()
+    }
+
+    /// Who has a family that lives: clients, and by whose word.
+    fn alive(core: &Core) -> Vec<(String, String)> {
+        let families = core
+            .store
+            .read(|snapshot| FAMILIES.scan(snapshot, .., usize::MAX));
+        let families = families.unwrap().into_iter();
+        families
+            .filter(|(_, family)| family.revoked_at.is_none())
+            .map(|(_, family)| family.authorization)
+            .map(|granted| {
+                let vouched = granted.factor.provider().unwrap_or(OUTSIDE).to_owned();
+                (granted.client_id, vouched)
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn however_many_go_at_once_each_table_is_gone_through_once() {
+        let (core, passes) = scene().await;
+        let left = declared(&["kept"], &[("kept", "kept"), ("one", "elsewhere")]);
+        apply(admin(&core), left.clone()).await.unwrap();
+        assert_eq!(passes_of(&passes), [1, 1, 0, 1, 1]);
+        let pairs = |all: &[(&str, &str)]| -> Vec<_> {
+            all.iter()
+                .map(|(client, by)| ((*client).to_owned(), (*by).to_owned()))
+                .collect()
+        };
+        assert_eq!(alive(&core), pairs(&[("kept", "kept"), ("kept", OUTSIDE)]));
+        let (sessions, consents) = core
+            .store
+            .read(|snapshot| {
+                Ok((
+                    SESSIONS.scan(snapshot, .., usize::MAX)?,
+                    CONSENTS.scan(snapshot, .., usize::MAX)?,
+                ))
+            })
+            .unwrap();
+        let vouched: Vec<_> = sessions
+            .iter()
+            .map(|(_, session)| session.factor.provider())
+            .collect();
+        assert_eq!(vouched, [Some("kept"), None]);
+        assert_eq!(consents.len(), NAMES.len() + 1);
+        assert!(consents.iter().all(|((_, client), _)| client == "kept"));
+        apply(admin(&core), left).await.unwrap();
+        assert_eq!(passes_of(&passes), [0; 5], "nothing goes");
+    }
+
+    #[tokio::test]
+    async fn one_that_goes_has_no_more_looked_through_than_it_can_be_in() {
+        let (core, passes) = scene().await;
+        client::remove(admin(&core), "one".to_owned()).await.unwrap();
+        assert_eq!(passes_of(&passes), [0, 1, 0, 1, 1]);
+        assert!(alive(&core).iter().all(|(client, _)| client != "one"));
+        provider::remove(admin(&core), "one".to_owned()).await.unwrap();
+        assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
+        let update = |fields| UpdateProvider {
+            id: "two".to_owned(),
+            fields,
+        };
+        let renamed = ProviderFields {
+            name: Some("Two".to_owned()),
+            ..ProviderFields::default()
+        };
+        provider::update(admin(&core), update(renamed)).await.unwrap();
+        assert_eq!(passes_of(&passes), [0; 5]);
+        let moved = ProviderFields {
+            issuer: Some("https://moved.example".to_owned()),
+            ..ProviderFields::default()
+        };
+        provider::update(admin(&core), update(moved)).await.unwrap();
+        assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
+        let left: BTreeMap<_, usize> = alive(&core)
+            .into_iter()
+            .fold(BTreeMap::new(), |mut left, (_, by)| {
+                *left.entry(by).or_default() += 1;
+                left
+            });
+        let expected = [("kept", 3), (OUTSIDE, 3), ("three", 3)].map(|(by, count)| (by.to_owned(), count));
+        assert_eq!(left, BTreeMap::from(expected));
+    }
+}

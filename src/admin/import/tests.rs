@@ -1,0 +1,229 @@
+use crate::admin::import::*;
+use crate::admin::tests::{admin, core};
+use crate::admin::user;
+
+fn request(lines: &[&str], write: bool) -> ImportUsers {
+    ImportUsers {
+        lines: (1..).zip(lines.iter().map(|line| (*line).to_owned())).collect(),
+        existing: Existing::Refuse,
+        skip_bad: false,
+        write,
+    }
+}
+
+fn reasons(report: &Imported) -> Vec<(u64, &str)> {
+    report
+        .bad
+        .iter()
+        .map(|bad| (bad.line, bad.reason.as_str()))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_line_brings_a_whole_user() {
+    let core = core();
+    let line = r#"{"uuid":"7f9c24e8-3b12-4fe1-9a51-111111111111","account_id":"alice","email":"Alice@Example.com","email_verified":true,
+        "phone_number":"+32 2 555","user_type":"staff","venue_id":"v1","organization":"acme","enabled":false,"created_at":12,
+        "claims":{"given_name":"Alice","address":{"locality":"Ghent"},"badge":"7"},
+        "password_hash":"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"}"#;
+    let report = users(admin(&core), request(&[line], true)).await.unwrap();
+    assert_eq!((report.added, report.bad.len()), (1, 0));
+    let view = user::show(admin(&core), "alice@example.com").unwrap();
+    assert_eq!(view.uuid.to_string(), "7f9c24e8-3b12-4fe1-9a51-111111111111");
+    assert_eq!(
+        (view.source.as_str(), view.enabled, view.created_at.seconds()),
+        ("IMPORT", false, 12)
+    );
+    assert_eq!(view.claims["badge"], "7");
+    assert!(view.has_password && view.email_verified && !view.phone_number_verified);
+}
+
+#[tokio::test]
+async fn every_bad_line_is_named_and_none_is_imported() {
+    let core = core();
+    let lines = [
+        r#"{"email":"good@example.com"}"#,
+        r#"{"email":"bad"}"#,
+        r#"{"emial":"x@example.com"}"#,
+        "no json",
+        r#"{"claims":{}}"#,
+        r#"{"email":"Good@Example.com"}"#,
+        r#"{"email":"c@example.com","password_hash":"md5"}"#,
+        r#"{"email":"d@example.com","claims":{"sub":"x","email_verified":true}}"#,
+        "[",
+        r#"[null,null,"pos@example.com",true]"#,
+        r#"{"account_id":"e","email_verified":true,"phone_number_verified":true}"#,
+    ];
+    for write in [false, true] {
+        let report = users(admin(&core), request(&lines, write)).await.unwrap();
+        let reasons = reasons(&report);
+        assert_eq!(
+            reasons.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
+            [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+        );
+        assert!(reasons[1].1.contains("unknown field `emial`"), "{reasons:?}");
+        assert_eq!(reasons[4].1, "the same user as in line 1");
+        assert!(reasons[6].1.contains("claim sub") && reasons[6].1.contains("beside claims"));
+        for (_, list) in &reasons[7..9] {
+            assert_eq!(*list, "a line is one JSON object, no list and nothing else");
+        }
+        assert!(reasons[9].1.contains("no email;") && reasons[9].1.contains("no phone_number"));
+        assert!(user::list(admin(&core), 10).unwrap().is_empty());
+    }
+    let lenient = ImportUsers {
+        skip_bad: true,
+        ..request(&lines, true)
+    };
+    assert_eq!(users(admin(&core), lenient).await.unwrap().added, 1);
+    assert_eq!(user::list(admin(&core), 10).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_second_run_goes_on_where_the_first_ended() {
+    let core = core();
+    let first = r#"{"email":"a@example.com","password_hash":"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"}"#;
+    users(admin(&core), request(&[first], true)).await.unwrap();
+    core.clock.advance(std::time::Duration::from_secs(5));
+    let second = request(&[first, r#"{"email":"b@example.com"}"#], true);
+    let report = users(admin(&core), second.clone()).await.unwrap();
+    assert_eq!((report.added, report.unchanged, report.bad.len()), (1, 1, 0));
+    let report = users(admin(&core), second).await.unwrap();
+    assert_eq!((report.added, report.unchanged), (0, 2));
+}
+
+#[tokio::test]
+async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
+    let core = core();
+    users(admin(&core), request(&[r#"{"email":"a@example.com"}"#], true))
+        .await
+        .unwrap();
+    let line = r#"{"email":"a@example.com","venue_id":"v2"}"#;
+    let told = |existing| ImportUsers {
+        existing,
+        ..request(&[line], true)
+    };
+    let refused = users(admin(&core), told(Existing::Refuse)).await.unwrap();
+    assert!(refused.bad[0].reason.contains("--existing"));
+    assert_eq!(
+        users(admin(&core), told(Existing::Skip)).await.unwrap().unchanged,
+        1
+    );
+    assert_eq!(user::show(admin(&core), "a@example.com").unwrap().venue_id, None);
+    assert_eq!(
+        users(admin(&core), told(Existing::Update)).await.unwrap().updated,
+        1
+    );
+    assert_eq!(
+        users(admin(&core), told(Existing::Update))
+            .await
+            .unwrap()
+            .unchanged,
+        1
+    );
+    assert_eq!(
+        user::show(admin(&core), "a@example.com")
+            .unwrap()
+            .venue_id
+            .as_deref(),
+        Some("v2")
+    );
+}
+
+/// What is in the file may be years old, and known to whoever made people choose other passwords.
+#[tokio::test]
+async fn a_hash_gives_its_password_once() {
+    let core = core();
+    let with = |hash: &str| ImportUsers {
+        existing: Existing::Update,
+        ..request(
+            &[&format!(
+                r#"{{"email":"a@example.com","password_hash":"{hash}"}}"#
+            )],
+            true,
+        )
+    };
+    let (first, second) = (
+        "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
+        "$2b$04$zzzdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
+    );
+    users(admin(&core), with(first)).await.unwrap();
+    let chosen = user::SetPassword {
+        who: "a@example.com".to_owned(),
+        password: user::NewPassword::Generated,
+        sign_out: false,
+    };
+    user::set_password(admin(&core), chosen).await.unwrap();
+    for (hash, updated) in [(first, 0), (second, 1), (second, 0)] {
+        let report = users(admin(&core), with(hash)).await.unwrap();
+        assert_eq!((report.updated, report.unchanged), (updated, 1 - updated));
+    }
+}
+
+#[tokio::test]
+async fn a_line_between_two_users_is_bad() {
+    let core = core();
+    let two = [r#"{"email":"a@example.com"}"#, r#"{"email":"b@example.com"}"#];
+    users(admin(&core), request(&two, true)).await.unwrap();
+    let between = ImportUsers {
+        existing: Existing::Update,
+        ..request(
+            &[r#"{"account_id":"a@example.com","email":"b@example.com"}"#],
+            true,
+        )
+    };
+    let report = users(admin(&core), between).await.unwrap();
+    assert_eq!(reasons(&report), [(1, "its names belong to different users")]);
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_could_sign_in_with_is_bad() {
+    let core = core();
+    let line = format!(r#"{{"account_id":"{}"}}"#, "x".repeat(513));
+    let report = users(admin(&core), request(&[&line], true)).await.unwrap();
+    assert_eq!(reasons(&report), [(1, "account_id is longer than 512 bytes")]);
+}
+
+#[tokio::test]
+async fn a_type_that_is_no_persons_is_bad() {
+    let core = core();
+    let line = r#"{"email":"alice@example.com","user_type":"client"}"#;
+    let report = users(admin(&core), request(&[line], true)).await.unwrap();
+    let told = "user type client is that of clients that act for themselves: choose another";
+    assert_eq!(reasons(&report), [(1, told)]);
+    let person = r#"{"email":"alice@example.com"}"#;
+    users(admin(&core), request(&[person], true)).await.unwrap();
+    let uuid = user::show(admin(&core), "alice@example.com").unwrap().uuid;
+    let named = format!(r#"{{"email":"alice@example.com","uuid":"{uuid}","user_type":"client"}}"#);
+    let update = ImportUsers {
+        existing: Existing::Update,
+        ..request(&[&named], true)
+    };
+    let report = users(admin(&core), update).await.unwrap();
+    assert_eq!(
+        reasons(&report),
+        [(1, told)],
+        "whoever is here is no client by being named"
+    );
+}
+
+#[tokio::test]
+async fn a_user_is_not_made_in_the_future() {
+    let core = core();
+    let seconds = core.clock.now().seconds();
+    let made = |created_at: u64| format!(r#"{{"email":"alice@example.com","created_at":{created_at}}}"#);
+    let (millis, ahead) = (made(seconds * 1000), made(seconds + 301));
+    for line in [millis, ahead] {
+        let report = users(admin(&core), request(&[&line], true)).await.unwrap();
+        assert_eq!((report.added, report.bad.len()), (0, 1));
+        assert!(
+            report.bad[0].reason.contains("in seconds since 1970"),
+            "{:?}",
+            report.bad
+        );
+    }
+    let soon = made(seconds + 200);
+    let report = users(admin(&core), request(&[&soon], true)).await.unwrap();
+    assert_eq!((report.added, report.bad.len()), (1, 0), "{:?}", report.bad);
+    let user = user::show(admin(&core), "alice@example.com").unwrap();
+    assert_eq!(user.created_at.seconds(), seconds);
+}

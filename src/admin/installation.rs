@@ -1,0 +1,125 @@
+//! What is fixed at the first start: the issuer and the master key's fingerprint.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Admin, Done};
+use crate::clock::Timestamp;
+use crate::flow::clock_watermark::last_known;
+use crate::oauth::refresh::RefreshFamily;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::engine::FileId;
+use crate::store::schema::{meta_get, meta_put};
+use crate::store::tables::FAMILIES;
+use crate::store::{Store, StoreError};
+
+/// Under which name the issuer is kept.
+pub(in crate::admin) const ISSUER: &str = "issuer";
+const DEVELOPMENT: &str = "development";
+const MASTER_KEY: &str = "master_key_fingerprint";
+
+/// The issuer that the first start fixed.
+pub fn stored_issuer(store: &Store) -> Result<Option<String>, StoreError> {
+    store.read(|snapshot| meta_get(snapshot, ISSUER))
+}
+
+/// Fixes the issuer.
+pub fn put_issuer(store: &Store, issuer: &str) -> Result<(), StoreError> {
+    let issuer = issuer.to_owned();
+    store.write_blocking("set issuer", move |tx| meta_put(tx, ISSUER, &issuer))
+}
+
+/// Whether the store was set up by the development server, whose example client and user are in it.
+pub fn is_for_development(store: &Store) -> Result<bool, StoreError> {
+    Ok(store.read(|snapshot| meta_get(snapshot, DEVELOPMENT))?.is_some())
+}
+
+/// Marks the store as the development server's.
+pub fn put_development(store: &Store) -> Result<(), StoreError> {
+    store.write_blocking("set development", move |tx| meta_put(tx, DEVELOPMENT, "true"))
+}
+
+/// The fingerprint of the master key that the store's secrets are sealed under.
+pub fn stored_fingerprint(store: &Store) -> Result<Option<String>, StoreError> {
+    store.read(|snapshot| meta_get(snapshot, MASTER_KEY))
+}
+
+/// Fixes the fingerprint.
+pub fn put_fingerprint(store: &Store, fingerprint: &str) -> Result<(), StoreError> {
+    let fingerprint = fingerprint.to_owned();
+    store.write_blocking("set master key", move |tx| meta_put(tx, MASTER_KEY, &fingerprint))
+}
+
+/// The issuer as it was and as it is from the next start on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuerView {
+    /// The issuer from the next start on.
+    pub issuer: String,
+    /// The issuer before.
+    pub previous_issuer: Option<String>,
+}
+
+/// What the store was set up for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetUp {
+    /// The issuer from the next start on.
+    pub issuer: String,
+    /// Whether it belongs to the development server.
+    pub for_development: bool,
+    /// The fingerprint of the master key that it is sealed under.
+    pub master_key_fingerprint: Option<String>,
+    /// The file that is open.
+    pub database: Option<FileId>,
+    /// The newest moment that the store knows of, but for the last hour.
+    #[serde(default)]
+    pub last_known: Option<Timestamp>,
+    /// How many refresh tokens last longer than one that is issued now.
+    #[serde(default)]
+    pub outlasting: usize,
+    /// For how many seconds the disk has kept a write waiting, where it hangs.
+    #[serde(default)]
+    pub stalled: Option<u64>,
+}
+
+/// What the store was set up for.
+pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
+    let (store, now) = (&admin.core.store, admin.core.clock.now());
+    let lasts = admin.core.policy.lifetimes.refresh_token;
+    let outlasts =
+        |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lasts).is_ahead_of(now);
+    let outlasting = store.read(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
+    Ok(SetUp {
+        issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
+        for_development: is_for_development(store)?,
+        master_key_fingerprint: stored_fingerprint(store)?,
+        database: store.file(),
+        last_known: last_known(admin.core, now)?,
+        outlasting: outlasting.len(),
+        stalled: store.stalled().map(|stalled| stalled.lasts.as_secs()),
+    })
+}
+
+/// Replaces the issuer, if it is another one. A server that runs keeps the one it was started with.
+pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> Done<IssuerView> {
+    let view = admin
+        .core
+        .store
+        .write("set issuer", move |tx| {
+            let previous_issuer = meta_get(&*tx, ISSUER)?;
+            if previous_issuer.as_ref() != Some(&issuer) {
+                meta_put(tx, ISSUER, &issuer)?;
+            }
+            Ok(IssuerView {
+                issuer: issuer.clone(),
+                previous_issuer,
+            })
+        })
+        .await?;
+    if view.previous_issuer.as_ref() != Some(&view.issuer) {
+        audit::record(&Event::Administered {
+            command: "config set-issuer",
+            subject: &view.issuer,
+        });
+    }
+    Ok(view)
+}

@@ -1,0 +1,247 @@
+//! What an administrator does: one function for each command, one transaction each.
+//!
+//! The same functions serve the command line, over the control socket or on the store itself. A refusal names
+//! everything that is wrong at once and says what to do.
+
+pub mod apply;
+pub mod backup;
+pub mod claim;
+pub mod client;
+pub mod compact;
+mod grant_revocation;
+pub mod import;
+pub mod installation;
+pub mod key;
+pub mod provider;
+pub mod session;
+pub mod user;
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+use crate::flow::rotate_keys::RotateError;
+use crate::flow::{Core, OpenError};
+use crate::identity::LoginName;
+use crate::password::Busy;
+use crate::store::StoreError;
+
+/// What every command works on.
+#[derive(Clone, Copy)]
+pub struct Admin<'a> {
+    /// The service's core.
+    pub core: &'a Core,
+}
+
+/// A command that was understood and not carried out; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct AdminRefusal {
+    /// Everything that is wrong, one line each.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl AdminRefusal {
+    /// A refusal without a hint.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+}
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// It was refused.
+    #[error(transparent)]
+    Refused(#[from] AdminRefusal),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Too many passwords are being hashed.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// A key was not made.
+    #[error(transparent)]
+    Key(#[from] RotateError),
+    /// The change is on the disk, but could not be read back.
+    #[error(transparent)]
+    Reload(#[from] OpenError),
+}
+
+/// What comes of a command.
+pub type Done<T> = Result<T, AdminError>;
+
+/// What a transaction decided; a refusal changes nothing.
+type Decided<T> = Result<Result<T, AdminRefusal>, StoreError>;
+
+/// Faults on their way into one refusal.
+fn all_or_none(faults: &[String]) -> Result<(), AdminRefusal> {
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(AdminRefusal::new(faults.join("\n")))
+    }
+}
+
+/// How the operator says things, so that a refusal names them as they are said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wording {
+    /// By the flags of a command.
+    Flags,
+    /// By the keys of a file.
+    Keys,
+}
+
+impl Wording {
+    /// The words that fit.
+    const fn say(self, by_flags: &'static str, by_keys: &'static str) -> &'static str {
+        match self {
+            Self::Flags => by_flags,
+            Self::Keys => by_keys,
+        }
+    }
+}
+
+/// A secret on its way from or to the operator. Not printed by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretString(Zeroizing<String>);
+
+impl SecretString {
+    /// The secret of this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Zeroizing::new(text.into()))
+    }
+
+    /// The text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// A copy that is wiped after use.
+    pub fn to_zeroizing(&self) -> Zeroizing<String> {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for SecretString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+impl Serialize for SecretString {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
+    }
+}
+
+/// Whether a text is fit for a field that people read: something in it, no control characters, not endless.
+fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
+    const LONGEST: usize = 1024;
+    if text.trim().is_empty() {
+        faults.push(format!("{field} is empty"));
+    }
+    if text.chars().any(char::is_control) {
+        faults.push(format!("{field} has control characters"));
+    }
+    if text.len() > LONGEST {
+        faults.push(format!("{field} is longer than {LONGEST} bytes"));
+    }
+}
+
+/// Whether a secret can be typed, or sent, as it is: a line break at its end was hardly meant to be a part of it.
+fn check_secret(faults: &mut Vec<String>, what: &str, secret: &SecretString) {
+    if secret.reveal().chars().any(char::is_control) {
+        faults.push(format!(
+            "{what} has a line break or another control character in it: give one without"
+        ));
+    }
+}
+
+/// Whether a text is fit for an account identifier: the same, and short enough to be a name to sign in with.
+fn check_account_id(faults: &mut Vec<String>, field: &str, id: &str) {
+    check_text(faults, field, id);
+    if !LoginName::new(id).is_storable() {
+        faults.push(format!("{field} is longer than {} bytes", LoginName::LONGEST));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    mod kept;
+
+    use super::*;
+    use crate::clock::{Clock, Timestamp};
+    use crate::oauth::Policy;
+    use crate::password::{PasswordParams, PasswordPool, PoolSize};
+    use crate::random::Random;
+    use crate::seal::Sealer;
+    use crate::store::{Options, Store};
+
+    /// An empty service in memory, its clock standing still, its passwords cheap.
+    pub(crate) fn core() -> Core {
+        core_on(Store::in_memory(Options::default()).unwrap())
+    }
+
+    /// The same on a store of the test's own.
+    pub(crate) fn core_on(store: Store) -> Core {
+        let params = PasswordParams::new(8, 1, 1).unwrap();
+        Core::open(
+            store,
+            Clock::manual(Timestamp::from_seconds(1_000_000)),
+            Random::system(),
+            Sealer::new(&[7; 32]),
+            Policy::of("https://id.example.com"),
+            PasswordPool::start(
+                params,
+                PoolSize {
+                    threads: 1,
+                    waiting: 4,
+                },
+            )
+            .unwrap(),
+        )
+        .unwrap()
+    }
+
+    pub(crate) fn admin(core: &Core) -> Admin<'_> {
+        Admin { core }
+    }
+
+    pub(crate) fn refusal<T: fmt::Debug>(done: Done<T>) -> AdminRefusal {
+        match done {
+            Err(AdminError::Refused(refusal)) => refusal,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_disclosed_secret_crosses_json_and_no_log() {
+        let secret = SecretString::new("s3cret");
+        let json = serde_json::to_string(&secret).unwrap();
+        assert_eq!(serde_json::from_str::<SecretString>(&json).unwrap(), secret);
+        assert_eq!(format!("{secret:?}"), "[redacted]");
+    }
+}

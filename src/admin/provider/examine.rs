@@ -1,0 +1,379 @@
+//! Looks at a provider as a sign-in would, step by step, and says what is wrong and what to do about it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+use url::Url;
+
+use super::find;
+use crate::admin::{Admin, Done};
+use crate::clock::Timestamp;
+use crate::federation::Provider;
+use crate::federation::authorization::{Question, address};
+use crate::federation::metadata::{self, Metadata, https};
+use crate::federation::upstreams::{OutboundError, UpstreamError};
+use crate::flow::Core;
+use crate::flow::login::redeem_upstream_code::{Unredeemed, redeem};
+use crate::jose::jwk::JwkSet;
+use crate::oauth::pkce::challenge_of;
+use crate::store::tables::CLIENTS;
+
+/// How far the clocks may differ before tokens are refused.
+const TOLERATED: Duration = Duration::from_secs(30);
+
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// As it should be.
+    Ok,
+    /// It may work, and there is something to look at.
+    Warning,
+    /// It cannot work.
+    Failed,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What.
+    pub check: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// What was seen.
+    pub seen: String,
+    /// What to do.
+    #[serde(default)]
+    pub remedy: Option<String>,
+}
+
+/// Everything that was looked at, in the order of a sign-in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderReport {
+    /// The provider.
+    pub provider: String,
+    /// Whether nothing has failed.
+    pub works: bool,
+    /// What was looked at.
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn note(&mut self, check: &str, standing: Standing, seen: impl Into<String>, remedy: Option<String>) {
+        self.0.push(Finding {
+            check: check.to_owned(),
+            standing,
+            seen: seen.into(),
+            remedy,
+        });
+    }
+
+    fn ok(&mut self, check: &str, seen: impl Into<String>) {
+        self.note(check, Standing::Ok, seen, None);
+    }
+
+    fn warn(&mut self, check: &str, seen: impl Into<String>, remedy: impl Into<String>) {
+        self.note(check, Standing::Warning, seen, Some(remedy.into()));
+    }
+
+    fn fail(&mut self, check: &str, seen: impl Into<String>, remedy: impl Into<String>) {
+        self.note(check, Standing::Failed, seen, Some(remedy.into()));
+    }
+}
+
+/// Walks through discovery, keys, clock, registration and credentials. Nothing is changed, here or there.
+pub async fn examine(admin: Admin<'_>, id: &str) -> Done<ProviderReport> {
+    let core = admin.core;
+    let provider = find(admin, id)?;
+    let mut findings = Findings::default();
+    if provider.enabled {
+        findings.ok("record", "enabled");
+    } else {
+        let remedy = format!("idsvc provider update {id} --enable");
+        findings.warn("record", "disabled: nobody comes in by it", remedy);
+    }
+    used_by(admin, &provider, &mut findings)?;
+    let metadata = discover(core, &provider, &mut findings).await;
+    keys(core, &provider, metadata.as_ref(), &mut findings).await;
+    if let Some(metadata) = metadata.filter(|_| provider.signs_people_in()) {
+        promises(&provider, &metadata, &mut findings);
+        registration(core, &provider, &metadata, &mut findings).await;
+        credentials(core, &provider, &metadata, &mut findings).await;
+    }
+    let findings = findings.0;
+    Ok(ProviderReport {
+        provider: provider.id,
+        works: findings
+            .iter()
+            .all(|finding| finding.standing != Standing::Failed),
+        findings,
+    })
+}
+
+fn used_by(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> Done<()> {
+    let clients = admin
+        .core
+        .store
+        .read(|snapshot| CLIENTS.scan(snapshot, .., usize::MAX))?;
+    let names: Vec<_> = clients
+        .into_iter()
+        .filter(|(_, client)| client.providers.contains(&provider.id))
+        .map(|(name, _)| name)
+        .collect();
+    if names.is_empty() {
+        let remedy = format!(
+            "idsvc client update CLIENT --provider {}, with a --provider for each that it has already",
+            provider.id
+        );
+        findings.warn("clients", "no client names this provider", remedy);
+    } else {
+        findings.ok("clients", names.join(", "));
+    }
+    Ok(())
+}
+
+async fn discover(core: &Core, provider: &Provider, findings: &mut Findings) -> Option<Metadata> {
+    const CHECK: &str = "discovery";
+    let address = metadata::address(&provider.issuer);
+    let needs_it = provider.signs_people_in() || (provider.keys.is_empty() && provider.jwks_uri.is_none());
+    if !needs_it {
+        return None;
+    }
+    let url = https(&address)?;
+    let response = match core.upstreams.look(&url).await {
+        Ok(response) if response.status == 200 => response,
+        Ok(response) => {
+            let seen = format!("{address} answers with status {}", response.status);
+            findings.fail(
+                CHECK,
+                seen,
+                "compare --issuer with what the provider's documentation says",
+            );
+            return None;
+        }
+        Err(problem) => {
+            findings.fail(CHECK, problem.to_string(), remedy_of(&problem));
+            return None;
+        }
+    };
+    if let Some(theirs) = response.date.as_deref().and_then(moment) {
+        clock(core.clock.now(), theirs, findings);
+    }
+    match Metadata::parse(&response.body, &provider.issuer) {
+        Ok(metadata) => {
+            findings.ok(CHECK, address);
+            Some(metadata)
+        }
+        Err(problem) => {
+            let remedy =
+                "the issuer in the record has to be the one in the document, letter for letter: --issuer";
+            findings.fail(CHECK, problem.to_string(), remedy);
+            None
+        }
+    }
+}
+
+fn remedy_of(problem: &OutboundError) -> &'static str {
+    match problem {
+        OutboundError::Forbidden(_) => {
+            "if the provider is in your own network, name that network in outbound.allow"
+        }
+        OutboundError::Tls { .. } => {
+            "if the provider's certificate is from an authority of your own, name it in outbound.ca_file"
+        }
+        OutboundError::Unresolved(_) => "check the name, and the DNS of this machine",
+        OutboundError::Redirect(_) => "give the address to which it redirects",
+        OutboundError::Address => "give an https address",
+        OutboundError::Unreachable(_) | OutboundError::Timeout(_) | OutboundError::Busy(_) => {
+            "check the way out of this machine: firewall, proxy, routing"
+        }
+        OutboundError::Malformed(_) | OutboundError::TooLong(_) => "tell the people who run the provider",
+    }
+}
+
+/// `Date` as RFC 9110 section 5.6.7 writes it.
+fn moment(date: &str) -> Option<Timestamp> {
+    let moment = OffsetDateTime::parse(date, &Rfc2822).ok()?;
+    u64::try_from(moment.unix_timestamp())
+        .ok()
+        .map(Timestamp::from_seconds)
+}
+
+fn clock(now: Timestamp, theirs: Timestamp, findings: &mut Findings) {
+    let (ahead, behind) = (now.since(theirs), theirs.since(now));
+    if ahead.max(behind) <= TOLERATED {
+        findings.ok("clock", "the two clocks agree");
+    } else {
+        let seen = match (ahead.as_secs(), behind.as_secs()) {
+            (0, behind) => format!("this clock is {behind} s behind the provider's"),
+            (ahead, _) => format!("this clock is {ahead} s ahead of the provider's"),
+        };
+        findings.fail(
+            "clock",
+            seen,
+            "tokens will be refused: set this machine's clock by NTP",
+        );
+    }
+}
+
+async fn keys(core: &Core, provider: &Provider, metadata: Option<&Metadata>, findings: &mut Findings) {
+    const CHECK: &str = "keys";
+    let algs: Vec<_> = provider.algs.iter().map(ToString::to_string).collect();
+    let wanted = algs.join(" or ");
+    let set = if provider.keys.is_empty() {
+        let discovered = metadata.map(|metadata| metadata.jwks_uri.to_string());
+        let Some(address) = provider.jwks_uri.clone().or(discovered) else {
+            return;
+        };
+        let Some(url) = https(&address) else { return };
+        match core.upstreams.look(&url).await {
+            Ok(response) if response.status == 200 => match JwkSet::parse(&response.body) {
+                Ok(set) => set,
+                Err(problem) => {
+                    findings.fail(CHECK, problem.to_string(), "tell the people who run the provider");
+                    return;
+                }
+            },
+            Ok(response) => {
+                let seen = format!("{address} answers with status {}", response.status);
+                findings.fail(
+                    CHECK,
+                    seen,
+                    "compare --jwks-uri with what the provider's documentation says",
+                );
+                return;
+            }
+            Err(problem) => {
+                findings.fail(CHECK, problem.to_string(), remedy_of(&problem));
+                return;
+            }
+        }
+    } else {
+        JwkSet::of_jwks(&provider.keys)
+    };
+    let fits =
+        |key: &&crate::jose::jwk::PublicKey| key.algorithms().iter().any(|alg| provider.algs.contains(alg));
+    let count = set.keys.iter().filter(fits).count();
+    if count == 0 {
+        let seen = format!("none of the {} usable keys is for {wanted}", set.keys.len());
+        findings.fail(
+            CHECK,
+            seen,
+            format!("idsvc provider update {} --alg ALG", provider.id),
+        );
+    } else {
+        findings.ok(CHECK, format!("{count} for {wanted}"));
+    }
+}
+
+/// What the document promises, against what the record needs.
+fn promises(provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
+    let id = &provider.id;
+    let signs =
+        |alg: &crate::jose::alg::Algorithm| metadata.id_token_algs.iter().any(|name| name == alg.as_str());
+    if !metadata.id_token_algs.is_empty() && !provider.algs.iter().any(signs) {
+        let seen = format!(
+            "the provider signs ID tokens with {}",
+            metadata.id_token_algs.join(", ")
+        );
+        findings.fail("algorithm", seen, format!("idsvc provider update {id} --alg ALG"));
+    }
+    let method = provider.auth_method.as_str();
+    if metadata.auth_methods.iter().any(|name| name == method) {
+        findings.ok("authentication", method);
+    } else {
+        let seen = format!("{method} is not among {}", metadata.auth_methods.join(", "));
+        findings.warn(
+            "authentication",
+            seen,
+            format!("idsvc provider update {id} --auth-method METHOD"),
+        );
+    }
+    let challenges = &metadata.code_challenge_methods;
+    if !challenges.is_empty() && !challenges.iter().any(|name| name == "S256") {
+        findings.warn(
+            "pkce",
+            "the provider does not say that it takes S256",
+            "codes are bound to the browser by state and nonce all the same",
+        );
+    }
+}
+
+/// Knocks at the authorization endpoint without a user: a provider that does not know the client or its redirect URI
+/// says so there.
+async fn registration(core: &Core, provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
+    const CHECK: &str = "redirect uri";
+    let redirect_uri = provider.redirect_uri(&core.policy.issuer);
+    let verifier = "idsvc-provider-test-idsvc-provider-test-idsvc";
+    let question = Question {
+        state: "idsvc-provider-test",
+        nonce: "idsvc-provider-test",
+        code_challenge: &challenge_of(verifier),
+        redirect_uri: &redirect_uri,
+    };
+    let url: Url = address(provider, metadata, &question, None, false);
+    match core.upstreams.look(&url).await {
+        Err(OutboundError::Redirect(_)) => findings.ok(CHECK, redirect_uri),
+        Ok(response) if response.status < 400 => findings.ok(CHECK, redirect_uri),
+        Ok(response) => {
+            let seen = format!(
+                "the authorization endpoint answers with status {}",
+                response.status
+            );
+            let remedy =
+                format!("register there, for the client id in the record, the redirect URI {redirect_uri}");
+            findings.fail(CHECK, seen, remedy);
+        }
+        Err(problem) => findings.fail(CHECK, problem.to_string(), remedy_of(&problem)),
+    }
+}
+
+/// Offers a code that nobody issued: a provider that knows the client finds fault with the code only.
+async fn credentials(core: &Core, provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
+    const CHECK: &str = "credentials";
+    let verifier = "idsvc-provider-test-idsvc-provider-test-idsvc";
+    let answer = redeem(
+        core,
+        provider,
+        metadata,
+        ("idsvc-provider-test", verifier),
+        core.clock.now(),
+    )
+    .await;
+    match answer {
+        Err(Unredeemed::Upstream(UpstreamError::Refused { error, .. })) if error == "invalid_grant" => {
+            findings.ok(CHECK, "the provider knows this service");
+        }
+        Err(Unredeemed::Upstream(UpstreamError::Refused { status, error, .. })) => {
+            let seen = format!("the token endpoint answers with status {status} {error}");
+            let remedy = if error == "invalid_client" || status == 401 {
+                "compare --client-id, --client-secret-file and --auth-method with what is registered there"
+            } else {
+                "the code that was offered is made up, so a refusal is expected, but another one: invalid_grant"
+            };
+            if error == "invalid_client" || status == 401 {
+                findings.fail(CHECK, seen, remedy);
+            } else {
+                findings.warn(CHECK, seen, remedy);
+            }
+        }
+        Err(Unredeemed::Upstream(UpstreamError::Outbound(problem))) => {
+            findings.fail(CHECK, problem.to_string(), remedy_of(&problem));
+        }
+        Err(problem) => findings.fail(
+            CHECK,
+            problem.to_string(),
+            "look at the provider's record and master.key",
+        ),
+        Ok(_) => findings.warn(
+            CHECK,
+            "the token endpoint took a code that it never issued",
+            "tell the people who run the provider",
+        ),
+    }
+}

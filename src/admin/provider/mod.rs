@@ -1,0 +1,431 @@
+//! Upstream providers: add, show, update, remove.
+
+pub mod examine;
+pub mod fields;
+pub mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::fields::ProviderFields;
+use self::fields::{check, check_id};
+pub use self::view::ProviderView;
+use super::client::exchange_only;
+use super::client::fields::lets_nobody_in;
+use super::grant_revocation::GrantRevocation;
+use super::{Admin, AdminError, AdminRefusal, Decided, Done, Wording, all_or_none};
+use crate::clock::Timestamp;
+use crate::federation::Provider;
+use crate::federation::provider::{LinkPolicy, UpstreamAuth};
+use crate::jose::alg::Algorithm;
+use crate::oauth::scope::Scope;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{CLIENTS, PROVIDERS};
+
+/// A provider to be registered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddProvider {
+    /// The name under which the operator knows it.
+    pub id: String,
+    /// Everything else.
+    pub fields: ProviderFields,
+}
+
+/// A change of a provider.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpdateProvider {
+    /// Which provider.
+    pub id: String,
+    /// What changes.
+    pub fields: ProviderFields,
+}
+
+fn unknown(id: &str) -> AdminRefusal {
+    AdminRefusal::new(format!("there is no provider {id}")).with_hint("idsvc provider list shows all")
+}
+
+/// The other provider, of these by id, that has the issuer. One issuer is one provider: a token says by its issuer
+/// which record it is checked with.
+pub(in crate::admin) fn holder_of_issuer<'a>(
+    issuers: &'a BTreeMap<String, String>,
+    id: &str,
+    issuer: &str,
+) -> Option<&'a str> {
+    let mut others = issuers.iter().filter(|(other, _)| *other != id);
+    others
+        .find(|(_, theirs)| *theirs == issuer)
+        .map(|(other, _)| other.as_str())
+}
+
+/// The issuer of every provider, by id.
+pub(in crate::admin) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String>, StoreError> {
+    let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    Ok(all
+        .into_iter()
+        .map(|(id, provider)| (id, provider.issuer))
+        .collect())
+}
+
+fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
+    Ok(
+        match holder_of_issuer(&issuers(snapshot)?, &provider.id, &provider.issuer) {
+            Some(id) => {
+                let refusal = AdminRefusal::new(format!("provider {id} has this issuer already"));
+                Err(refusal.with_hint(format!("idsvc provider update {id} changes it")))
+            }
+            None => Ok(()),
+        },
+    )
+}
+
+/// A provider of which nothing is said but its name.
+pub(in crate::admin) fn blank(id: String, now: Timestamp) -> Provider {
+    Provider {
+        id,
+        issuer: String::new(),
+        name: None,
+        logo: None,
+        client_id: None,
+        sealed_secret: None,
+        auth_method: UpstreamAuth::default(),
+        scope: Scope::of(["openid", "profile", "email"]).unwrap_or_default(),
+        audiences: Vec::new(),
+        algs: BTreeSet::from([Algorithm::Rs256]),
+        keys: Vec::new(),
+        jwks_uri: None,
+        exchange: false,
+        max_age: Provider::MAX_AGE,
+        create_users: false,
+        link: LinkPolicy::default(),
+        embed_token: Some(Provider::EMBEDDED_TOKEN.to_owned()),
+        domains: Vec::new(),
+        claims: BTreeMap::new(),
+        enabled: true,
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// Registers a provider.
+pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let mut faults = Vec::new();
+    check_id(&request.id, &mut faults);
+    let mut provider = blank(request.id, now);
+    let sealing = (&core.sealer, &core.random);
+    request.fields.apply(&mut provider, sealing, &mut faults);
+    check(&provider, Wording::Flags, &mut faults);
+    all_or_none(&faults)?;
+    let view = ProviderView::of(&provider, &core.policy.issuer);
+    let written = core
+        .store
+        .write("provider add", move |tx| -> Decided<()> {
+            if PROVIDERS.contains(&*tx, &provider.id)? {
+                let refusal = AdminRefusal::new(format!("there is a provider {} already", provider.id));
+                return Ok(Err(refusal.with_hint("idsvc provider update changes it")));
+            }
+            if let Err(refusal) = check_issuer(&*tx, &provider)? {
+                return Ok(Err(refusal));
+            }
+            PROVIDERS.put(tx, &provider.id, &provider)?;
+            Ok(Ok(()))
+        })
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
+    audit::record(&Event::Administered {
+        command: "provider add",
+        subject: &view.id,
+    });
+    Ok(view)
+}
+
+/// Every provider, by id.
+pub fn list(admin: Admin<'_>) -> Done<Vec<ProviderView>> {
+    let providers = admin
+        .core
+        .store
+        .read(|snapshot| PROVIDERS.scan(snapshot, .., usize::MAX))?;
+    let view = |provider: &Provider| ProviderView::of(provider, &admin.core.policy.issuer);
+    Ok(providers.iter().map(|(_, provider)| view(provider)).collect())
+}
+
+/// One provider.
+pub fn show(admin: Admin<'_>, id: &str) -> Done<ProviderView> {
+    Ok(ProviderView::of(&find(admin, id)?, &admin.core.policy.issuer))
+}
+
+/// The record of one provider.
+pub(in crate::admin) fn find(admin: Admin<'_>, id: &str) -> Done<Provider> {
+    let provider = admin.core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
+    Ok(provider.ok_or_else(|| unknown(id))?)
+}
+
+/// Changes a provider. The secret is sealed before the transaction, which may run twice.
+pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderView> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let UpdateProvider { id, fields } = request;
+    let mut changed = find(admin, &id)?;
+    let before = changed.clone();
+    let mut faults = Vec::new();
+    fields.apply(&mut changed, (&core.sealer, &core.random), &mut faults);
+    check(&changed, Wording::Flags, &mut faults);
+    all_or_none(&faults)?;
+    changed.updated_at = now;
+    let view = ProviderView::of(&changed, &core.policy.issuer);
+    let written = core
+        .store
+        .write("provider update", move |tx| -> Decided<()> {
+            match PROVIDERS.get(&*tx, &changed.id)? {
+                None => return Ok(Err(unknown(&changed.id))),
+                Some(found) if found != before => {
+                    let refusal = format!("provider {} was changed by somebody else just now", changed.id);
+                    return Ok(Err(
+                        AdminRefusal::new(refusal).with_hint("look at it and try again")
+                    ));
+                }
+                Some(_) => {}
+            }
+            if let Err(refusal) = check_issuer(&*tx, &changed)? {
+                return Ok(Err(refusal));
+            }
+            if let Err(refusal) = check_clients(&*tx, &changed)? {
+                return Ok(Err(refusal));
+            }
+            let mut withdrawal = GrantRevocation::default();
+            put_in(tx, &changed, &mut withdrawal)?;
+            withdrawal.carry_out(tx, now).map(Ok)
+        })
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
+    audit::record(&Event::Administered {
+        command: "provider update",
+        subject: &id,
+    });
+    Ok(view)
+}
+
+/// The clients for which nobody can sign in any more when nobody does `after` at these providers.
+pub(in crate::admin) fn shut_out(
+    snapshot: &dyn Snapshot,
+    after: &BTreeSet<String>,
+) -> Result<Vec<String>, StoreError> {
+    let before = exchange_only(snapshot)?;
+    let mut clients = CLIENTS.scan(snapshot, .., usize::MAX)?;
+    clients.retain(|(_, client)| lets_nobody_in(client, after) && !lets_nobody_in(client, &before));
+    Ok(clients.into_iter().map(|(client_id, _)| client_id).collect())
+}
+
+/// Whether people can still sign in for every client, where they could until the provider becomes this.
+fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> Decided<()> {
+    if changed.signs_people_in() {
+        return Ok(Ok(()));
+    }
+    let id = &changed.id;
+    let mut after = exchange_only(snapshot)?;
+    after.insert(id.clone());
+    let shut_out = shut_out(snapshot, &after)?;
+    let Some(client_id) = shut_out.first() else {
+        return Ok(Ok(()));
+    };
+    let refusal = AdminRefusal::new(format!(
+        "provider {id} is where people sign in for client {}, and nowhere else",
+        shut_out.join(", ")
+    ));
+    let hint = format!(
+        "idsvc client update {client_id} --password-sign-in yes, or --provider with another one that has a --client-id"
+    );
+    Ok(Err(refusal.with_hint(hint)))
+}
+
+/// Writes a provider down. What stands on the word of another issuer that had its name joins what is to be withdrawn.
+pub(in crate::admin) fn put_in(
+    tx: &mut dyn Tx,
+    provider: &Provider,
+    withdrawal: &mut GrantRevocation,
+) -> Result<(), StoreError> {
+    let before = PROVIDERS.get(&*tx, &provider.id)?;
+    if before.is_some_and(|before| before.issuer != provider.issuer) {
+        withdrawal.of_provider(&provider.id);
+    }
+    PROVIDERS.put(tx, &provider.id, provider)
+}
+
+/// Takes a provider out of the store. All that stands on its word joins what is to be withdrawn.
+pub(in crate::admin) fn remove_in(
+    tx: &mut dyn Tx,
+    id: &str,
+    withdrawal: &mut GrantRevocation,
+) -> Result<(), StoreError> {
+    PROVIDERS.remove(tx, id)?;
+    withdrawal.of_provider(id);
+    Ok(())
+}
+
+/// Removes a provider that no client names. Its users stay, and are found again under the same issuer; sessions and
+/// refresh families that began there end.
+pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
+    let core = admin.core;
+    let now = core.clock.now();
+    let subject = id.clone();
+    let written = core.store
+        .write("provider remove", move |tx| -> Decided<()> {
+            if !PROVIDERS.contains(&*tx, &id)? {
+                return Ok(Err(unknown(&id)));
+            }
+            let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
+            let users: Vec<_> = clients
+                .into_iter()
+                .filter(|(_, client)| client.providers.contains(&id))
+                .map(|(client_id, _)| client_id)
+                .collect();
+            if let Some(client_id) = users.first() {
+                let refusal =
+                    AdminRefusal::new(format!("provider {id} is named by client {}", users.join(", ")));
+                let hint = format!(
+                    "idsvc client update {client_id} --provider OTHER, or '' for none; the grant jwt-bearer needs one, so name another or take that grant away with --grant"
+                );
+                return Ok(Err(refusal.with_hint(hint)));
+            }
+            let mut withdrawal = GrantRevocation::default();
+            remove_in(tx, &id, &mut withdrawal)?;
+            withdrawal.carry_out(tx, now).map(Ok)
+        })
+        .await;
+    core.reload_after::<_, AdminError>(written)??;
+    audit::record(&Event::Administered {
+        command: "provider remove",
+        subject: &subject,
+    });
+    Ok(subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+
+    use super::*;
+    use crate::admin::SecretString;
+    use crate::admin::client;
+    use crate::admin::client::tests::request;
+    use crate::admin::tests::{admin, core, refusal};
+
+    fn fields(issuer: &str) -> ProviderFields {
+        ProviderFields {
+            issuer: Some(issuer.to_owned()),
+            audiences: Some(vec!["app".to_owned()]),
+            exchange: Some(true),
+            ..ProviderFields::default()
+        }
+    }
+
+    async fn added(core: &crate::flow::Core, id: &str) {
+        let request = AddProvider {
+            id: id.to_owned(),
+            fields: fields(&format!("https://{id}.example")),
+        };
+        add(admin(core), request).await.unwrap();
+    }
+
+    fn renamed(name: &str) -> UpdateProvider {
+        UpdateProvider {
+            id: "corp".to_owned(),
+            fields: ProviderFields {
+                name: Some(name.to_owned()),
+                ..ProviderFields::default()
+            },
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provider_stays_where_a_clients_people_sign_in() {
+        let core = core();
+        let corp = ProviderFields {
+            client_id: Some("us".to_owned()),
+            client_secret: Some(SecretString::new("zzzzzzzz")),
+            ..fields("https://corp.example")
+        };
+        let id = "corp".to_owned();
+        let broken = ProviderFields {
+            client_secret: Some(SecretString::new("zzzzzzzz\n")),
+            ..corp.clone()
+        };
+        let broken = AddProvider {
+            id: id.clone(),
+            fields: broken,
+        };
+        let refused = refusal(add(admin(&core), broken).await);
+        let told = "the client secret has a line break";
+        assert!(refused.message.starts_with(told), "{refused}");
+        add(admin(&core), AddProvider { id, fields: corp }).await.unwrap();
+        let mut sso = request("sso");
+        sso.fields.providers = Some(vec!["corp".to_owned()]);
+        sso.fields.password_sign_in = Some(false);
+        client::add(admin(&core), sso).await.unwrap();
+        let close = UpdateProvider {
+            id: "corp".to_owned(),
+            fields: ProviderFields {
+                client_id: Some(String::new()),
+                client_secret: Some(SecretString::new("")),
+                ..ProviderFields::default()
+            },
+        };
+        let refused = refusal(update(admin(&core), close.clone()).await);
+        assert_eq!(
+            refused.message,
+            "provider corp is where people sign in for client sso, and nowhere else"
+        );
+        let allow = client::UpdateClient {
+            client_id: "sso".to_owned(),
+            no_secret: false,
+            fields: client::ClientFields {
+                password_sign_in: Some(true),
+                ..client::ClientFields::default()
+            },
+        };
+        client::update(admin(&core), allow).await.unwrap();
+        update(admin(&core), close).await.unwrap();
+    }
+
+    /// Whom an issuer vouches for is known by the issuer.
+    #[tokio::test]
+    async fn no_provider_takes_the_issuer_of_another() {
+        let core = core();
+        for id in ["corp", "partner"] {
+            added(&core, id).await;
+        }
+        let request = UpdateProvider {
+            id: "corp".to_owned(),
+            fields: fields("https://partner.example"),
+        };
+        let refused = refusal(update(admin(&core), request).await);
+        assert_eq!(refused.message, "provider partner has this issuer already");
+        assert_eq!(show(admin(&core), "corp").unwrap().issuer, "https://corp.example");
+    }
+
+    #[tokio::test]
+    async fn of_two_changes_at_once_none_is_undone_by_the_other() {
+        let core = core();
+        added(&core, "corp").await;
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let held = core.store.write("test", move |_| {
+            let _ = wait.lock().unwrap().recv();
+            Ok(())
+        });
+        let (_, first, second, ()) = tokio::join!(
+            held,
+            update(admin(&core), renamed("One")),
+            update(admin(&core), renamed("Other")),
+            async move { drop(go) },
+        );
+        assert_eq!(first.unwrap().name.as_deref(), Some("One"));
+        assert!(refusal(second).message.contains("somebody else"));
+        assert_eq!(show(admin(&core), "corp").unwrap().name.as_deref(), Some("One"));
+    }
+}

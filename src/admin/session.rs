@@ -1,0 +1,237 @@
+//! Browser sessions: list, revoke.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::user::{end_everything, find};
+use super::{Admin, AdminRefusal, Decided, Done};
+use crate::clock::Timestamp;
+use crate::flow::login::session;
+use crate::identity::Session;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
+
+/// A session as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// The session's id (`sid` in ID tokens).
+    pub session: Uuid,
+    /// Who is signed in.
+    pub user: Uuid,
+    /// When the user last proved who they are.
+    pub auth_time: Timestamp,
+    /// How.
+    pub authority: String,
+    /// When the session began.
+    pub created_at: Timestamp,
+    /// When the session was last used, to within some minutes.
+    pub last_used_at: Timestamp,
+    /// The browser and its system, as far as they are known.
+    pub device: Option<String>,
+    /// The address of the last sign-in.
+    pub address: Option<IpAddr>,
+}
+
+/// Which sessions end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RevokeSessions {
+    /// One, with the refresh tokens bound to it.
+    One(Uuid),
+    /// All of a user, with all refresh tokens.
+    AllOf(String),
+}
+
+/// How many sessions ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// Sessions that ended.
+    pub revoked_sessions: usize,
+}
+
+/// The live sessions of a user.
+pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
+    let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
+    let views = admin.core.store.read(|snapshot| {
+        let user = match find(snapshot, who)? {
+            Ok(user) => user,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
+        let views = live.into_iter().map(|(id, session)| SessionView {
+            session: id,
+            user: session.user,
+            auth_time: session.auth_time,
+            authority: session.factor.authority().to_owned(),
+            created_at: session.created_at,
+            last_used_at: session.last_used_at,
+            device: session.device.name(),
+            address: session.device.address,
+        });
+        Ok(Ok(views.collect()))
+    })??;
+    Ok(views)
+}
+
+/// Ends the refresh families bound to a session that has expired and is forgotten. Says whether there was any.
+fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let mut is_any = false;
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &session, usize::MAX)? {
+        is_any |= FAMILIES.get(&*tx, &id)?.is_some_and(|family| {
+            family.authorization.session == Some(session) && family.revoked_at.is_none()
+        });
+    }
+    if is_any {
+        session::end_families(tx, session, now)?;
+    }
+    Ok(is_any)
+}
+
+/// Ends sessions. None are counted for one that has expired, though what was bound to it ends.
+pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> {
+    let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
+    let (subject, revoked_sessions) = admin
+        .core
+        .store
+        .write("session revoke", move |tx| -> Decided<(Uuid, usize)> {
+            let is_live = |session: &Session| session.is_live(lifetimes, now);
+            match &request {
+                RevokeSessions::One(id) => {
+                    let Some(session) = SESSIONS.get(&*tx, id)? else {
+                        if end_what_outlived(tx, *id, now)? {
+                            return Ok(Ok((*id, 0)));
+                        }
+                        return Ok(Err(AdminRefusal::new(format!("there is no session {id}"))
+                            .with_hint("idsvc session list WHO shows those of a user")));
+                    };
+                    session::end(tx, *id, &session, now)?;
+                    Ok(Ok((*id, usize::from(is_live(&session)))))
+                }
+                RevokeSessions::AllOf(who) => match find(&*tx, who)? {
+                    Ok(user) => {
+                        let ended = end_everything(tx, user.uuid, now)?;
+                        let live = ended.iter().filter(|(_, session)| is_live(session)).count();
+                        Ok(Ok((user.uuid, live)))
+                    }
+                    Err(refusal) => Ok(Err(refusal)),
+                },
+            }
+        })
+        .await??;
+    audit::record(&Event::Administered {
+        command: "session revoke",
+        subject: &subject.to_string(),
+    });
+    Ok(Revoked { revoked_sessions })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::admin::tests::{admin, core, refusal};
+    use crate::admin::user;
+    use crate::admin::user::{AddUser, NewPassword, UserFields};
+    use crate::identity::{Device, Factor};
+    use crate::oauth::Scope;
+    use crate::oauth::code::Authorization;
+    use crate::oauth::openid::claims::ClaimsRequest;
+    use crate::oauth::refresh::{Entropy, RefreshFamily};
+    use crate::secret::Digest;
+    use crate::store::tables::SESSIONS_BY_USER;
+
+    #[tokio::test]
+    async fn sessions_of_a_user_are_listed_and_end_together() {
+        let core = core();
+        let alice = AddUser {
+            email: "alice@example.com".to_owned(),
+            password: NewPassword::None,
+            fields: UserFields::default(),
+        };
+        let alice = user::add(admin(&core), alice).await.unwrap().uuid;
+        let now = core.clock.now();
+        core.store
+            .write("test", move |tx| {
+                for id in (1..=5).map(Uuid::from_u128) {
+                    // The last two are over, and kept for what is bound to them.
+                    let age = Duration::from_hours(if id > Uuid::from_u128(3) { 48 } else { 0 });
+                    let session = Session {
+                        digest: Digest::of(b"x"),
+                        user: alice,
+                        auth_time: now,
+                        is_undated: false,
+                        was_asked_anew: false,
+                        factor: Factor::Password,
+                        upstream_token: None,
+                        created_at: now - age,
+                        last_used_at: now - age,
+                        device: Device::default(),
+                    };
+                    SESSIONS.put(tx, &id, &session)?;
+                    SESSIONS_BY_USER.put(tx, &(alice, id), &())?;
+                }
+                Ok(())
+            })
+            .await
+            .unwrap();
+        assert_eq!(list(admin(&core), "alice@example.com").unwrap().len(), 3);
+        let one = RevokeSessions::One(Uuid::from_u128(2));
+        assert_eq!(
+            revoke(admin(&core), one.clone()).await.unwrap().revoked_sessions,
+            1
+        );
+        refusal(revoke(admin(&core), one).await);
+        let over = RevokeSessions::One(Uuid::from_u128(4));
+        assert_eq!(revoke(admin(&core), over).await.unwrap().revoked_sessions, 0);
+        let all = RevokeSessions::AllOf("alice@example.com".to_owned());
+        assert_eq!(revoke(admin(&core), all).await.unwrap().revoked_sessions, 2);
+        assert!(list(admin(&core), &alice.to_string()).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_outlived_a_forgotten_session_still_ends_with_it() {
+        let core = core();
+        let now = core.clock.now();
+        let (user, session, id) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let authorization = Authorization {
+            client_id: "web".to_owned(),
+            user,
+            session: Some(session),
+            auth_time: Some(now),
+            factor: Factor::Password,
+            upstream_token: None,
+            scope: Scope::of(["openid"]).unwrap(),
+            claims: ClaimsRequest::default(),
+        };
+        let entropy = Entropy {
+            token: [1; 32],
+            lineage: [2; 16],
+        };
+        let lifetimes = core.policy.lifetimes;
+        let (family, _) = RefreshFamily::start(id, authorization, &lifetimes, &entropy, now);
+        core.store
+            .write("test", move |tx| {
+                FAMILIES.put(tx, &id, &family)?;
+                FAMILIES_BY_OWNER.put(tx, &(user, id), &())?;
+                FAMILIES_BY_OWNER.put(tx, &(session, id), &())
+            })
+            .await
+            .unwrap();
+        let is_revoked = || {
+            let family = core.store.read(|snapshot| FAMILIES.get(snapshot, &id)).unwrap();
+            family.unwrap().revoked_at.is_some()
+        };
+        refusal(revoke(admin(&core), RevokeSessions::One(user)).await);
+        assert!(!is_revoked());
+        let ended = revoke(admin(&core), RevokeSessions::One(session)).await.unwrap();
+        assert_eq!(ended.revoked_sessions, 0);
+        assert!(is_revoked());
+        refusal(revoke(admin(&core), RevokeSessions::One(session)).await);
+    }
+}

@@ -1,0 +1,166 @@
+//! What is changed counts once it can be read, whatever was said when it was written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{admin, core, core_on, refusal};
+use crate::admin::client;
+use crate::admin::client::api_key;
+use crate::admin::client::api_key::WhichApiKey;
+use crate::admin::client::tests::request;
+use crate::admin::key;
+use crate::admin::key::RotateKey;
+use crate::admin::provider;
+use crate::admin::provider::{AddProvider, ProviderFields};
+use crate::admin::{AdminError, Done};
+use crate::flow::Core;
+use crate::jose::alg::Algorithm;
+use crate::secret::Secret;
+use crate::store::engine::redb::Redb;
+use crate::store::engine::{Backend, Snapshot, Tx, Verdict};
+use crate::store::schema::Schema;
+use crate::store::tables::CLIENTS;
+use crate::store::{Options, Store, StoreError};
+
+/// A disk that keeps what it says it failed to, and answers nothing until it is mended and opened afresh.
+struct Doubtful {
+    engine: Redb,
+    fails: AtomicBool,
+    is_open: AtomicBool,
+}
+
+impl Doubtful {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            engine: Redb::in_memory(1 << 20).unwrap(),
+            fails: AtomicBool::new(false),
+            is_open: AtomicBool::new(true),
+        })
+    }
+
+    fn core(self: &Arc<Self>) -> Core {
+        let options = Options {
+            retry_pause: std::time::Duration::ZERO,
+            ..Options::default()
+        };
+        core_on(Store::on(Arc::<Self>::clone(self), options, &Schema::CURRENT).unwrap())
+    }
+
+    /// What comes of a change while it fails. It is mended when this returns.
+    async fn doubts<T>(&self, core: &Core, change: impl Future<Output = Done<T>>) {
+        self.fails.store(true, Ordering::SeqCst);
+        let done = change.await;
+        assert!(matches!(done, Err(AdminError::Store(_))), "{:?}", done.err());
+        self.fails.store(false, Ordering::SeqCst);
+        while !core.store.is_writable() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn failed() -> StoreError {
+    StoreError::Io(Arc::new(std::io::Error::other("a test says so")))
+}
+
+impl Backend for Doubtful {
+    fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        if self.is_open.load(Ordering::SeqCst) {
+            self.engine.read(look)
+        } else {
+            Err(failed())
+        }
+    }
+
+    fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
+        self.engine.transact(work)?;
+        if self.fails.load(Ordering::SeqCst) {
+            self.is_open.store(false, Ordering::SeqCst);
+            return Err(failed());
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        self.engine.settle()
+    }
+
+    fn recover(&self) -> Result<(), StoreError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(failed());
+        }
+        self.engine.recover()?;
+        self.is_open.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<bool, StoreError> {
+        self.engine.compact()
+    }
+
+    fn close(&self) {
+        self.engine.close();
+    }
+}
+
+#[tokio::test]
+async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_back() {
+    let disk = Doubtful::new();
+    let core = disk.core();
+    for id in ["web", "app"] {
+        client::add(admin(&core), request(id)).await.unwrap();
+    }
+    let made = api_key::add(admin(&core), "web".to_owned()).await.unwrap();
+    let digest = Secret::parse(made.api_key.unwrap().reveal()).unwrap().digest();
+    let which = WhichApiKey {
+        client_id: "web".to_owned(),
+        id: made.id,
+    };
+    assert!(core.catalog().api_key(&digest).is_some());
+    disk.doubts(&core, api_key::revoke(admin(&core), which)).await;
+    assert!(core.catalog().api_key(&digest).is_none());
+
+    let disabling = client::set_enabled(admin(&core), "web".to_owned(), false);
+    disk.doubts(&core, disabling).await;
+    assert!(!core.catalog().client("web").unwrap().enabled);
+
+    let gate = core.grant_policy();
+    let app = core.catalog().client("app").unwrap().clone();
+    let removing = client::remove(admin(&core), "app".to_owned());
+    disk.doubts(&core, removing).await;
+    let grant = *app.grant_types.first().unwrap();
+    assert!(core.grant_policy().check_grant(&app, grant).is_err());
+    assert!(gate.check_grant(&app, grant).is_err());
+
+    let fields = ProviderFields {
+        issuer: Some("https://corp.example".to_owned()),
+        audiences: Some(vec!["app".to_owned()]),
+        exchange: Some(true),
+        ..ProviderFields::default()
+    };
+    let id = "corp".to_owned();
+    let request = AddProvider { id, fields };
+    provider::add(admin(&core), request).await.unwrap();
+    let removing = provider::remove(admin(&core), "corp".to_owned());
+    disk.doubts(&core, removing).await;
+    assert!(core.catalog().provider("corp").is_none());
+
+    let made = RotateKey {
+        alg: Algorithm::EdDsa,
+        at_once: true,
+    };
+    let kid = key::rotate(admin(&core), made).await.unwrap().kid;
+    assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_some());
+    disk.doubts(&core, key::retire(admin(&core), kid)).await;
+    assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
+}
+
+#[tokio::test]
+async fn whoever_is_told_that_a_client_is_gone_is_told_by_a_service_that_knows() {
+    let core = core();
+    client::add(admin(&core), request("web")).await.unwrap();
+    let removed = core.store.write("test", |tx| CLIENTS.remove(tx, "web"));
+    assert!(removed.await.unwrap());
+    let refused = refusal(client::remove(admin(&core), "web".to_owned()).await);
+    assert!(refused.message.contains("there is no client web"));
+    assert!(core.catalog().client("web").is_none());
+}

@@ -1,0 +1,276 @@
+//! May this subject get a token for this client now? The one question that every grant asks, and everybody who wants to
+//! know whether what a grant has brought is still in force.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::identity::{Factor, Subject, User};
+use crate::oauth::client::{Client, ConsentRequirement, GrantType};
+use crate::oauth::client_auth;
+use crate::oauth::code::Authorization;
+use crate::oauth::consent;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::refresh::RefreshFamily;
+use crate::oauth::scope::Scope;
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
+use crate::store::tables::{CLIENTS, CONSENTS, PROVIDERS, USERS};
+
+use super::{Answer, Catalog};
+
+pub(super) const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+
+/// Asks, of whatever is in force at that moment.
+#[derive(Clone)]
+pub struct GrantPolicy {
+    catalog: Arc<ArcSwap<Catalog>>,
+}
+
+impl GrantPolicy {
+    pub(super) fn new(catalog: &Arc<ArcSwap<Catalog>>) -> Self {
+        Self {
+            catalog: Arc::clone(catalog),
+        }
+    }
+
+    /// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`), and one that is out of
+    /// service by now.
+    pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Answer<()> {
+        self.check_client(client)?;
+        if client.grant_types.contains(&grant_type) {
+            return Ok(());
+        }
+        Err(Refusal::naming(
+            ErrorCode::UnauthorizedClient,
+            &format!("this client is not registered for the grant {grant_type}"),
+        ))
+    }
+
+    /// Whoever has its keys fetched chooses how long its authentication takes: meanwhile it may have been disabled, or
+    /// removed and another one registered under its name.
+    fn check_client(&self, client: &Client) -> Answer<()> {
+        let catalog = self.catalog.load();
+        let is_same = |now: &Arc<Client>| now.enabled && now.client_uuid == client.client_uuid;
+        if catalog.client(&client.client_id).is_some_and(is_same) {
+            Ok(())
+        } else {
+            Err(client_auth::UNKNOWN)
+        }
+    }
+
+    /// Lets the user of an authorization pass, as client and user are now.
+    ///
+    /// A grant asks inside the transaction that issues, so that a user disabled a moment ago gets nothing.
+    pub fn admit(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        authorization: &Authorization,
+    ) -> Result<Answer<User>, StoreError> {
+        if let Err(refusal) = self.check_client(client) {
+            return Ok(Err(refusal));
+        }
+        let Some(user) = USERS.get(snapshot, &authorization.user)? else {
+            return Ok(Err(GONE));
+        };
+        let admitted = evaluate(snapshot, client, authorization, user.enabled)?;
+        Ok(admitted.map(|()| user))
+    }
+
+    /// The same where the grant has become a refresh family, which knows its user as the user's own row does.
+    pub fn admit_again(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        family: &RefreshFamily,
+    ) -> Result<Answer<Subject>, StoreError> {
+        let Some(subject) = &family.subject else {
+            let admitted = self.admit(snapshot, client, &family.authorization)?;
+            return Ok(admitted.map(|user| Subject::from(&user)));
+        };
+        debug_assert_eq!(
+            USERS
+                .get(snapshot, &family.authorization.user)?
+                .map(|user| Subject::from(&user))
+                .as_ref(),
+            Some(subject),
+            "a user was written past the families"
+        );
+        if let Err(refusal) = self.check_client(client) {
+            return Ok(Err(refusal));
+        }
+        let admitted = evaluate(snapshot, client, &family.authorization, !subject.is_disabled)?;
+        Ok(admitted.map(|()| subject.clone()))
+    }
+
+    /// The same for a user who comes with nothing that was granted before, and whose record is perhaps about to be
+    /// written.
+    ///
+    /// What was granted goes with its client, in one transaction; this would begin after it. So the client's own row
+    /// is looked for, which is gone before the catalog says so.
+    pub fn authorize_new_user(
+        &self,
+        snapshot: &dyn Snapshot,
+        client: &Client,
+        authorization: &Authorization,
+        user: User,
+    ) -> Result<Answer<User>, StoreError> {
+        if let Err(refusal) = self.check_client(client) {
+            return Ok(Err(refusal));
+        }
+        if !CLIENTS.contains(snapshot, &client.client_id)? {
+            return Ok(Err(client_auth::UNKNOWN));
+        }
+        let admitted = evaluate(snapshot, client, authorization, user.enabled)?;
+        Ok(admitted.map(|()| user))
+    }
+}
+
+/// Whether the provider that vouched for somebody is in service, where one did.
+pub(super) fn is_in_service(snapshot: &dyn Snapshot, factor: &Factor) -> Result<bool, StoreError> {
+    let Some(provider) = factor.provider() else {
+        return Ok(true);
+    };
+    let provider = PROVIDERS.get(snapshot, provider)?;
+    Ok(provider.is_some_and(|provider| provider.enabled))
+}
+
+fn evaluate(
+    snapshot: &dyn Snapshot,
+    client: &Client,
+    authorization: &Authorization,
+    is_enabled: bool,
+) -> Result<Answer<()>, StoreError> {
+    if !is_enabled {
+        return Ok(Err(GONE));
+    }
+    if !is_in_service(snapshot, &authorization.factor)? {
+        return Ok(Err(Refusal::invalid_grant(
+            "the provider by which the user signed in is no longer in service",
+        )));
+    }
+    let asks_people = match authorization.factor {
+        Factor::Password | Factor::Federated { .. } => client.consent == ConsentRequirement::Require,
+        Factor::Anonymous => false,
+    };
+    if asks_people {
+        let key = (authorization.user, client.client_id.clone());
+        let given = CONSENTS.get(snapshot, &key)?;
+        let asked = authorization
+            .scope
+            .filter(|value| value != Scope::AUTHENTICATED)
+            .union(&authorization.claims.implied_scope());
+        if !consent::covers(given.as_ref(), &asked) {
+            return Ok(Err(Refusal::invalid_grant(
+                "the user has not given consent or has withdrawn it",
+            )));
+        }
+    }
+    Ok(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::Admin;
+    use crate::admin::client;
+    use crate::admin::client::{AddClient, ClientFields};
+    use crate::admin::tests::core;
+    use crate::clock::Timestamp;
+    use crate::flow::Core;
+    use crate::identity::Consent;
+    use crate::oauth::openid::claims::ClaimsRequest;
+
+    async fn registered(core: &Core) -> Client {
+        let request = AddClient {
+            api_key: false,
+            client_id: "web".to_owned(),
+            public: false,
+            secret: None,
+            fields: ClientFields {
+                redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+                ..ClientFields::default()
+            },
+        };
+        client::add(Admin { core }, request).await.unwrap();
+        Client::clone(core.catalog().client("web").unwrap())
+    }
+
+    async fn granted(core: &Core) -> (User, Authorization) {
+        let now = core.clock.now();
+        let user = User::local(core.random.uuid_v4(), "alice@example.com", "org", now);
+        let row = user.clone();
+        let written = core
+            .store
+            .write("test_user", move |tx| USERS.put(tx, &row.uuid, &row));
+        written.await.unwrap();
+        let authorization = Authorization {
+            client_id: "web".to_owned(),
+            user: user.uuid,
+            session: None,
+            auth_time: Some(now),
+            factor: Factor::Password,
+            upstream_token: None,
+            scope: "openid".parse().unwrap(),
+            claims: ClaimsRequest::default(),
+        };
+        (user, authorization)
+    }
+
+    fn admits(core: &Core, client: &Client, authorization: &Authorization) -> bool {
+        let admitted = core
+            .store
+            .read(|snapshot| core.grant_policy().admit(snapshot, client, authorization));
+        admitted.unwrap().is_ok()
+    }
+
+    /// The record in hand is that of the moment in which the client proved who it is.
+    #[tokio::test]
+    async fn a_client_that_has_gone_meanwhile_gets_nothing() {
+        let core = core();
+        let client = registered(&core).await;
+        let (user, authorization) = granted(&core).await;
+        let welcomes = || {
+            let admitted = core.store.read(|snapshot| {
+                let newcomer = user.clone();
+                core.grant_policy()
+                    .authorize_new_user(snapshot, &client, &authorization, newcomer)
+            });
+            admitted.unwrap().is_ok()
+        };
+        for enabled in [false, true] {
+            let admin = Admin { core: &core };
+            client::set_enabled(admin, "web".to_owned(), enabled)
+                .await
+                .unwrap();
+            assert_eq!(admits(&core, &client, &authorization), enabled);
+            assert_eq!(welcomes(), enabled);
+        }
+        let removed = core.store.write("test_removal", |tx| CLIENTS.remove(tx, "web"));
+        assert!(removed.await.unwrap());
+        assert!(!welcomes(), "the catalog has not heard of it yet");
+    }
+
+    #[tokio::test]
+    async fn consent_covers_the_claims_that_were_asked_for_one_by_one() {
+        let core = core();
+        let mut client = registered(&core).await;
+        client.consent = ConsentRequirement::Require;
+        let (user, mut authorization) = granted(&core).await;
+        let asked = r#"{"userinfo":{"email":null}}"#;
+        authorization.claims = ClaimsRequest::parse(asked).unwrap().0;
+        for (scope, is_enough) in [("openid", false), ("openid email", true)] {
+            let key = (user.uuid, "web".to_owned());
+            let consent = Consent {
+                scope: scope.to_owned(),
+                given_at: Timestamp::from_seconds(0),
+            };
+            let written = core
+                .store
+                .write("test_consent", move |tx| CONSENTS.put(tx, &key, &consent));
+            written.await.unwrap();
+            assert_eq!(admits(&core, &client, &authorization), is_enough, "{scope}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Finds, links or makes the user that a provider speaks of. Exchange and sign-in both come through here.
+
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::federation::account::{Admission, Holder, admit};
+use crate::federation::profile::Profile;
+use crate::federation::provider::{LinkPolicy, Provider};
+use crate::flow::users;
+use crate::identity::{LinkedIdentity, LoginName, User};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
+
+/// Somebody in the words of a provider, as a transaction needs it.
+pub struct Newcomer<'a> {
+    /// The provider, as it was when it was asked.
+    pub provider: &'a Provider,
+    /// Who it is there.
+    pub subject: &'a str,
+    /// What it says of them.
+    pub profile: &'a Profile,
+    /// The identifier of the record, if one is made; drawn before the transaction.
+    pub uuid: Uuid,
+    /// The organization of new users.
+    pub organization: &'a str,
+}
+
+/// How a user came to be the one meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// They were linked before, and nothing about them is new.
+    Known,
+    /// They were linked before, and the provider says something new of them.
+    Updated,
+    /// They have just been linked to a user that existed.
+    Linked,
+    /// They have just become a user.
+    Created,
+}
+
+/// Decides who it is, by the provider's record as it is now; writes nothing. None for somebody who stays outside, and
+/// where the provider is out of service or has gone since it was asked, even if another issuer has its name now.
+pub fn find(
+    snapshot: &dyn Snapshot,
+    newcomer: &Newcomer<'_>,
+    now: Timestamp,
+) -> Result<Option<(User, Arrival)>, StoreError> {
+    let Newcomer {
+        provider: asked,
+        subject,
+        profile,
+        ..
+    } = newcomer;
+    let is_same = |registered: &Provider| registered.issuer == asked.issuer && registered.enabled;
+    let Some(provider) = PROVIDERS.get(snapshot, &asked.id)?.filter(is_same) else {
+        return Ok(None);
+    };
+    let key = (provider.issuer.clone(), (*subject).to_owned());
+    // A link to somebody who has gone is none.
+    let linked = match USERS_BY_IDENTITY.get(snapshot, &key)? {
+        Some(uuid) => USERS.get(snapshot, &uuid)?,
+        None => None,
+    };
+    if let Some(mut user) = linked {
+        let is_new = is_source(&provider, &user) && profile.write_to(&mut user);
+        if is_new {
+            user.updated_at = now;
+        }
+        let arrival = if is_new { Arrival::Updated } else { Arrival::Known };
+        return Ok(Some((user, arrival)));
+    }
+    let holder = match &profile.email {
+        Some(email) => find_by_name(snapshot, email)?,
+        None => None,
+    };
+    let holder = match &holder {
+        Some(user) => Some(as_holder(snapshot, user)?),
+        None => None,
+    };
+    let identity = LinkedIdentity {
+        issuer: provider.issuer.clone(),
+        subject: (*subject).to_owned(),
+        provider: provider.id.clone(),
+        linked_at: now,
+    };
+    let slot = (newcomer.uuid, newcomer.organization);
+    Ok(match admit(&provider, identity, profile, holder, slot, now) {
+        Admission::Link(user) => Some((*user, Arrival::Linked)),
+        Admission::Create(mut user) => {
+            if find_by_name(snapshot, &user.account_id)?.is_some() {
+                user.account_id = user.uuid.to_string();
+            }
+            Some((*user, Arrival::Created))
+        }
+        Admission::Refused => None,
+    })
+}
+
+/// What the record of the provider that brought the user says of them, where one did.
+fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, StoreError> {
+    let (mut is_vouched_for, mut is_in_force) = (true, user.enabled);
+    if user.comes_from_provider() {
+        let source = source_of(snapshot, user)?;
+        is_in_force &= source.as_ref().is_none_or(|source| source.enabled);
+        is_vouched_for = source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail);
+    }
+    Ok(Holder {
+        user,
+        is_vouched_for,
+        is_in_force,
+    })
+}
+
+/// The provider on whose word the record was made, if it is registered still, under whichever id.
+fn source_of(snapshot: &dyn Snapshot, user: &User) -> Result<Option<Provider>, StoreError> {
+    let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    let mut all = all.into_iter().map(|(_, provider)| provider);
+    Ok(all.find(|provider| is_source(provider, user)))
+}
+
+/// Whether the record was made on this provider's word. Its id does not say so: that may be another issuer's by now, and
+/// the issuer may have another one.
+fn is_source(provider: &Provider, user: &User) -> bool {
+    let mut identities = user.identities.iter();
+    let first = identities.find(|identity| identity.provider == user.source);
+    first.is_some_and(|identity| identity.issuer == provider.issuer)
+}
+
+fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, StoreError> {
+    match USERS_BY_LOGIN_NAME.get(snapshot, LoginName::new(name).as_str())? {
+        Some(uuid) => USERS.get(snapshot, &uuid),
+        None => Ok(None),
+    }
+}
+
+/// Writes down what [`find`] decided.
+pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreError> {
+    if arrival == Arrival::Known {
+        return Ok(());
+    }
+    users::write(tx, user)?;
+    for identity in &user.identities {
+        let key = (identity.issuer.clone(), identity.subject.clone());
+        USERS_BY_IDENTITY.put(tx, &key, &user.uuid)?;
+    }
+    if arrival == Arrival::Created {
+        for name in user.login_names() {
+            USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
+        }
+    }
+    Ok(())
+}
+
+/// Accounts for a user that was made or linked.
+pub fn record(user: Uuid, arrival: Arrival, provider: &str) {
+    match arrival {
+        Arrival::Known | Arrival::Updated => {}
+        Arrival::Linked => audit::record(&Event::IdentityLinked { user, provider }),
+        Arrival::Created => audit::record(&Event::FederatedUserCreated { user, provider }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::Admin;
+    use crate::admin::provider;
+    use crate::admin::provider::{AddProvider, ProviderFields, UpdateProvider};
+    use crate::admin::tests::core;
+    use crate::flow::Core;
+
+    async fn register(core: &Core, issuer: &str) -> Provider {
+        register_as(core, "corp", issuer, LinkPolicy::Never).await
+    }
+
+    async fn register_as(core: &Core, id: &str, issuer: &str, link: LinkPolicy) -> Provider {
+        let fields = ProviderFields {
+            issuer: Some(issuer.to_owned()),
+            audiences: Some(vec!["app".to_owned()]),
+            exchange: Some(true),
+            create_users: Some(true),
+            link: Some(link),
+            ..ProviderFields::default()
+        };
+        let id = id.to_owned();
+        provider::add(Admin { core }, AddProvider { id, fields })
+            .await
+            .unwrap();
+        Provider::clone(core.catalog().provider_of(issuer).unwrap())
+    }
+
+    async fn enable(core: &Core, provider: &Provider, enabled: bool) {
+        let fields = ProviderFields {
+            enabled: Some(enabled),
+            ..ProviderFields::default()
+        };
+        let id = provider.id.clone();
+        provider::update(Admin { core }, UpdateProvider { id, fields })
+            .await
+            .unwrap();
+    }
+
+    async fn arrives(
+        core: &Core,
+        provider: &Provider,
+        subject: &'static str,
+        name: &str,
+    ) -> Option<(User, Arrival)> {
+        let claims = serde_json::json!({"email": "victim@example.com", "email_verified": true, "name": name});
+        let profile = Profile::read(claims.as_object().unwrap(), provider);
+        let (provider, uuid, now) = (provider.clone(), core.random.uuid_v4(), core.clock.now());
+        let arrived = core.store.write("arrive", move |tx| {
+            let newcomer = Newcomer {
+                provider: &provider,
+                subject,
+                profile: &profile,
+                uuid,
+                organization: "org",
+            };
+            let found = find(&*tx, &newcomer, now)?;
+            if let Some((user, arrival)) = &found {
+                keep(tx, user, *arrival)?;
+            }
+            Ok(found)
+        });
+        arrived.await.unwrap()
+    }
+
+    fn is_admitted(core: &Core, provider: &Provider) -> bool {
+        let newcomer = Newcomer {
+            provider,
+            subject: "u-1",
+            profile: &Profile::default(),
+            uuid: core.random.uuid_v4(),
+            organization: "org",
+        };
+        let found = core
+            .store
+            .read(|snapshot| find(snapshot, &newcomer, core.clock.now()));
+        found.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_has_gone_meanwhile_admits_nobody_nor_does_its_name() {
+        let core = core();
+        let first = register(&core, "https://a.example").await;
+        assert!(is_admitted(&core, &first));
+        provider::remove(Admin { core: &core }, first.id.clone())
+            .await
+            .unwrap();
+        assert!(!is_admitted(&core, &first));
+        let namesake = register(&core, "https://b.example").await;
+        assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
+    }
+
+    /// An earlier release took users out of the store and left who they were at providers behind.
+    #[tokio::test]
+    async fn a_link_to_somebody_who_has_gone_shuts_nobody_out() {
+        let core = core();
+        let corp = register(&core, "https://a.example").await;
+        let (gone, _) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        let removed = core
+            .store
+            .write("test_removal", move |tx| USERS.remove(tx, &gone.uuid));
+        assert!(removed.await.unwrap());
+        let (user, arrival) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        assert!(arrival == Arrival::Created && user.uuid != gone.uuid);
+        let (again, arrival) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        assert!(arrival == Arrival::Known && again.uuid == user.uuid);
+    }
+
+    /// The id of a provider may become another issuer's: that one has not vouched for whom the first one brought.
+    #[tokio::test]
+    async fn a_providers_name_vouches_for_nobody_whom_another_issuer_brought() {
+        let core = core();
+        let first = register(&core, "https://a.example").await;
+        let (waiting, _) = arrives(&core, &first, "evil", "First").await.unwrap();
+        assert_eq!(waiting.source, "corp");
+        let fields = ProviderFields {
+            issuer: Some("https://b.example".to_owned()),
+            link: Some(LinkPolicy::VerifiedEmail),
+            ..ProviderFields::default()
+        };
+        let id = "corp".to_owned();
+        provider::update(Admin { core: &core }, UpdateProvider { id, fields })
+            .await
+            .unwrap();
+        let second = Provider::clone(core.catalog().provider("corp").unwrap());
+        let (user, arrival) = arrives(&core, &second, "victim", "Second").await.unwrap();
+        assert_eq!(arrival, Arrival::Created);
+        assert_ne!(user.uuid, waiting.uuid);
+        let (user, arrival) = arrives(&core, &second, "victim", "Third").await.unwrap();
+        assert_eq!(
+            (arrival, &user.claims["name"]),
+            (Arrival::Updated, &"Third".into())
+        );
+    }
+
+    /// Whoever is brought by a provider that is disabled meanwhile would belong to both once it is enabled again.
+    #[tokio::test]
+    async fn nobody_is_linked_on_the_word_of_a_disabled_provider_nor_doubled() {
+        let core = core();
+        let policy = LinkPolicy::VerifiedEmail;
+        let evil = register_as(&core, "evil", "https://evil.example", policy).await;
+        let good = register_as(&core, "good", "https://good.example", policy).await;
+        let (waiting, _) = arrives(&core, &evil, "evil", "Evil").await.unwrap();
+        enable(&core, &evil, false).await;
+        assert!(arrives(&core, &good, "victim", "Victim").await.is_none());
+        assert!(arrives(&core, &evil, "evil", "Evil").await.is_none());
+        enable(&core, &evil, true).await;
+        let (user, arrival) = arrives(&core, &good, "victim", "Victim").await.unwrap();
+        assert_eq!((user.uuid, arrival), (waiting.uuid, Arrival::Linked));
+    }
+
+    /// So does what its record says of them: whether their addresses count, and whether they are in force.
+    #[tokio::test]
+    async fn people_follow_their_provider_under_another_id() {
+        let core = core();
+        let first = register(&core, "https://a.example").await;
+        let (user, _) = arrives(&core, &first, "u-1", "First").await.unwrap();
+        provider::remove(Admin { core: &core }, first.id.clone())
+            .await
+            .unwrap();
+        let policy = LinkPolicy::VerifiedEmail;
+        let again = register_as(&core, "next", "https://a.example", policy).await;
+        let (later, arrival) = arrives(&core, &again, "u-1", "Second").await.unwrap();
+        assert_eq!((later.uuid, arrival), (user.uuid, Arrival::Updated));
+        assert_eq!(
+            (&later.claims["name"], &*later.source),
+            (&"Second".into(), "corp")
+        );
+        let other = register_as(&core, "other", "https://b.example", policy).await;
+        enable(&core, &again, false).await;
+        assert!(arrives(&core, &other, "u-2", "Other").await.is_none());
+        enable(&core, &again, true).await;
+        let (linked, arrival) = arrives(&core, &other, "u-2", "Other").await.unwrap();
+        assert_eq!((linked.uuid, arrival), (user.uuid, Arrival::Linked));
+    }
+}

@@ -1,0 +1,13 @@
+//! A sign-in, from the authorization request to the code: one verb a file, one transaction each.
+
+pub mod authorize;
+pub mod begin_federation;
+pub mod consent;
+pub mod federated_user;
+pub mod finish_federation;
+pub mod password;
+pub mod redeem_upstream_code;
+pub mod session;
+pub mod sign_out;
+pub mod start_session;
+pub mod transaction;

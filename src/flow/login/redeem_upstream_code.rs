@@ -1,0 +1,96 @@
+//! This service, as a client of a provider, redeems a code: OpenID Connect Core 3.1.3, RFC 7523 section 2.2.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::clock::Timestamp;
+use crate::federation::Provider;
+use crate::federation::metadata::Metadata;
+use crate::federation::provider::UpstreamAuth;
+use crate::federation::upstreams::{Proof, Redemption, UpstreamError, UpstreamTokens};
+use crate::flow::Core;
+use crate::jose::alg::Algorithm;
+use crate::jose::jwt;
+
+/// How long an assertion towards a provider is good.
+const ASSERTION_LASTS: Duration = Duration::from_mins(1);
+
+/// Why a code was not redeemed.
+#[derive(Debug, thiserror::Error)]
+pub enum Unredeemed {
+    /// This service could not prove who it is.
+    #[error("{0}")]
+    Proof(String),
+    /// The provider did not answer as it should.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+}
+
+/// Redeems a code with the verifier that belongs to it.
+pub async fn redeem(
+    core: &Core,
+    provider: &Provider,
+    metadata: &Metadata,
+    (code, code_verifier): (&str, &str),
+    now: Timestamp,
+) -> Result<UpstreamTokens, Unredeemed> {
+    let client_id = provider.client_id.as_deref().unwrap_or_default();
+    let proof = match provider.auth_method {
+        UpstreamAuth::ClientSecretBasic => secret(core, provider).map(Proof::Basic),
+        UpstreamAuth::ClientSecretPost => secret(core, provider).map(Proof::Post),
+        UpstreamAuth::PrivateKeyJwt => {
+            assertion(core, client_id, &provider.issuer, now).map(Proof::Assertion)
+        }
+    };
+    let redemption = Redemption {
+        client_id,
+        proof: proof.map_err(Unredeemed::Proof)?,
+        code,
+        code_verifier,
+        redirect_uri: &provider.redirect_uri(&core.policy.issuer),
+    };
+    Ok(core.upstreams.redeem(metadata, redemption).await?)
+}
+
+fn secret(core: &Core, provider: &Provider) -> Result<Zeroizing<String>, String> {
+    let sealed = provider.sealed_secret.as_deref();
+    let sealed = sealed.ok_or("the record of the provider has no secret")?;
+    let opened = core
+        .sealer
+        .open_text(&Provider::secret_context(&provider.id), sealed);
+    opened.map_err(|problem| format!("the secret of the provider: {problem}"))
+}
+
+/// Proves to a provider who this service is. The audience is the provider's issuer, which was compared with what it
+/// publishes: the address of a token endpoint is anybody's word.
+fn assertion(
+    core: &Core,
+    client_id: &str,
+    issuer: &str,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, String> {
+    #[derive(Serialize)]
+    struct Claims<'a> {
+        iss: &'a str,
+        sub: &'a str,
+        aud: &'a str,
+        iat: Timestamp,
+        exp: Timestamp,
+        jti: Uuid,
+    }
+    let catalog = core.catalog();
+    let key = catalog.keyring().signer(Algorithm::Rs256);
+    let claims = Claims {
+        iss: client_id,
+        sub: client_id,
+        aud: issuer,
+        iat: now,
+        exp: now + ASSERTION_LASTS,
+        jti: core.random.uuid_v4(),
+    };
+    let signed = jwt::sign(key.ok_or("there is no RS256 key to sign with")?, "JWT", &claims);
+    signed.map(Zeroizing::new).map_err(|problem| problem.to_string())
+}

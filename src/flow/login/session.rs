@@ -1,0 +1,376 @@
+//! Finding, starting and ending browser sessions; shared by the flows of signing in and out.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use uuid::Uuid;
+
+use super::start_session::Entrance;
+use super::transaction::Browser;
+use crate::clock::Timestamp;
+use crate::flow::{Core, Failure, grant_policy};
+use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
+use crate::oauth::code::{self, Authorization};
+use crate::oauth::refresh::RefreshFamily;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{Digest, Secret, SessionCookie};
+use crate::store::StoreError;
+use crate::store::engine::{Snapshot, Tx};
+use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
+
+/// The most sessions of one user: more browsers than anybody has.
+pub const MOST_OF_ONE_USER: usize = 50;
+
+/// A session cookie as a browser presents it.
+#[derive(Clone, Debug)]
+pub struct PresentedSession {
+    /// The session it names.
+    pub id: Uuid,
+    digest: Digest<SessionCookie>,
+}
+
+impl PresentedSession {
+    /// Reads the cookie's value; nothing when it has not the form of one.
+    pub fn parse(cookie: &str) -> Option<Self> {
+        let secret = Secret::<SessionCookie>::parse(cookie).ok()?;
+        Some(Self {
+            id: Uuid::from_slice(secret.locator()).ok()?,
+            digest: secret.digest(),
+        })
+    }
+}
+
+/// A live session and its user, who is enabled.
+#[derive(Clone, Debug)]
+pub struct LiveSession {
+    /// The session's id.
+    pub id: Uuid,
+    /// The session.
+    pub session: Session,
+    /// Its user.
+    pub user: User,
+}
+
+/// The session that a browser presents, though nobody may be signed in by it any more.
+pub fn presented(
+    snapshot: &dyn Snapshot,
+    presented: Option<&PresentedSession>,
+) -> Result<Option<(Uuid, Session)>, StoreError> {
+    let Some(presented) = presented else {
+        return Ok(None);
+    };
+    let session = SESSIONS.get(snapshot, &presented.id)?;
+    Ok(session
+        .filter(|session| session.digest == presented.digest)
+        .map(|session| (presented.id, session)))
+}
+
+/// The live session that a browser presents. One that began at a provider lives only as long as that is in service.
+pub fn find(
+    snapshot: &dyn Snapshot,
+    cookie: Option<&PresentedSession>,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<Option<LiveSession>, StoreError> {
+    let Some((id, session)) = presented(snapshot, cookie)? else {
+        return Ok(None);
+    };
+    if !session.is_live(lifetimes, now) || !grant_policy::is_in_service(snapshot, &session.factor)? {
+        return Ok(None);
+    }
+    let Some(user) = USERS.get(snapshot, &session.user)?.filter(|user| user.enabled) else {
+        return Ok(None);
+    };
+    Ok(Some(LiveSession { id, session, user }))
+}
+
+/// The session of this browser. It may be over, and the grants that end when its user signs out may not.
+pub fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
+    Ok(core
+        .store
+        .read(|snapshot| presented(snapshot, browser.session.as_ref()))?)
+}
+
+/// Who is signed in in this browser.
+pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
+    let lifetimes = core.policy.lifetimes.session;
+    Ok(core
+        .store
+        .read(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
+}
+
+/// Notes that a session was used, when the last note is old enough. The session was found in the same
+/// transaction: an older copy could bring one back that has ended since.
+pub fn touch(
+    tx: &mut dyn Tx,
+    live: &LiveSession,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if !live.session.is_due_for_touch(lifetimes, now) {
+        return Ok(());
+    }
+    let touched = Session {
+        last_used_at: now,
+        ..live.session.clone()
+    };
+    SESSIONS.put(tx, &live.id, &touched)
+}
+
+/// The identifier and the cookies of a session that is about to start or to be renewed, drawn before the
+/// transaction that decides which.
+pub struct DrawnSession {
+    id: Uuid,
+    fresh: Secret<SessionCookie>,
+    renewed: Secret<SessionCookie>,
+}
+
+impl DrawnSession {
+    /// Draws them for this browser.
+    pub fn draw(core: &Core, browser: &Browser) -> Self {
+        let id = core.random.uuid_v7(core.clock.since_epoch());
+        let present = browser.session.as_ref().map_or(id, |presented| presented.id);
+        Self {
+            id,
+            fresh: Secret::mint(id.as_bytes(), &core.random),
+            renewed: Secret::mint(present.as_bytes(), &core.random),
+        }
+    }
+
+    /// What [`start`] needs of them.
+    pub fn slots(&self) -> (Uuid, Digest<SessionCookie>, Digest<SessionCookie>) {
+        (self.id, self.fresh.digest(), self.renewed.digest())
+    }
+
+    /// The cookie of the session that was started.
+    pub fn cookie(self, started: Uuid) -> Secret<SessionCookie> {
+        if started == self.id {
+            self.fresh
+        } else {
+            self.renewed
+        }
+    }
+}
+
+/// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
+/// `sid`, stays, its cookie changes. The session of another user ends. `previous` is the one presented, live or not,
+/// found in the same transaction. Says besides which sessions ended for it.
+pub(in crate::flow) fn start(
+    tx: &mut dyn Tx,
+    previous: Option<(Uuid, Session)>,
+    fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),
+    user: Uuid,
+    (entrance, device): (Entrance, Device),
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<(Uuid, Session, Ended), StoreError> {
+    let mut ended = Vec::new();
+    let (fresh_id, fresh_digest, renewed_digest) = fresh;
+    let (id, digest) = match previous {
+        Some((id, previous)) if previous.user == user => (id, renewed_digest),
+        previous => {
+            if let Some((id, previous)) = previous {
+                end(tx, id, &previous, now)?;
+                ended.push((id, previous));
+            }
+            ended.extend(make_room(tx, user, lifetimes, now)?);
+            (fresh_id, fresh_digest)
+        }
+    };
+    let session = Session {
+        digest,
+        user,
+        auth_time: entrance.auth_time,
+        is_undated: entrance.is_undated,
+        was_asked_anew: entrance.was_asked_anew,
+        factor: entrance.factor,
+        upstream_token: entrance.upstream_token,
+        created_at: now,
+        last_used_at: now,
+        device,
+    };
+    SESSIONS.put(tx, &id, &session)?;
+    SESSIONS_BY_USER.put(tx, &(user, id), &())?;
+    Ok((id, session, ended))
+}
+
+/// Makes room for one more session of this user: beyond the bound those end that were left unused the longest. Says
+/// which.
+///
+/// Without a bound, whoever knows one password could pile up sessions until looking at them, or ending them all in one
+/// transaction, keeps everybody waiting.
+fn make_room(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<Ended, StoreError> {
+    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
+    if ids.len() < MOST_OF_ONE_USER {
+        return Ok(Vec::new());
+    }
+    let mut kept = Vec::new();
+    for ((_, id), ()) in ids {
+        // Those that are over are there for the grants bound to them, of which there is a bound as well.
+        let session = SESSIONS.get(&*tx, &id)?;
+        if let Some(session) = session.filter(|session| session.is_live(lifetimes, now)) {
+            kept.push((session.last_used_at, id, session));
+        }
+    }
+    kept.sort_by_key(|(last_used_at, id, _)| (*last_used_at, *id));
+    let surplus = (kept.len() + 1).saturating_sub(MOST_OF_ONE_USER);
+    let mut ended = Vec::new();
+    for (_, id, session) in kept.into_iter().take(surplus) {
+        end(tx, id, &session, now)?;
+        ended.push((id, session));
+    }
+    Ok(ended)
+}
+
+/// Sessions that ended in a transaction.
+pub type Ended = Vec<(Uuid, Session)>;
+
+/// Accounts for sessions that ended, once the transaction is committed. Those that nobody was signed in by any more are
+/// left out.
+pub fn record_ended(core: &Core, ended: Ended, now: Timestamp) {
+    let lifetimes = core.policy.lifetimes.session;
+    for (id, session) in ended {
+        if session.is_live(lifetimes, now) {
+            audit::record(&Event::SignedOut {
+                user: session.user,
+                session: id,
+            });
+        }
+    }
+}
+
+/// Ends a session and the refresh families bound to it.
+pub fn end(tx: &mut dyn Tx, id: Uuid, session: &Session, now: Timestamp) -> Result<(), StoreError> {
+    SESSIONS.remove(tx, &id)?;
+    SESSIONS_BY_USER.remove(tx, &(session.user, id))?;
+    end_families(tx, id, now)
+}
+
+/// The live sessions of a user, in the order in which they began.
+pub fn live_of(
+    snapshot: &dyn Snapshot,
+    user: Uuid,
+    lifetimes: SessionLifetimes,
+    now: Timestamp,
+) -> Result<Vec<(Uuid, Session)>, StoreError> {
+    let mut found = Vec::new();
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(snapshot, &user, usize::MAX)? {
+        if let Some(session) = SESSIONS.get(snapshot, &id)?
+            && session.is_live(lifetimes, now)
+        {
+            found.push((id, session));
+        }
+    }
+    Ok(found)
+}
+
+/// Ends all sessions of a user but one, live or not, with the refresh families bound to them. Says which.
+pub fn end_all(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    except: Option<Uuid>,
+    now: Timestamp,
+) -> Result<Ended, StoreError> {
+    let mut ended = Vec::new();
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
+        if Some(id) == except {
+            continue;
+        }
+        match SESSIONS.get(&*tx, &id)? {
+            Some(session) => {
+                end(tx, id, &session, now)?;
+                ended.push((id, session));
+            }
+            None => {
+                SESSIONS_BY_USER.remove(tx, &(user, id))?;
+            }
+        }
+    }
+    Ok(ended)
+}
+
+/// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired
+/// long before.
+pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
+        end_family(tx, id, now)?;
+    }
+    Ok(())
+}
+
+/// Ends the sessions of a user that began at one of these providers, and every refresh family that did. Codes that did
+/// are forgotten: a session that the user has renewed by password since would vouch for them.
+pub fn end_federated(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    providers: &BTreeSet<String>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let is_from = |factor: &Factor| factor.provider().is_some_and(|from| providers.contains(from));
+    for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
+        if let Some(session) = SESSIONS
+            .get(&*tx, &id)?
+            .filter(|session| is_from(&session.factor))
+        {
+            end(tx, id, &session, now)?;
+        }
+    }
+    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+        let family = FAMILIES.get(&*tx, &id)?;
+        if family.is_some_and(|family| is_from(&family.authorization.factor)) {
+            end_family(tx, id, now)?;
+        }
+    }
+    forget_codes(tx, now, |authorization| {
+        authorization.user == user && is_from(&authorization.factor)
+    })
+    .map(|_| ())
+}
+
+/// Forgets the codes of these authorizations, and says whether there were any. Looks at every code that may still be
+/// redeemed: those of the last minutes.
+pub fn forget_codes(
+    tx: &mut dyn Tx,
+    now: Timestamp,
+    is_meant: impl Fn(&Authorization) -> bool,
+) -> Result<bool, StoreError> {
+    let mut meant = Vec::new();
+    CODES.visit(&*tx, (now - code::LONGEST_LIFETIME).first_id().., |id, code| {
+        if code.redeemed.is_none() && is_meant(&code.authorization) {
+            meant.push(id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for id in &meant {
+        CODES.remove(tx, id)?;
+    }
+    Ok(!meant.is_empty())
+}
+
+/// Removes a refresh family as if it had never been.
+pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
+    FAMILIES.remove(tx, &id)?;
+    FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;
+    if let Some(session) = family.binding() {
+        FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
+    }
+    Ok(())
+}
+
+/// Ends one refresh family, if it still exists.
+pub fn end_family(tx: &mut dyn Tx, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    if let Some(mut family) = FAMILIES
+        .get(&*tx, &id)?
+        .filter(|family| family.revoked_at.is_none())
+    {
+        family.revoke(now);
+        FAMILIES.put(tx, &id, &family)?;
+    }
+    Ok(())
+}

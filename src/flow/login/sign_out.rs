@@ -1,0 +1,84 @@
+//! A user signs out: OpenID Connect RP-Initiated Logout 1.0.
+
+use uuid::Uuid;
+
+use super::session;
+use super::transaction::Browser;
+use crate::clock::Timestamp;
+use crate::flow::{Answer, Core, Failure};
+use crate::oauth::openid::logout::{self, LogoutRequest};
+use crate::oauth::parameters::Parameters;
+use crate::store::tables::SESSIONS;
+
+/// What a request to sign out leads to.
+#[derive(Debug)]
+pub enum SignOut {
+    /// The session is over; the browser goes to the client, or to the page that says so.
+    Done(Option<String>),
+    /// The user is asked first. Nobody may be signed in at all.
+    Ask,
+}
+
+/// Reads a request to sign out and, where an ID token proves who sent it, carries it out.
+pub async fn begin_sign_out(
+    core: &Core,
+    parameters: &Parameters,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<Answer<SignOut>, Failure> {
+    let catalog = core.catalog();
+    let hint = parameters
+        .get("id_token_hint")
+        .and_then(|token| super::authorize::read_hint(&catalog, &core.policy.issuer, token));
+    let hint = hint.as_ref().and_then(|hint| {
+        let client = catalog.client(&hint.aud).filter(|client| client.enabled)?;
+        Some((hint, &**client))
+    });
+    let request = match logout::parse(parameters, hint) {
+        Ok(request) => request,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let LogoutRequest::Hinted { user, return_to } = request else {
+        return Ok(Ok(SignOut::Ask));
+    };
+    match session::signed_in(core, browser, now)? {
+        // the browser has changed hands since: whoever is signed in now decides
+        Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
+        // the hint alone ends nothing: whoever once saw an ID token could sign its user out from anywhere
+        _ => {
+            if let Some((id, session)) = session::of_browser(core, browser)?
+                && session.user == user
+            {
+                end(core, id, now).await?;
+            }
+        }
+    }
+    Ok(Ok(SignOut::Done(return_to)))
+}
+
+/// The user said yes on the confirmation page: the session of this browser ends.
+pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
+    if let Some((id, _)) = session::of_browser(core, browser)? {
+        end(core, id, now).await?;
+    }
+    Ok(())
+}
+
+async fn end(core: &Core, id: Uuid, now: Timestamp) -> Result<(), Failure> {
+    let ended = core
+        .store
+        .write("sign_out", move |tx| {
+            let session = SESSIONS.get(&*tx, &id)?;
+            if let Some(session) = &session {
+                session::end(tx, id, session, now)?;
+            }
+            Ok(session)
+        })
+        .await?;
+    session::record_ended(
+        core,
+        ended.map(|session| (id, session)).into_iter().collect(),
+        now,
+    );
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! A device asks for a user of its own: the anonymous grant.
+
+use super::issue::issue_tokens;
+use super::start_family::DrawnFamily;
+use crate::clock::Timestamp;
+use crate::flow::{Answer, Core, Failure, users};
+use crate::identity::{Factor, User};
+use crate::oauth::client::GrantType;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::code::Authorization;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{TokenResponse, user_scope};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+
+/// Makes a user and starts the refresh family that the user lives by, in one transaction, and issues tokens.
+pub async fn create_anonymous_user(
+    core: &Core,
+    client: &AuthenticatedClient,
+    scope: Option<Scope>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    let grant_policy = core.grant_policy();
+    if let Err(refusal) = grant_policy.check_grant(client, GrantType::Anonymous) {
+        return Ok(Err(refusal));
+    }
+    if client.is_public() {
+        return Ok(Err(Refusal::new(
+            ErrorCode::UnauthorizedClient,
+            "anonymous users are for clients that authenticate",
+        )));
+    }
+    let scope = match user_scope(scope.as_ref(), client, Scope::ANONYMOUS) {
+        Ok(scope) => scope,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
+    let user = User::anonymous(uuid, &core.policy.organization, now);
+    let (drawn, bearer) = (DrawnFamily::draw(core), client.clone());
+    let outcome = core
+        .store
+        .write("create_anonymous_user", move |tx| {
+            let authorization = Authorization {
+                client_id: bearer.client_id.clone(),
+                user: user.uuid,
+                session: None,
+                auth_time: None,
+                factor: Factor::Anonymous,
+                upstream_token: None,
+                scope: scope.clone(),
+                claims: ClaimsRequest::default(),
+            };
+            let user = match grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            users::create(tx, &user)?;
+            let granted = (user, authorization);
+            drawn
+                .begin(tx, &bearer, GrantType::Anonymous, granted, now)
+                .map(Ok)
+        })
+        .await?;
+    let approved = match outcome {
+        Ok(approved) => approved,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    audit::record(&Event::AnonymousUserCreated {
+        user: uuid,
+        client_id: &client.client_id,
+    });
+    issue_tokens(core, client, approved, now).map(Ok)
+}

@@ -1,0 +1,154 @@
+//! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
+
+use super::refresh_token;
+use crate::clock::Timestamp;
+use crate::flow::{Catalog, Core, Failure};
+use crate::identity::Subject;
+use crate::jose::alg::Algorithm;
+use crate::jose::jwt::{self, ExpectedTyp};
+use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_of};
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::introspection::{Active, Introspection};
+use crate::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
+use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
+
+/// An access token that holds at this moment.
+#[derive(Clone, Debug)]
+pub struct LiveAccessToken {
+    /// What it says.
+    pub claims: PresentedAccessToken,
+    /// The user it speaks of and the grant behind it; none when it speaks of the client itself.
+    pub grant: Option<(Subject, RefreshFamily)>,
+}
+
+/// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
+/// force since. A grant is in force only as long as [`crate::flow::grant_policy::GrantPolicy::admit`] would let it bring more tokens. A client's own token
+/// stands with the record of the client that it was made for.
+pub fn live_access_token(
+    core: &Core,
+    token: &str,
+    now: Timestamp,
+) -> Result<Option<LiveAccessToken>, StoreError> {
+    let catalog = core.catalog();
+    let Some(claims) =
+        signed_access_token(core, &catalog, token).filter(|token| token.is_current(&core.policy.issuer, now))
+    else {
+        return Ok(None);
+    };
+    let Some(client) = catalog.client(&claims.client_id).filter(|client| client.enabled) else {
+        return Ok(None);
+    };
+    core.store.read(|snapshot| {
+        if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
+            return Ok(None);
+        }
+        let Some(grant) = claims.grant_id.filter(|id| Some(*id) != client.own_grant) else {
+            let is_own = claims.sub == client.client_uuid && claims.grant_id == client.own_grant;
+            return Ok(is_own.then_some(LiveAccessToken { claims, grant: None }));
+        };
+        let Some(family) = FAMILIES
+            .get(snapshot, &grant)?
+            .filter(|family| family.revoked_at.is_none())
+        else {
+            return Ok(None);
+        };
+        let admitted = core.grant_policy().admit_again(snapshot, client, &family)?;
+        Ok(admitted.ok().map(|subject| LiveAccessToken {
+            claims,
+            grant: Some((subject, family)),
+        }))
+    })
+}
+
+/// The claims of a token that bears this service's signature as an access token, whichever `typ` is configured.
+pub(in crate::flow) fn signed_access_token(
+    core: &Core,
+    catalog: &Catalog,
+    token: &str,
+) -> Option<PresentedAccessToken> {
+    let keyring = catalog.keyring();
+    let verify = |typ| {
+        let select = |kid: Option<&str>, _| keyring.verifier(kid?);
+        jwt::verify_again(
+            token,
+            ExpectedTyp::Exactly(typ),
+            &Algorithm::ALL,
+            select,
+            &core.proven,
+        )
+    };
+    // The signature is looked at once at most: no token has two types.
+    AccessTokenClaims::TYPS
+        .into_iter()
+        .find_map(|typ| verify(typ).ok())
+        .map(jwt::Verified::into_inner)
+}
+
+/// Judges any token for an authenticated client (RFC 7662 section 2).
+///
+/// An access token may be judged by every client that has it, since each may be an API it is meant for; a
+/// refresh token only by the client it was issued to.
+pub fn introspect(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: &str,
+    now: Timestamp,
+) -> Result<Introspection, Failure> {
+    if let Ok(token) = PresentedRefreshToken::parse(token) {
+        return Ok(core
+            .store
+            .read(|snapshot| refresh_token(core, snapshot, client, &token, now))?);
+    }
+    let Some(LiveAccessToken { claims, grant }) = live_access_token(core, token, now)? else {
+        return Ok(Introspection::INACTIVE);
+    };
+    Ok(Introspection::Active(Box::new(Active {
+        active: true,
+        scope: claims.scope,
+        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(subject, _)| subject.account_id)),
+        client_id: claims.client_id,
+        token_type: Some("bearer"),
+        exp: claims.exp,
+        iat: claims.iat,
+        sub: claims.sub,
+        aud: Some(claims.aud),
+        iss: claims.iss,
+        jti: Some(claims.jti),
+    })))
+}
+
+fn refresh_token(
+    core: &Core,
+    snapshot: &dyn Snapshot,
+    client: &AuthenticatedClient,
+    token: &PresentedRefreshToken,
+    now: Timestamp,
+) -> Result<Introspection, StoreError> {
+    let Some(mut family) = FAMILIES.get(snapshot, &token.family)? else {
+        return Ok(Introspection::INACTIVE);
+    };
+    if family.authorization.client_id != client.client_id
+        || !family.accepts(token, core.policy.refresh_retry_window, now)
+    {
+        return Ok(Introspection::INACTIVE);
+    }
+    let Ok((subject, _)) = refresh_token::admit(&core.grant_policy(), snapshot, client, &mut family)? else {
+        return Ok(Introspection::INACTIVE);
+    };
+    let authorization = family.authorization;
+    Ok(Introspection::Active(Box::new(Active {
+        active: true,
+        scope: authorization.scope,
+        client_id: authorization.client_id,
+        username: Some(subject.account_id),
+        token_type: None,
+        exp: family.expires_at,
+        iat: family.created_at,
+        sub: authorization.user,
+        aud: None,
+        iss: core.policy.issuer.clone(),
+        jti: None,
+    })))
+}

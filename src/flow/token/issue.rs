@@ -1,0 +1,226 @@
+//! Tokens are made here, after the commit that allows them.
+
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::clock::Timestamp;
+use crate::flow::{Catalog, Core, Failure, upstream_token};
+use crate::identity::{Factor, Subject, User};
+use crate::jose::alg::Algorithm;
+use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims, EmbeddedToken};
+use crate::oauth::client::{Client, GrantType};
+use crate::oauth::code::Authorization;
+use crate::oauth::openid::claims::{self, ACR_SIGNED_IN};
+use crate::oauth::openid::id_token::{self, IdTokenClaims};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::TokenResponse;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::secret::{RefreshToken, Secret};
+
+/// What a committed transaction has decided to issue.
+pub struct ApprovedGrant {
+    /// The grant that was used.
+    pub grant_type: GrantType,
+    /// What tokens say of the user, as the record was inside the transaction.
+    pub subject: Subject,
+    /// The whole record, where there is to be an ID token.
+    pub profile: Option<User>,
+    /// What was granted.
+    pub authorization: Authorization,
+    /// The scope of this access token: all that was granted, or less.
+    pub scope: Scope,
+    /// The family behind it.
+    pub family: Uuid,
+    /// `nonce`, when there was an authorization request with one.
+    pub nonce: Option<String>,
+    /// The refresh token to hand out; none when the client may not use one.
+    pub refresh_token: Option<Secret<RefreshToken>>,
+}
+
+/// Signs what was ordered.
+pub fn issue_tokens(
+    core: &Core,
+    client: &Client,
+    approved: ApprovedGrant,
+    now: Timestamp,
+) -> Result<TokenResponse, Failure> {
+    let catalog = core.catalog();
+    let policy = &core.policy;
+    let ApprovedGrant {
+        grant_type,
+        subject,
+        profile,
+        authorization,
+        scope,
+        family,
+        nonce,
+        refresh_token,
+    } = approved;
+    let requested = profile.map(|user| match authorization.session {
+        Some(_) => claims::id_token(&user, &authorization.claims_within(&scope, &client.scope)),
+        None => claims::id_token_by_scope(&user, &scope),
+    });
+    let common = CommonClaims {
+        iss: policy.issuer.clone(),
+        iat: now,
+        jti: core.random.uuid_v4(),
+        scope,
+        account_id: subject.account_id,
+        user_type: subject.user_type,
+        venue_id: subject.venue_id,
+        organization: subject.organization,
+        amr: vec![Authority {
+            authority: authorization.factor.authority().to_owned(),
+        }],
+        phone_number: subject.phone_number,
+        source: subject.source,
+        email: subject.email.unwrap_or_default(),
+        uuid: authorization.user,
+    };
+    let expires_in = policy.lifetimes.access_token;
+    let embedded = embedded(core, &catalog, &authorization, now);
+    let grant = Grant {
+        auth_time: authorization.auth_time,
+        id: Some(family),
+        upstream_token: embedded
+            .as_ref()
+            .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
+    };
+    let access_token = access_token(core, &catalog, client, &common, grant)?;
+    let id_token = if let Some(requested) = requested {
+        let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
+        let claims = IdTokenClaims {
+            iss: &policy.issuer,
+            sub: common.uuid,
+            aud: &client.client_id,
+            azp: &client.client_id,
+            exp: now + policy.lifetimes.id_token,
+            iat: now,
+            auth_time: authorization.auth_time,
+            nonce: nonce.as_deref(),
+            at_hash: id_token::at_hash(&access_token, alg),
+            sid: authorization.session,
+            amr: authorization.factor.method().map(|method| [method]),
+            acr: match authorization.factor {
+                Factor::Password | Factor::Federated { .. } => Some(ACR_SIGNED_IN),
+                Factor::Anonymous => None,
+            },
+            requested,
+        };
+        Some(catalog.id_token_encoder(alg)?.encode(&claims)?)
+    } else {
+        None
+    };
+    audit::record(&Event::TokensIssued {
+        user: common.uuid,
+        client_id: &client.client_id,
+        grant_type: grant_type.as_str(),
+        jti: common.jti,
+        family: Some(family),
+    });
+    Ok(TokenResponse {
+        access_token,
+        token_type: "bearer",
+        expires_in: expires_in.as_secs(),
+        refresh_token: refresh_token.map(|token| token.reveal().to_owned()),
+        id_token_alias: id_token.as_ref().filter(|_| policy.id_token_alias).cloned(),
+        id_token,
+        common,
+    })
+}
+
+/// The provider's access token that goes into this one, and the claim that it becomes.
+fn embedded(
+    core: &Core,
+    catalog: &Catalog,
+    authorization: &Authorization,
+    now: Timestamp,
+) -> Option<(String, Zeroizing<String>)> {
+    let token = authorization.upstream_token.as_deref()?;
+    let Factor::Federated { provider } = &authorization.factor else {
+        return None;
+    };
+    let provider = catalog.provider(provider)?;
+    let claim = provider.embed_token.clone()?;
+    Some((claim, upstream_token::open(core, provider, token, now)?))
+}
+
+/// What an access token says of the grant behind it.
+#[derive(Default)]
+struct Grant<'a> {
+    auth_time: Option<Timestamp>,
+    id: Option<Uuid>,
+    upstream_token: Option<EmbeddedToken<'a>>,
+}
+
+fn access_token(
+    core: &Core,
+    catalog: &Catalog,
+    client: &Client,
+    common: &CommonClaims,
+    grant: Grant<'_>,
+) -> Result<String, Failure> {
+    let policy = &core.policy;
+    let encoder = catalog.access_token_encoder(client.access_token_alg.unwrap_or(policy.access_token_alg))?;
+    Ok(encoder.encode(&AccessTokenClaims {
+        common,
+        sub: common.uuid,
+        aud: client.audience.as_deref().unwrap_or(&policy.issuer),
+        exp: common.iat + policy.lifetimes.access_token,
+        client_id: &client.client_id,
+        auth_time: grant.auth_time,
+        grant_id: grant.id,
+        upstream_token: grant.upstream_token,
+    })?)
+}
+
+/// Signs the token of a client that acts for itself. It speaks of no user, so there is neither an ID token nor
+/// a refresh token (RFC 6749 section 4.4.3).
+pub fn issue_tokens_for_client(
+    core: &Core,
+    client: &Client,
+    scope: Scope,
+    now: Timestamp,
+) -> Result<TokenResponse, Failure> {
+    const KIND: &str = User::CLIENT_TYPE;
+    let policy = &core.policy;
+    let common = CommonClaims {
+        iss: policy.issuer.clone(),
+        iat: now,
+        jti: core.random.uuid_v4(),
+        scope,
+        account_id: client.client_id.clone(),
+        user_type: KIND.to_owned(),
+        venue_id: None,
+        organization: policy.organization.clone(),
+        amr: vec![Authority {
+            authority: KIND.to_owned(),
+        }],
+        phone_number: None,
+        source: KIND.to_ascii_uppercase(),
+        email: String::new(),
+        uuid: client.client_uuid,
+    };
+    let grant = Grant {
+        id: client.own_grant,
+        ..Grant::default()
+    };
+    let access_token = access_token(core, &core.catalog(), client, &common, grant)?;
+    audit::record(&Event::TokensIssued {
+        user: common.uuid,
+        client_id: &client.client_id,
+        grant_type: GrantType::ClientCredentials.as_str(),
+        jti: common.jti,
+        family: None,
+    });
+    Ok(TokenResponse {
+        access_token,
+        token_type: "bearer",
+        expires_in: policy.lifetimes.access_token.as_secs(),
+        refresh_token: None,
+        id_token_alias: None,
+        id_token: None,
+        common,
+    })
+}

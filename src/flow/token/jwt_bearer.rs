@@ -1,0 +1,174 @@
+//! A client exchanges a provider's ID token for tokens of this service: RFC 7523 section 2.1.
+
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::issue::{ApprovedGrant, issue_tokens};
+use super::start_family::DrawnFamily;
+use crate::clock::Timestamp;
+use crate::federation::Provider;
+use crate::federation::id_token::{self, Purpose, Subject};
+use crate::federation::profile::Profile;
+use crate::flow::grant_policy::GrantPolicy;
+use crate::flow::login::federated_user;
+use crate::flow::login::federated_user::Newcomer;
+use crate::flow::{Answer, Catalog, Core, Failure};
+use crate::identity::Factor;
+use crate::jose::jwt;
+use crate::oauth::client::{Client, GrantType};
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::code::Authorization;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::openid::claims::ClaimsRequest;
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{TokenResponse, user_scope};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::tables::USED_ASSERTIONS;
+
+/// One answer for every provider that this client cannot use: unknown, disabled, not for exchange, not the client's.
+const NOT_ACCEPTED: Refusal =
+    Refusal::invalid_grant("tokens of this issuer are not accepted from this client");
+const KEYS_UNAVAILABLE: Refusal = Refusal::new(
+    ErrorCode::TemporarilyUnavailable,
+    "the keys of the provider cannot be fetched at the moment",
+);
+const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
+
+enum Outcome {
+    Granted(Box<ApprovedGrant>, federated_user::Arrival),
+    Replayed,
+    Refused(Refusal),
+}
+
+/// Checks the token against the provider's record and keys, finds or makes its user, starts a refresh family, and
+/// issues tokens.
+pub async fn exchange_assertion(
+    core: &Core,
+    client: &AuthenticatedClient,
+    assertion: Zeroizing<String>,
+    scope: Option<Scope>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    let grant_policy = core.grant_policy();
+    let (client, provider, subject) = match believe(core, &grant_policy, client, &assertion, now).await {
+        Ok(believed) => believed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let scope = match user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED) {
+        Ok(scope) => scope,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let uuid = core.random.uuid_v7(core.clock.since_epoch());
+    let drawn = DrawnFamily::draw(core);
+    let profile = Profile::read(&subject.claims, &provider);
+    let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
+    let speaker = Arc::clone(&provider);
+    let outcome = core
+        .store
+        .write("exchange_assertion", move |tx| {
+            for used in subject.once.iter().chain(&subject.once_before) {
+                if USED_ASSERTIONS.contains(&*tx, &(used.hour, used.digest))? {
+                    return Ok(Outcome::Replayed);
+                }
+            }
+            let newcomer = Newcomer {
+                provider: &speaker,
+                subject: &subject.subject,
+                profile: &profile,
+                uuid,
+                organization: &policy.organization,
+            };
+            let Some((user, arrival)) = federated_user::find(&*tx, &newcomer, now)? else {
+                return Ok(Outcome::Refused(Refusal::invalid_grant(
+                    "nobody here is linked to this subject, and it may become no user",
+                )));
+            };
+            let authorization = Authorization {
+                client_id: bearer.client_id.clone(),
+                user: user.uuid,
+                session: None,
+                auth_time: subject.auth_time,
+                factor: Factor::Federated {
+                    provider: speaker.id.clone(),
+                },
+                upstream_token: None,
+                scope: scope.clone(),
+                claims: ClaimsRequest::default(),
+            };
+            let user = match grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)? {
+                Ok(user) => user,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            if let Some(once) = &subject.once {
+                USED_ASSERTIONS.put(tx, &(once.hour, once.digest), &())?;
+            }
+            federated_user::keep(tx, &user, arrival)?;
+            let granted = (user, authorization);
+            let approved = drawn.begin(tx, &bearer, GrantType::JwtBearer, granted, now)?;
+            Ok(Outcome::Granted(Box::new(approved), arrival))
+        })
+        .await?;
+    match outcome {
+        Outcome::Granted(approved, arrival) => {
+            federated_user::record(approved.authorization.user, arrival, &provider.id);
+            issue_tokens(core, &client, *approved, now).map(Ok)
+        }
+        Outcome::Replayed => {
+            audit::record(&Event::ProviderTokenReplayed {
+                provider: &provider.id,
+                client_id: &client.client_id,
+            });
+            Ok(Err(REPLAYED))
+        }
+        Outcome::Refused(refusal) => Ok(Err(refusal)),
+    }
+}
+
+/// Whether the client may exchange tokens at all.
+fn check_client(grant_policy: &GrantPolicy, client: &AuthenticatedClient) -> Answer<()> {
+    grant_policy.check_grant(client, GrantType::JwtBearer)?;
+    if client.is_public() {
+        return Err(Refusal::new(
+            ErrorCode::UnauthorizedClient,
+            "token exchange is for clients that authenticate",
+        ));
+    }
+    Ok(())
+}
+
+/// The provider whose tokens these are, where the client may exchange them.
+fn provider_of<'a>(catalog: &'a Catalog, client: &Client, issuer: &str) -> Answer<&'a Arc<Provider>> {
+    catalog
+        .provider_of(issuer)
+        .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
+        .ok_or(NOT_ACCEPTED)
+}
+
+/// Finds the provider that the token names and checks the token by its record. Who has no business with the provider
+/// causes no request to it. The provider chooses how long it takes to fetch its keys: what counts are the records of
+/// both as they are after that.
+async fn believe(
+    core: &Core,
+    grant_policy: &GrantPolicy,
+    client: &AuthenticatedClient,
+    assertion: &str,
+    now: Timestamp,
+) -> Answer<(AuthenticatedClient, Arc<Provider>, Subject)> {
+    check_client(grant_policy, client)?;
+    let token = id_token::compact(assertion);
+    let issuer = jwt::unverified_claim(&token, "iss").ok().flatten();
+    let issuer = issuer.ok_or(Refusal::invalid_grant("assertion is no JWT with an iss"))?;
+    let asked = Arc::clone(provider_of(&core.catalog(), client, &issuer)?);
+    let keys = core.upstreams.keys_of(&asked, &token, now).await;
+    let catalog = core.catalog();
+    let client = client.as_now(catalog.client(&client.client_id))?;
+    check_client(grant_policy, &client)?;
+    let provider = provider_of(&catalog, &client, &issuer)?;
+    let is_kept = provider.keys == asked.keys && provider.jwks_uri == asked.jwks_uri;
+    let keys = keys.ok().filter(|_| is_kept).ok_or(KEYS_UNAVAILABLE)?;
+    let subject = id_token::check(&token, provider, &keys, Purpose::Exchange, now)
+        .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
+    Ok((client, Arc::clone(provider), subject))
+}

@@ -1,0 +1,12 @@
+//! The grants of the token endpoint, and what becomes of the tokens: one verb a file, one transaction each.
+
+pub mod anonymous;
+pub mod authorization_code;
+pub mod client_credentials;
+pub mod introspect;
+pub mod issue;
+pub mod jwt_bearer;
+pub mod refresh_token;
+pub mod revoke;
+pub mod start_family;
+pub mod userinfo;

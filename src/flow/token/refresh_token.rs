@@ -1,0 +1,140 @@
+//! A client refreshes: RFC 6749 section 6, rotation by RFC 9700 section 4.14.2.
+
+use std::sync::Arc;
+
+use super::issue::{ApprovedGrant, issue_tokens};
+use crate::clock::Timestamp;
+use crate::flow::grant_policy;
+use crate::flow::grant_policy::GrantPolicy;
+use crate::flow::{Answer, Core, Failure};
+use crate::identity::Subject;
+use crate::oauth::client::{Client, GrantType};
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::error::Refusal;
+use crate::oauth::refresh::{self, Bound, PresentedRefreshToken, Refresh, RefreshFamily, Terms};
+use crate::oauth::scope::Scope;
+use crate::oauth::token::{TokenResponse, narrowed_scope};
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::StoreError;
+use crate::store::engine::Snapshot;
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, USERS};
+
+/// The answer where the operator has taken `offline_access` from the client, and the session is gone by then.
+const NO_LONGER_OFFLINE: Refusal =
+    Refusal::invalid_grant("the session has ended, and this client may no longer have offline_access");
+
+enum Outcome {
+    Granted(Box<ApprovedGrant>),
+    Replayed,
+    Refused(Refusal),
+}
+
+/// Lets the user of a family pass, as client, user and session are now: what introspection calls active is what would
+/// bring tokens here. Comes with what this changes of the session that the family ends with.
+pub(in crate::flow) fn admit(
+    grant_policy: &GrantPolicy,
+    snapshot: &dyn Snapshot,
+    client: &Client,
+    family: &mut RefreshFamily,
+) -> Result<Answer<(Subject, Option<Bound>)>, StoreError> {
+    if let Err(refusal) = grant_policy.check_grant(client, GrantType::RefreshToken) {
+        return Ok(Err(refusal));
+    }
+    let subject = match grant_policy.admit_again(snapshot, client, family)? {
+        Ok(subject) => subject,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let bound = family.bind(&client.scope);
+    match bound {
+        Some(Bound::To(session)) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
+        _ => Ok(Ok((subject, bound))),
+    }
+}
+
+/// Checks the token and swaps it in one transaction, then issues tokens.
+pub async fn rotate_refresh_token(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: PresentedRefreshToken,
+    scope: Option<Scope>,
+    now: Timestamp,
+) -> Result<Answer<TokenResponse>, Failure> {
+    let grant_policy = core.grant_policy();
+    if let Err(refusal) = grant_policy.check_grant(client, GrantType::RefreshToken) {
+        return Ok(Err(refusal));
+    }
+    let random = core.random.bytes();
+    let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
+    let outcome = core
+        .store
+        .write("rotate_refresh_token", move |tx| {
+            let Some(family) = FAMILIES.get(&*tx, &id)? else {
+                return Ok(Outcome::Refused(refresh::UNKNOWN));
+            };
+            let terms = Terms {
+                client_id: &bearer.client_id,
+                policy: bearer.refresh_policy,
+                lifetimes: &policy.lifetimes,
+                retry_window: policy.refresh_retry_window,
+            };
+            let (mut family, next) = match family.refresh(&token, terms, &random, now) {
+                Refresh::Granted(family, next) => (family, next),
+                Refresh::Replayed(family) => {
+                    FAMILIES.put(tx, &id, &family)?;
+                    return Ok(Outcome::Replayed);
+                }
+                Refresh::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let scope = match narrowed_scope(&family.authorization.scope, scope.as_ref(), &bearer.scope) {
+                Ok(scope) => scope,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let (subject, bound) = match admit(&grant_policy, &*tx, &bearer, &mut family)? {
+                Ok(admitted) => admitted,
+                Err(refusal) => return Ok(Outcome::Refused(refusal)),
+            };
+            let mut profile = None;
+            if scope.contains(Scope::OPENID) {
+                profile = USERS.get(&*tx, &family.authorization.user)?;
+                if profile.is_none() {
+                    return Ok(Outcome::Refused(grant_policy::GONE));
+                }
+            }
+            match bound {
+                Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &(session, id), &())?,
+                Some(Bound::NoLongerTo(session)) => {
+                    FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
+                }
+                None => {}
+            }
+            let token = family.authorization.upstream_token.take();
+            family.authorization.upstream_token = token.filter(|token| token.is_current(now));
+            family.subject = Some(subject.clone());
+            FAMILIES.put(tx, &id, &family)?;
+            Ok(Outcome::Granted(Box::new(ApprovedGrant {
+                grant_type: GrantType::RefreshToken,
+                subject,
+                profile,
+                authorization: family.authorization,
+                scope,
+                family: id,
+                nonce: None,
+                refresh_token: Some(next),
+            })))
+        })
+        .await?;
+    match outcome {
+        Outcome::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
+        Outcome::Replayed => {
+            audit::record(&Event::RefreshTokenReplayed {
+                client_id: &client.client_id,
+                family: id,
+            });
+            Ok(Err(Refusal::invalid_grant(
+                "refresh_token was used before; its family has been revoked",
+            )))
+        }
+        Outcome::Refused(refusal) => Ok(Err(refusal)),
+    }
+}

@@ -1,0 +1,96 @@
+//! A client gives a token up: RFC 7009.
+
+use super::introspect::signed_access_token;
+use crate::clock::Timestamp;
+use crate::flow::login::session;
+use crate::flow::{Answer, Core, Failure};
+use crate::oauth::access_token::hour_of;
+use crate::oauth::client_auth::AuthenticatedClient;
+use crate::oauth::error::Refusal;
+use crate::oauth::refresh::PresentedRefreshToken;
+use crate::observe::audit;
+use crate::observe::audit::Event;
+use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
+
+/// What a client is told of a token that is not its own (section 2.1).
+const FOREIGN: Refusal = Refusal::invalid_grant("token was issued to another client");
+
+/// Revokes a refresh token with its whole family, or one access token.
+///
+/// An unknown token changes nothing, and the client is told the same as on success (section 2.2): it has nothing left
+/// to do. A refresh token that was replaced since ends its family all the same.
+pub async fn revoke(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: &str,
+    now: Timestamp,
+) -> Result<Answer<()>, Failure> {
+    let (token_type, revoked) = match PresentedRefreshToken::parse(token) {
+        Ok(token) => ("refresh_token", revoke_family(core, client, token, now).await?),
+        Err(_) => (
+            "access_token",
+            revoke_access_token(core, client, token, now).await?,
+        ),
+    };
+    Ok(revoked.map(|is_revoked| {
+        if is_revoked {
+            audit::record(&Event::TokenRevoked {
+                client_id: &client.client_id,
+                token_type,
+            });
+        }
+    }))
+}
+
+async fn revoke_family(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: PresentedRefreshToken,
+    now: Timestamp,
+) -> Result<Answer<bool>, Failure> {
+    let owner = client.client_id.clone();
+    let revoked = core
+        .store
+        .write("revoke_family", move |tx| {
+            let family = FAMILIES.get(&*tx, &token.family)?;
+            let Some(family) = family.filter(|family| family.knows(&token)) else {
+                return Ok(Ok(false));
+            };
+            if family.authorization.client_id != owner {
+                return Ok(Err(FOREIGN));
+            }
+            session::end_family(tx, token.family, now)?;
+            Ok(Ok(family.revoked_at.is_none()))
+        })
+        .await?;
+    Ok(revoked)
+}
+
+async fn revoke_access_token(
+    core: &Core,
+    client: &AuthenticatedClient,
+    token: &str,
+    now: Timestamp,
+) -> Result<Answer<bool>, Failure> {
+    let Some(claims) = signed_access_token(core, &core.catalog(), token) else {
+        return Ok(Ok(false));
+    };
+    if claims.client_id != client.client_id {
+        return Ok(Err(FOREIGN));
+    }
+    if !claims.is_current(&core.policy.issuer, now) {
+        return Ok(Ok(false));
+    }
+    let key = (hour_of(claims.exp), claims.jti);
+    let is_new = core
+        .store
+        .write("revoke_access_token", move |tx| {
+            let is_new = !REVOKED_TOKENS.contains(&*tx, &key)?;
+            if is_new {
+                REVOKED_TOKENS.put(tx, &key, &())?;
+            }
+            Ok(is_new)
+        })
+        .await?;
+    Ok(Ok(is_new))
+}

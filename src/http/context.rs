@@ -1,0 +1,407 @@
+//! One request on its way through an endpoint.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use ::http::header::{ACCEPT, ACCEPT_LANGUAGE, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
+use ::http::request::Parts;
+use ::http::uri::Authority;
+use ::http::{Method, StatusCode};
+use bytes::Bytes;
+
+use super::client_address;
+use super::cookie::Cookie;
+use super::error::throttled;
+use super::headers;
+use super::request;
+use super::request::{MediaType, Parameters};
+use super::response;
+use super::response::Answer;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::flow::Failure;
+use crate::flow::login::transaction::Browser;
+use crate::identity::Device;
+use crate::net::Peer;
+use crate::oauth::Client;
+use crate::oauth::error::{Refusal, printable};
+use crate::oauth::redirect_uri;
+use crate::pages::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
+use crate::route::Route;
+use crate::store::StoreError;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// One request, with the service that answers it.
+pub struct RequestContext {
+    /// The service.
+    pub app: Arc<App>,
+    /// The name of this request in the answer and the log.
+    pub request_id: String,
+    /// When it came; read once, so that all of it happens at one moment.
+    pub now: Timestamp,
+    /// When all of it was here, or no more of it was waited for.
+    pub read_at: Instant,
+    /// The body.
+    pub body: Bytes,
+    from: IpAddr,
+    parts: Parts,
+    page_style: OnceLock<PageStyle>,
+    client_id: OnceLock<String>,
+    refusal_log: OnceLock<RefusalLog>,
+}
+
+/// What the log says of a request that is refused, beside what the answer says. Every text is printable and short.
+#[derive(Debug, Default)]
+pub struct RefusalLog {
+    /// One word for the cause, where the answer keeps it to itself.
+    pub reason: Option<&'static str>,
+    /// The address to return to that is not registered, without its query.
+    pub redirect_uri: Option<String>,
+    /// The origin of the page that sent a form or of the script that asks, where that is not one of those let in.
+    pub origin: Option<String>,
+    /// The origin that it has to be.
+    pub own_origin: Option<String>,
+}
+
+impl RefusalLog {
+    /// As much of an address as may be written down: what is in a query or a user name may be a secret.
+    pub fn address(uri: &str) -> String {
+        let end = uri.find(['?', '#', '%']).unwrap_or(uri.len());
+        let (start, rest) = uri.split_at(end);
+        let (scheme, start) = start.split_once("//").map_or(("", start), |(scheme, start)| {
+            (uri.get(..scheme.len() + 2).unwrap_or_default(), start)
+        });
+        let authority = start.split('/').next().unwrap_or_default();
+        let start = match authority.rfind('@') {
+            Some(at) => start.get(at..).unwrap_or_default(),
+            None => start,
+        };
+        let cut = if rest.is_empty() { "" } else { "..." };
+        printable(scheme, 40) + &printable(start, 200) + &printable(rest, 1) + cut
+    }
+}
+
+/// What pages look like to whoever is on the way to one client.
+#[derive(Debug, Default)]
+struct PageStyle {
+    theme: Option<String>,
+    ui_locales: Option<String>,
+}
+
+impl RequestContext {
+    /// A call whose body has not been read yet.
+    pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
+        let request_id = app.next_request_id();
+        let now = app.core.clock.now();
+        let from = client_address::of(peer.addr, &parts.headers, &app.trusted_proxies);
+        Self {
+            app,
+            request_id,
+            now,
+            read_at: Instant::now(),
+            body: Bytes::new(),
+            from,
+            parts,
+            page_style: OnceLock::new(),
+            client_id: OnceLock::new(),
+            refusal_log: OnceLock::new(),
+        }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.parts.method
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The parameters in the address.
+    pub fn query(&self) -> Result<Parameters, Refusal> {
+        let query = self.parts.uri.query().unwrap_or_default();
+        Ok(Parameters::parse(query.as_bytes())?)
+    }
+
+    /// The parameters in the body, which has to be a form.
+    pub fn form(&self) -> Result<Parameters, Refusal> {
+        match request::media_type(self.headers()) {
+            Some(MediaType::Form) => Ok(Parameters::parse(&self.body)?),
+            None if self.body.is_empty() => Ok(Parameters::default()),
+            _ => Err(Refusal::invalid_request(
+                "Content-Type must be application/x-www-form-urlencoded",
+            )),
+        }
+    }
+
+    /// Whether the body says that it is JSON.
+    pub fn is_json(&self) -> bool {
+        request::media_type(self.headers()) == Some(MediaType::Json)
+    }
+
+    /// The parameters in the body, which has to be a form or a JSON object of strings, none of them twice.
+    pub fn form_or_json(&self) -> Result<Parameters, Refusal> {
+        let parameters = match request::media_type(self.headers()) {
+            Some(MediaType::Form) => Parameters::parse(&self.body)?,
+            Some(MediaType::Json) => Parameters::parse_json(&self.body)?,
+            _ => {
+                return Err(Refusal::invalid_request(
+                    "Content-Type must be application/x-www-form-urlencoded or application/json",
+                ));
+            }
+        };
+        parameters.each_once()?;
+        Ok(parameters)
+    }
+
+    /// The parameters, wherever the method puts them.
+    pub fn parameters(&self) -> Result<Parameters, Refusal> {
+        if self.method() == Method::POST {
+            self.form()
+        } else {
+            self.query()
+        }
+    }
+
+    /// The parameters of a request that a person made, none of them twice; a page says what is wrong with them.
+    pub fn page_parameters(&self) -> Result<Parameters, Box<Answer>> {
+        let parameters = self.link_parameters()?;
+        match parameters.each_once() {
+            Ok(()) => Ok(parameters),
+            Err(error) => Err(self.refusing_page(&error.into())),
+        }
+    }
+
+    /// As [`RequestContext::page_parameters`] where whoever made the link is told of what is there twice.
+    pub fn link_parameters(&self) -> Result<Parameters, Box<Answer>> {
+        self.parameters().map_err(|refusal| self.refusing_page(&refusal))
+    }
+
+    fn refusing_page(&self, refusal: &Refusal) -> Box<Answer> {
+        let page = self.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
+        Box::new(page)
+    }
+
+    /// The address the request came from, past trusted proxies.
+    pub fn client_address(&self) -> IpAddr {
+        self.from
+    }
+
+    /// Admits somebody who begins to sign in, unless too many were begun from there or the disk is nearly full: what is
+    /// begun takes room.
+    pub fn admit_sign_in(&self) -> Result<(), Failure> {
+        self.count_sign_in()?;
+        self.require_disk_for_login()
+    }
+
+    /// Admits somebody who goes on with a sign-in by beginning another one at a provider, unless too many were begun from
+    /// there. The room for it was found when it was begun here.
+    pub fn count_sign_in(&self) -> Result<(), Failure> {
+        let begun = self.app.limits.begin_sign_in(self.from, self.now);
+        begun.map_err(throttled)
+    }
+
+    /// Finds room for what a stranger begins.
+    pub fn require_disk_for_login(&self) -> Result<(), Failure> {
+        if self.app.has_disk_for_login() {
+            Ok(())
+        } else {
+            Err(StoreError::NoSpace.into())
+        }
+    }
+
+    /// A cookie's value.
+    pub fn cookie(&self, cookie: Cookie) -> Option<&str> {
+        cookie.read(self.headers())
+    }
+
+    /// The browser, as its cookies and its address tell.
+    pub fn browser(&self) -> Browser {
+        let user_agent = self
+            .headers()
+            .get(USER_AGENT)
+            .and_then(|value| value.to_str().ok());
+        Browser::of(
+            self.cookie(Cookie::Session),
+            self.cookie(Cookie::Browser),
+            Device::of(user_agent, self.client_address()),
+        )
+    }
+
+    /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
+    /// nothing is old; the token in the form decides alone then.
+    pub fn is_from_own_page(&self) -> bool {
+        self.is_from_this_site()
+            && self
+                .origin()
+                .is_none_or(|origin| origin == self.app.issuer_origin)
+    }
+
+    /// The origin of the page that sent a form, where that is a well-formed one and not the issuer's, and the browser
+    /// does not say that the page is another site's: a page of this service that was opened under another name.
+    pub fn other_name(&self) -> Option<&str> {
+        let origin = self.origin()?;
+        let is_well_formed = redirect_uri::origin(origin).is_some_and(|known| known == origin);
+        let is_other = is_well_formed && origin != self.app.issuer_origin && self.is_from_this_site();
+        is_other.then_some(origin)
+    }
+
+    fn is_from_this_site(&self) -> bool {
+        let site = self.text(&SEC_FETCH_SITE);
+        site.is_none_or(|site| matches!(site, "same-origin" | "none"))
+    }
+
+    fn origin(&self) -> Option<&str> {
+        self.text(&ORIGIN)
+    }
+
+    fn text(&self, name: &HeaderName) -> Option<&str> {
+        let value = self.headers().get(name)?;
+        Some(value.to_str().unwrap_or("?"))
+    }
+
+    /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from there
+    /// ([`RequestContext::is_from_own_page`]). `Host` decides only whether, never where.
+    pub fn address_at_issuer(&self) -> Option<String> {
+        let names = &self.app.other_names;
+        if names.is_empty() {
+            return None;
+        }
+        let in_header = || self.headers().get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
+        let asked = self.parts.uri.authority().cloned().or_else(in_header)?;
+        let is_other = names.iter().any(|name| name.eq_ignore_ascii_case(asked.host()));
+        let path = self.parts.uri.path_and_query().filter(|_| is_other)?;
+        Some(format!("{}{path}", self.app.issuer_origin))
+    }
+
+    /// Notes for the log whose request this says it is.
+    pub fn is_of(&self, client_id: &str) {
+        let _ = self.client_id.set(client_id.to_owned());
+    }
+
+    /// The client whose request this is, if that is known and one of the name is registered.
+    pub fn client_id(&self) -> Option<&str> {
+        let client_id = self.client_id.get()?;
+        let known = self.app.core.catalog().client(client_id).is_some();
+        known.then_some(client_id)
+    }
+
+    /// Notes for the log what the answer will not say. What is noted first stays.
+    pub fn log_detail(&self, refusal_log: RefusalLog) {
+        let _ = self.refusal_log.set(refusal_log);
+    }
+
+    /// What was noted.
+    pub fn refusal_log(&self) -> &RefusalLog {
+        self.refusal_log.get_or_init(RefusalLog::default)
+    }
+
+    /// Has every page of this request look as the client wants it, in the languages that it asked for
+    /// (OpenID Connect Core section 3.1.2.1). What is said first stays.
+    pub fn set_page_style(&self, client: &Client, ui_locales: Option<&str>) {
+        let look = PageStyle {
+            theme: client.theme.clone(),
+            ui_locales: ui_locales.map(ToOwned::to_owned),
+        };
+        let _ = self.page_style.set(look);
+        let _ = self.client_id.set(client.client_id.clone());
+    }
+
+    /// As [`RequestContext::set_page_style`], for the client of this identifier, if there is one.
+    pub fn set_page_style_for(&self, client_id: Option<&str>, ui_locales: Option<&str>) {
+        if let Some(client) = client_id.and_then(|id| self.app.core.catalog().client(id).cloned()) {
+            self.set_page_style(&client, ui_locales);
+        }
+    }
+
+    /// The theme of pages.
+    fn theme(&self) -> Arc<Theme> {
+        let look = self.page_style.get();
+        self.app.themes.theme(look.and_then(|look| look.theme.as_deref()))
+    }
+
+    /// Does something with the theme and language of pages: the language is what the client asked for, then what
+    /// was chosen in this browser, then what the browser prefers.
+    pub fn with_page_style<T>(
+        &self,
+        ui_locales: Option<&str>,
+        use_it: impl FnOnce(&Theme, &Locale) -> T,
+    ) -> T {
+        let accepted = self
+            .headers()
+            .get(ACCEPT_LANGUAGE)
+            .and_then(|value| value.to_str().ok());
+        let asked = ui_locales.or_else(|| self.page_style.get()?.ui_locales.as_deref());
+        let in_address = asked.is_none().then(|| self.query().ok()).flatten();
+        let asked = asked.or_else(|| in_address.as_ref()?.get("ui_locales"));
+        let asked: Vec<_> = asked.into_iter().chain(self.cookie(Cookie::Language)).collect();
+        let theme = self.theme();
+        use_it(&theme, theme.locale(Some(&asked.join(" ")), accepted))
+    }
+
+    /// A scope as a page shows it, in the words of the client, or else of the theme in the language of pages.
+    pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
+        let own = client.and_then(|client| client.scope_texts.get(scope).cloned());
+        let of_theme = || self.with_page_style(None, |_, locale| locale.scope(scope).map(ToOwned::to_owned));
+        ScopeLine {
+            name: scope.to_owned(),
+            description: own.or_else(of_theme).unwrap_or_default(),
+        }
+    }
+
+    /// Draws a page. Nobody keeps it, and it may load nothing but what is ours and what its theme names.
+    pub fn page<P: Page>(&self, status: StatusCode, page: &P, ui_locales: Option<&str>) -> Answer {
+        self.with_page_style(ui_locales, |theme, locale| {
+            let drawn = theme.draw(page, locale);
+            if let Some(fault) = drawn.fault {
+                tracing::warn!(theme = %theme.name(), place = %fault.place, "a page cannot be drawn, the default theme stands in: {}", fault.message);
+            }
+            let mut answer = response::no_store(response::html(status, drawn.html));
+            headers::page(answer.headers_mut(), theme.policy());
+            answer
+        })
+    }
+
+    /// Draws the page that says what went wrong.
+    pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
+        super::error::note(self, status.as_str(), message);
+        self.fault_page(status, heading, message)
+    }
+
+    /// The same, where why it is shown is in the log already.
+    pub fn fault_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
+        let page = ErrorPage {
+            heading,
+            message: message.to_owned(),
+            request_id: self.request_id.clone(),
+            account: heading
+                .is_about_a_sign_in()
+                .then(|| self.app.path(&Route::Account)),
+        };
+        self.page(status, &page, None)
+    }
+
+    /// Whether whoever asks says that they show pages, as browsers do. Probes and scripts take anything, or say nothing.
+    pub fn accepts_html(&self) -> bool {
+        self.headers()
+            .get(ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|accepts| accepts.contains("text/html"))
+    }
+
+    /// Nobody lives here.
+    pub fn not_found(&self) -> Answer {
+        if self.accepts_html() {
+            self.error_page(
+                StatusCode::NOT_FOUND,
+                Heading::NotFound,
+                "There is no page at this address.",
+            )
+        } else {
+            response::empty(StatusCode::NOT_FOUND)
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the pages of a sign-in begin with: the form or address, and the sign-in it belongs to.
+
+use ::http::StatusCode;
+use uuid::Uuid;
+
+use crate::flow::login::transaction;
+use crate::flow::login::transaction::{Browser, Stale, Underway};
+use crate::http::context::RequestContext;
+use crate::http::cookie::Cookie;
+use crate::http::error;
+use crate::http::request::Parameters;
+use crate::http::response::Answer;
+use crate::pages::Heading;
+
+/// The sign-in under way that a request to a page is about.
+pub struct Asked {
+    /// What was sent.
+    pub parameters: Parameters,
+    /// The browser that sent it.
+    pub browser: Browser,
+    /// The sign-in.
+    pub underway: Underway,
+}
+
+/// Finds it, or says on a page why there is none.
+pub fn find(context: &RequestContext) -> Result<Asked, Box<Answer>> {
+    let parameters = context.page_parameters()?;
+    let id = parameters.get("transaction").and_then(|text| text.parse().ok());
+    let browser = context.browser();
+    let underway = again(context, id.unwrap_or(Uuid::nil()))?;
+    Ok(Asked {
+        parameters,
+        browser,
+        underway,
+    })
+}
+
+/// Looks at a sign-in once more, after something was tried.
+pub fn again(context: &RequestContext, id: Uuid) -> Result<Underway, Box<Answer>> {
+    match transaction::underway(&context.app.core, &context.browser(), id, context.now) {
+        Ok(Ok(underway)) => {
+            set_page_style_for(context, &underway);
+            Ok(underway)
+        }
+        Ok(Err(stale)) => Err(over(context, stale).into()),
+        Err(failure) => Err(error::failed_page(context, &failure).into()),
+    }
+}
+
+/// Says why a sign-in cannot go on here. A browser that has none of our cookies takes none, or has never been here.
+pub fn over(context: &RequestContext, stale: Stale) -> Answer {
+    let has_any = Cookie::ALL.iter().any(|cookie| context.cookie(*cookie).is_some());
+    let heading = if has_any { Heading::Stale } else { Heading::Cookies };
+    context.error_page(StatusCode::BAD_REQUEST, heading, &stale.to_string())
+}
+
+/// Has the pages of this request look as the client of a sign-in wants them, if this browser has begun it.
+pub fn set_page_style(context: &RequestContext, id: Uuid) {
+    if let Ok(Ok(underway)) = transaction::underway(&context.app.core, &context.browser(), id, context.now) {
+        set_page_style_for(context, &underway);
+    }
+}
+
+fn set_page_style_for(context: &RequestContext, underway: &Underway) {
+    let ui_locales = underway.transaction.request.ui_locales.as_deref();
+    context.set_page_style(&underway.client, ui_locales);
+}

@@ -1,0 +1,374 @@
+//! Which language a page is written in.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use minijinja::Value;
+
+use super::Text;
+use super::text;
+use crate::themes::manifest::Language;
+
+/// How a language is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From left to right.
+    Ltr,
+    /// From right to left.
+    Rtl,
+}
+
+impl Direction {
+    /// The word for it in HTML's `dir` attribute.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ltr => "ltr",
+            Self::Rtl => "rtl",
+        }
+    }
+
+    /// The direction that a word stands for.
+    pub fn of(word: &str) -> Option<Self> {
+        [Self::Ltr, Self::Rtl]
+            .into_iter()
+            .find(|direction| direction.as_str() == word)
+    }
+
+    /// The direction of a language, by its tag: whether its usual script is written from the right.
+    fn of_tag(tag: &str) -> Self {
+        const RTL: [&str; 12] = [
+            "ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "syr", "ug", "ur", "yi",
+        ];
+        let language = tag.split('-').next().unwrap_or_default();
+        if RTL.iter().any(|known| known.eq_ignore_ascii_case(language)) {
+            Self::Rtl
+        } else {
+            Self::Ltr
+        }
+    }
+}
+
+/// A language that pages are written in: one of the service's, or one that a theme or the operator added.
+#[derive(Clone, Debug)]
+pub struct Locale {
+    tag: String,
+    name: String,
+    direction: Direction,
+    base: &'static Text<'static>,
+    texts: BTreeMap<String, String>,
+    scopes: BTreeMap<String, String>,
+    values: Value,
+}
+
+/// How many language ranges of one request are looked at.
+const MAX_RANGES: usize = 32;
+
+impl Locale {
+    /// The languages of the service itself, English first.
+    pub const BUILT_IN: [(&'static str, &'static Text<'static>); 6] = [
+        ("en", &text::EN),
+        ("de", &text::DE),
+        ("fr", &text::FR),
+        ("es", &text::ES),
+        ("ja", &text::JA),
+        ("ar", &text::AR),
+    ];
+    /// Their names in themselves.
+    const NAMES: [(&'static str, &'static str); 6] = [
+        ("en", "English"),
+        ("de", "Deutsch"),
+        ("fr", "Français"),
+        ("es", "Español"),
+        ("ja", "日本語"),
+        ("ar", "العربية"),
+    ];
+
+    /// A language with what a theme or the operator says of it in the place of what is built in. A language that
+    /// the service does not have is English where nothing is said.
+    pub fn new(tag: &str, language: Language) -> Self {
+        let base = built_in_text(tag).unwrap_or(&text::EN);
+        let values: BTreeMap<&str, Value> = base
+            .with(&language.texts)
+            .entries()
+            .map(|(name, text)| (name, Value::from(text)))
+            .collect();
+        let known = Self::NAMES.iter().find(|(known, _)| *known == tag);
+        Self {
+            tag: tag.to_owned(),
+            name: language
+                .name
+                .unwrap_or_else(|| known.map_or(tag, |(_, name)| name).to_owned()),
+            direction: language.direction.unwrap_or_else(|| Direction::of_tag(tag)),
+            base,
+            texts: language.texts,
+            scopes: language.scopes,
+            values: Value::from(values),
+        }
+    }
+
+    /// English as the service speaks it.
+    pub fn english() -> &'static Self {
+        static ENGLISH: LazyLock<Locale> = LazyLock::new(|| Locale::new("en", Language::default()));
+        &ENGLISH
+    }
+
+    /// The language tag (BCP 47).
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// The language's name in itself; the tag where nobody has said it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The writing direction, as the `dir` attribute has it.
+    pub fn direction(&self) -> &'static str {
+        self.direction.as_str()
+    }
+
+    /// The texts in this language.
+    pub fn text(&self) -> Text<'_> {
+        if self.texts.is_empty() {
+            *self.base
+        } else {
+            self.base.with(&self.texts)
+        }
+    }
+
+    /// The theme's words for a scope.
+    pub fn scope(&self, name: &str) -> Option<&str> {
+        self.scopes.get(name).map(String::as_str)
+    }
+
+    /// The texts as a template reads them.
+    pub(in crate::pages) fn values(&self) -> Value {
+        self.values.clone()
+    }
+
+    /// The texts that this language has no words for, and which are English therefore.
+    pub fn missing(&self) -> Vec<&'static str> {
+        if built_in_text(&self.tag).is_some() {
+            return Vec::new();
+        }
+        let names = self.base.entries().map(|(name, _)| name);
+        names.filter(|name| !self.texts.contains_key(*name)).collect()
+    }
+}
+
+/// The service's own texts for a tag: those of its language, whatever the region.
+pub fn built_in_text(tag: &str) -> Option<&'static Text<'static>> {
+    let language = tag.split('-').next().unwrap_or_default();
+    Locale::BUILT_IN
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(language))
+        .map(|(_, text)| *text)
+}
+
+/// The language of `locales`, which begin with English, that suits a reader best: the first of `ui_locales`
+/// (OpenID Connect Core section 3.1.2.1) that is there, else the best of `Accept-Language` (RFC 9110 section
+/// 12.5.4), else the first. Ranges are matched by lookup (RFC 4647 section 3.4). Nothing where there are none.
+pub fn choose<'a>(
+    locales: &'a [Locale],
+    ui_locales: Option<&str>,
+    accept_language: Option<&str>,
+) -> Option<&'a Locale> {
+    let asked = ui_locales
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .take(MAX_RANGES);
+    asked
+        .chain(weighted(accept_language.unwrap_or_default()))
+        .find_map(|range| lookup(locales, range))
+        .or_else(|| locales.first())
+}
+
+/// Shortens the range from its end until it is a tag that is there.
+fn lookup<'a>(locales: &'a [Locale], range: &str) -> Option<&'a Locale> {
+    let mut range = range;
+    loop {
+        if let Some(found) = locales
+            .iter()
+            .find(|locale| locale.tag.eq_ignore_ascii_case(range))
+        {
+            return Some(found);
+        }
+        range = range.rsplit_once('-')?.0;
+        if let Some((shorter, last)) = range.rsplit_once('-')
+            && last.len() == 1
+        {
+            range = shorter;
+        }
+    }
+}
+
+/// Whether a text can be a language tag of BCP 47: two or three letters, then subtags.
+pub fn is_tag(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let is_language = parts.next().is_some_and(|part| {
+        matches!(part.len(), 2 | 3) && part.bytes().all(|byte| byte.is_ascii_alphabetic())
+    });
+    is_language
+        && text.len() <= 35
+        && parts.all(|part| {
+            (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+}
+
+/// The ranges of an `Accept-Language` header, the most wanted first; without those of weight zero.
+fn weighted(header: &str) -> Vec<&str> {
+    let mut ranges: Vec<(u16, &str)> = header
+        .split(',')
+        .take(MAX_RANGES)
+        .filter_map(|item| {
+            let (range, weight) = match item.split_once(';') {
+                Some((range, parameter)) => (range, thousandths(parameter)?),
+                None => (item, 1000),
+            };
+            (weight > 0).then_some((weight, range.trim()))
+        })
+        .collect();
+    ranges.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    ranges.into_iter().map(|(_, range)| range).collect()
+}
+
+/// The weight `q=0.8` in thousandths (RFC 9110 section 12.4.2).
+fn thousandths(parameter: &str) -> Option<u16> {
+    let (name, value) = parameter.trim().split_once('=')?;
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let well_formed = name.eq_ignore_ascii_case("q")
+        && matches!(whole, "0" | "1")
+        && fraction.len() <= 3
+        && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let weight = format!("{whole}{fraction:0<3}").parse().ok()?;
+    (well_formed && weight <= 1000).then_some(weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built_in() -> Vec<Locale> {
+        let locale = |(tag, _)| Locale::new(tag, Language::default());
+        Locale::BUILT_IN.map(locale).to_vec()
+    }
+
+    fn chosen(ui_locales: Option<&str>, accept_language: Option<&str>) -> String {
+        choose(&built_in(), ui_locales, accept_language)
+            .unwrap()
+            .tag()
+            .to_owned()
+    }
+
+    #[test]
+    fn ui_locales_come_before_accept_language() {
+        assert_eq!(chosen(Some("fr-CA fr en"), Some("de")), "fr");
+        assert_eq!(chosen(Some("tlh ja"), Some("de")), "ja");
+        assert_eq!(chosen(Some("tlh"), Some("de")), "de");
+        assert_eq!(chosen(Some(""), Some("es-419,es;q=0.9")), "es");
+        assert_eq!(chosen(None, None), "en");
+    }
+
+    #[test]
+    fn a_range_is_shortened_until_it_is_known() {
+        for (range, locale) in [
+            ("de", "de"),
+            ("DE-at", "de"),
+            ("ar-EG-u-nu-latn", "ar"),
+            ("ja-Jpan-JP-x-private", "ja"),
+            ("es-x-lobo", "es"),
+            ("den", "en"),
+            ("zh-Hant-TW", "en"),
+            ("-", "en"),
+            ("-de", "en"),
+            ("*", "en"),
+        ] {
+            assert_eq!(chosen(Some(range), None), locale, "{range}");
+        }
+    }
+
+    #[test]
+    fn weights_order_the_header_and_zero_excludes() {
+        for (header, locale) in [
+            ("en;q=0.5, de;q=0.9, fr;q=0.8", "de"),
+            ("fr;q=0.9,de", "de"),
+            ("de, fr", "de"),
+            ("de;q=0, fr;q=0.1", "fr"),
+            ("de;q=0.000, ja;q=0.001", "ja"),
+            ("*, de;q=0.5", "de"),
+            (" de ; Q=0.5 , es ; q=0.75 ", "es"),
+            ("de;q=1.001, fr;q=0.2", "fr"),
+            ("de;q=2, fr;q=0.2", "fr"),
+            ("de;q=-1, fr;q=0.2", "fr"),
+            ("de;q=, fr;q=0.2", "fr"),
+            ("de;level=1, fr;q=0.2", "fr"),
+            (";;,,;q=1,\u{0}", "en"),
+        ] {
+            assert_eq!(chosen(None, Some(header)), locale, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_not_read_to_its_end() {
+        let header = format!("{}de", "tlh,".repeat(MAX_RANGES));
+        assert_eq!(chosen(Some(&header.replace(',', " ")), Some(&header)), "en");
+    }
+
+    #[test]
+    fn only_arabic_is_written_from_right_to_left_among_the_built_in() {
+        let rtl: Vec<_> = built_in()
+            .into_iter()
+            .filter(|locale| locale.direction() == "rtl")
+            .map(|locale| locale.tag().to_owned())
+            .collect();
+        assert_eq!(rtl, ["ar"]);
+        assert_eq!(Direction::of_tag("fa-IR"), Direction::Rtl);
+    }
+
+    #[test]
+    fn an_added_language_is_english_where_it_says_nothing() {
+        let texts = BTreeMap::from([("sign_in".to_owned(), "Aanmelden".to_owned())]);
+        let dutch = Locale::new(
+            "nl",
+            Language {
+                name: Some("Nederlands".to_owned()),
+                texts,
+                ..Language::default()
+            },
+        );
+        assert_eq!(
+            (dutch.name(), Locale::english().name()),
+            ("Nederlands", "English")
+        );
+        assert_eq!(
+            (dutch.text().sign_in, dutch.text().password),
+            ("Aanmelden", "Password")
+        );
+        let missing = dutch.missing();
+        assert!(missing.contains(&"password") && !missing.contains(&"sign_in"));
+        assert!(built_in().iter().all(|locale| locale.missing().is_empty()));
+        let austrian = Locale::new("de-AT", Language::default());
+        assert_eq!(
+            (austrian.text().password, austrian.missing().len()),
+            ("Passwort", 0)
+        );
+    }
+
+    #[test]
+    fn a_tag_is_two_or_three_letters_and_subtags() {
+        for tag in ["nl", "pt-BR", "zh-Hant-TW", "fil"] {
+            assert!(is_tag(tag), "{tag}");
+        }
+        for tag in [
+            "",
+            "n",
+            "nl_BE",
+            "nl-",
+            "../en",
+            "n1",
+            "a-very-long-tag-that-nobody-would-ever-use",
+        ] {
+            assert!(!is_tag(tag), "{tag}");
+        }
+    }
+}

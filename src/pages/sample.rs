@@ -1,0 +1,80 @@
+//! Every page in every state, with made-up people: what tests, the preview and the trial of a theme draw.
+
+use super::{
+    Account, AccountNotice, Consent, DevTokens, ErrorPage, FormPost, Heading, Home, Locale, LoggedOut, Login,
+    LoginProblem, LogoutConfirm, Page, Theme, layout,
+};
+use crate::themes::{Drawn, Finding, TemplateContext};
+
+/// A page in one of its states.
+pub struct Sample {
+    /// What is special about the state, in a word; empty for pages that have one state only.
+    pub state: &'static str,
+    /// The page.
+    pub page: Box<dyn AnyPage>,
+}
+
+/// A page of any kind.
+pub trait AnyPage: Send + Sync {
+    /// The page's name.
+    fn name(&self) -> &'static str;
+    /// The whole document.
+    fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn;
+    /// The whole document by the theme's template, where it has one.
+    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Vec<Finding>>;
+    /// What a template of the page is given.
+    fn slots(&self, theme: &Theme, locale: &Locale) -> TemplateContext;
+}
+
+impl<P: Page + Send + Sync> AnyPage for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn {
+        theme.draw(self, locale)
+    }
+
+    fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Vec<Finding>> {
+        theme.draw_by_template(self, locale)
+    }
+
+    fn slots(&self, theme: &Theme, locale: &Locale) -> TemplateContext {
+        let mut slots = TemplateContext::default();
+        layout::fill(self, theme, locale, None, &mut slots);
+        slots
+    }
+}
+
+/// Every page in every state.
+pub fn all() -> Vec<Sample> {
+    fn states<P: Page + Send + Sync + 'static>(
+        names: &[&'static str],
+        pages: Vec<P>,
+    ) -> impl Iterator<Item = Sample> {
+        let names: Vec<_> = names.to_vec();
+        pages.into_iter().enumerate().map(move |(at, page)| Sample {
+            state: names.get(at).copied().unwrap_or_default(),
+            page: Box::new(page),
+        })
+    }
+    let mut all = Vec::new();
+    let problems = LoginProblem::ALL.map(LoginProblem::kind);
+    all.extend(states(
+        &[&["first", "choice", "providers", "providers-only"][..], &problems].concat(),
+        Login::samples(),
+    ));
+    all.extend(states(&["first", "again"], Consent::samples()));
+    all.extend(states(&["known", "unknown"], LogoutConfirm::samples()));
+    all.extend(states(&[], vec![LoggedOut {}]));
+    all.extend(states(&Heading::ALL.map(Heading::kind), ErrorPage::samples()));
+    let notices = AccountNotice::ALL.map(AccountNotice::kind);
+    all.extend(states(
+        &[&["first", "bare"][..], &notices].concat(),
+        Account::samples(),
+    ));
+    all.extend(states(&[], vec![FormPost::sample()]));
+    all.extend(states(&[], vec![Home::sample()]));
+    all.extend(states(&[], vec![DevTokens::sample()]));
+    all
+}

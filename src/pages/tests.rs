@@ -1,0 +1,596 @@
+//! What must hold of every page, in every state and language.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::themes::{self, ContentSecurityPolicy};
+
+const HOSTILE: &str = "\"><script>alert(1)</script>'&\u{202e}";
+const VOID: [&str; 6] = ["meta", "link", "img", "input", "br", "hr"];
+
+/// The theme of that name, for an issuer with a path.
+fn built_in(name: &str) -> Theme {
+    let mut sources = themes::built_in::sources();
+    let default = Theme::load(&sources.next().unwrap(), "/id", None).unwrap();
+    if name == themes::DEFAULT {
+        return default;
+    }
+    let source = sources.find(|source| source.name == name).unwrap();
+    Theme::load(&source, "/id", Some(Arc::new(default))).unwrap()
+}
+
+fn everywhere(check: impl Fn(&str, &Theme, &Locale, &str)) {
+    for source in themes::built_in::sources() {
+        let theme = built_in(&source.name);
+        assert_eq!(theme.findings(), [], "{}", theme.name());
+        for locale in theme.locales() {
+            for sample in sample::all() {
+                let drawn = sample.page.draw(&theme, locale);
+                assert_eq!(drawn.fault, None);
+                check(sample.page.name(), &theme, locale, &drawn.html);
+            }
+        }
+    }
+}
+
+fn render<P: Page>(page: &P) -> String {
+    page.render(&built_in(themes::DEFAULT), Locale::english())
+}
+
+/// A start tag with its attributes, or an end tag.
+struct Tag {
+    name: String,
+    closing: bool,
+    attributes: Vec<(String, String)>,
+}
+
+impl Tag {
+    fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// Reads the strict subset of HTML that the pages are written in, and refuses everything else.
+fn tags(html: &str) -> Vec<Tag> {
+    let mut rest = html.strip_prefix("<!DOCTYPE html>").expect("a document type");
+    let mut tags = Vec::new();
+    while let Some(at) = rest.find('<') {
+        assert!(!rest[..at].contains('>'), "a stray > in {:?}", &rest[..at]);
+        rest = &rest[at + 1..];
+        let closing = rest.starts_with('/');
+        rest = rest.trim_start_matches('/');
+        let end = rest.find([' ', '>']).expect("the end of a tag's name");
+        let name = rest[..end].to_owned();
+        assert!(
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        );
+        rest = &rest[end..];
+        let mut attributes = Vec::new();
+        while let Some(more) = rest.strip_prefix(' ') {
+            let end = more
+                .find(['=', ' ', '>'])
+                .expect("the end of an attribute's name");
+            let attribute = more[..end].to_owned();
+            rest = &more[end..];
+            let mut value = String::new();
+            if let Some(quoted) = rest.strip_prefix("=\"") {
+                let end = quoted.find('"').expect("a closing quote");
+                quoted[..end].clone_into(&mut value);
+                rest = &quoted[end + 1..];
+            }
+            assert!(
+                !attributes.iter().any(|(name, _)| *name == attribute),
+                "{attribute} twice"
+            );
+            attributes.push((attribute, value));
+        }
+        rest = rest.strip_prefix('>').expect("the end of a tag");
+        tags.push(Tag {
+            name,
+            closing,
+            attributes,
+        });
+    }
+    assert!(!rest.contains('>'));
+    tags
+}
+
+fn has(html: &str, name: &str, attributes: &[(&str, &str)]) -> bool {
+    tags(html).iter().any(|tag| {
+        !tag.closing
+            && tag.name == name
+            && attributes
+                .iter()
+                .all(|(name, value)| tag.attribute(name) == Some(value))
+    })
+}
+
+#[test]
+fn every_page_is_well_formed() {
+    everywhere(|page, _, locale, html| {
+        let mut open = Vec::new();
+        let mut ids = Vec::new();
+        for tag in tags(html) {
+            if let Some(id) = tag.attribute("id") {
+                assert!(!ids.contains(&id.to_owned()), "{page}: the id {id} twice");
+                ids.push(id.to_owned());
+            }
+            if tag.closing {
+                assert_eq!(open.pop().as_ref(), Some(&tag.name), "{page} {}", locale.tag());
+            } else if !VOID.contains(&tag.name.as_str()) {
+                open.push(tag.name);
+            }
+        }
+        assert!(open.is_empty(), "{page} {}: {open:?} left open", locale.tag());
+        for tag in tags(html) {
+            let named = ["for", "aria-describedby", "aria-labelledby", "aria-controls"];
+            let mut references: Vec<_> = named
+                .into_iter()
+                .filter_map(|name| tag.attribute(name))
+                .flat_map(str::split_ascii_whitespace)
+                .collect();
+            references.extend(tag.attribute("href").and_then(|href| href.strip_prefix('#')));
+            for reference in references {
+                assert!(
+                    ids.contains(&reference.to_owned()),
+                    "{page}: nothing has the id {reference}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn every_page_has_one_heading_a_language_and_a_direction() {
+    everywhere(|page, _, locale, html| {
+        assert_eq!(html.matches("<h1>").count(), 1, "{page}");
+        assert_eq!(html.matches("<main ").count(), 1, "{page}");
+        assert!(
+            has(
+                html,
+                "html",
+                &[("lang", locale.tag()), ("dir", locale.direction())]
+            ),
+            "{page} {}",
+            locale.tag()
+        );
+    });
+}
+
+#[test]
+fn a_policy_of_self_is_enough_for_every_page() {
+    everywhere(|page, theme, _, html| {
+        assert_eq!(theme.policy(), ContentSecurityPolicy::default().text());
+        for tag in tags(html) {
+            assert_ne!(tag.name, "style", "{page}");
+            for (name, value) in &tag.attributes {
+                assert!(name != "style" && !name.starts_with("on"), "{page}: {name}");
+                if matches!(name.as_str(), "src" | "href") {
+                    // A link loads nothing: the page that is shown elsewhere leads to the service itself.
+                    let is_link_home = tag.name == "a" && value == "https://id.example.com";
+                    let is_own = value.starts_with('/') && !value.starts_with("//");
+                    assert!(
+                        value.starts_with('#') || is_own || is_link_home,
+                        "{page}: {value}"
+                    );
+                }
+                if matches!(tag.name.as_str(), "script" | "link" | "img")
+                    && matches!(name.as_str(), "src" | "href")
+                {
+                    let path = value.strip_prefix("/id").unwrap_or(value);
+                    let of_theme = path
+                        .strip_prefix(themes::PREFIX)
+                        .and_then(|rest| rest.splitn(3, '/').nth(2))
+                        .and_then(|file| theme.file(file));
+                    let of_all = path.strip_prefix(asset::PREFIX).and_then(asset::find);
+                    let of_provider = path.starts_with("/federation/");
+                    assert!(
+                        of_theme.is_some() || of_all.is_some() || of_provider,
+                        "{page}: {value}"
+                    );
+                }
+            }
+        }
+        let scripts = html.matches("<script").count();
+        let has_password = html.contains("type=\"password\"");
+        assert_eq!(
+            scripts,
+            usize::from(has_password || page == FormPost::NAME || page == Account::NAME),
+            "{page}"
+        );
+        assert_eq!(html.matches("\" defer></script>").count(), scripts, "{page}");
+    });
+}
+
+#[test]
+fn every_page_with_its_style_is_smaller_than_20_kb() {
+    everywhere(|page, theme, locale, html| {
+        let total = html.len() + theme.file("theme.css").unwrap().bytes.len();
+        assert!(total < 20_000, "{page} {}: {total} bytes", locale.tag());
+    });
+}
+
+fn evil_person() -> Person {
+    Person {
+        name: HOSTILE.to_owned(),
+        account_id: format!("{HOSTILE}@"),
+    }
+}
+
+/// An account whose every text was chosen by somebody hostile.
+fn hostile_account() -> Account {
+    let evil = || HOSTILE.to_owned();
+    Account {
+        action: evil(),
+        csrf: evil(),
+        user: evil_person(),
+        notice: Some(AccountNotice::WrongPassword),
+        min_length: Some(8),
+        max_bytes: 512,
+        sessions: vec![SessionLine {
+            id: evil(),
+            device: Some(evil()),
+            address: Some(evil()),
+            signed_in_at: evil(),
+            last_used_at: evil(),
+            is_current: false,
+        }],
+        applications: vec![ApplicationLine {
+            id: evil(),
+            name: evil(),
+            since: evil(),
+            scopes: vec![ScopeLine {
+                name: evil(),
+                description: String::new(),
+            }],
+        }],
+        languages: vec![(evil(), evil())],
+        language: Some(evil()),
+    }
+}
+
+#[test]
+fn stylesheets_begin_with_the_tokens_and_load_nothing() {
+    for name in ["default", "horizon"] {
+        let theme = built_in(name);
+        let style = String::from_utf8(theme.file("theme.css").unwrap().bytes.to_vec()).unwrap();
+        assert!(style.starts_with(":root{"), "{name}");
+        assert!(
+            !style.contains("url(") && !style.contains("@import") && !style.contains("//"),
+            "{name}"
+        );
+        for used in style.split("var(--").skip(1) {
+            let property = &used[..used.find([')', ',']).unwrap()];
+            assert!(
+                style.contains(&format!("--{property}:")),
+                "{name}: --{property} has no value"
+            );
+        }
+    }
+}
+
+#[test]
+fn images_of_the_built_in_themes_hold_no_script_and_refer_to_nothing() {
+    for name in ["default", "horizon"] {
+        let theme = built_in(name);
+        for file in ["favicon.svg", "logo.svg"] {
+            let image = String::from_utf8(theme.file(file).unwrap().bytes.to_vec()).unwrap();
+            assert!(image.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+            assert!(!image.contains("<script") && !image.contains("href") && !image.contains("<style"));
+        }
+    }
+}
+
+#[test]
+fn hostile_values_stay_text_on_every_page() {
+    let evil = || HOSTILE.to_owned();
+    let manifest = format!(
+        "contract = 1\nproduct_name = {0}\n[[links]]\nhref = \"/\"\ntext = {0}\n[texts.en]\nsign_in = {0}",
+        toml::Value::String(evil())
+    );
+    let source = themes::Source {
+        name: "evil".to_owned(),
+        files: [("theme.toml".to_owned(), manifest.into_bytes().into())].into(),
+        languages: std::collections::BTreeMap::new(),
+    };
+    let theme = Theme::load(&source, "/id", Some(Arc::new(built_in(themes::DEFAULT)))).unwrap();
+    let login = Login {
+        takes_password: true,
+        providers: Vec::new(),
+        action: evil(),
+        transaction: evil(),
+        csrf: evil(),
+        username: evil(),
+        problem: Some(LoginProblem::Credentials),
+        issuer: evil(),
+        client_name: evil(),
+        continue_as: Some(evil_person()),
+    };
+    let consent = Consent {
+        action: evil(),
+        transaction: evil(),
+        csrf: evil(),
+        client_name: evil(),
+        user: evil_person(),
+        is_again: true,
+        scopes: vec![
+            ScopeLine {
+                name: evil(),
+                description: String::new(),
+            },
+            ScopeLine {
+                name: evil(),
+                description: evil(),
+            },
+        ],
+    };
+    let token = DevToken {
+        title: evil(),
+        raw: evil(),
+        header: evil(),
+        payload: evil(),
+    };
+    for locale in theme.locales() {
+        let drawn = [
+            login.render(&theme, locale),
+            consent.render(&theme, locale),
+            hostile_account().render(&theme, locale),
+            LogoutConfirm {
+                action: evil(),
+                csrf: evil(),
+                user: Some(evil_person()),
+            }
+            .render(&theme, locale),
+            ErrorPage {
+                heading: Heading::Request,
+                message: evil(),
+                request_id: evil(),
+                account: Some(evil()),
+            }
+            .render(&theme, locale),
+            FormPost {
+                action: evil(),
+                fields: vec![(evil(), evil())],
+            }
+            .render(&theme, locale),
+            Home {
+                sign_in_href: evil(),
+                user: evil(),
+                endpoints: vec![(evil(), evil())],
+            }
+            .render(&theme, locale),
+            DevTokens {
+                tokens: vec![token.clone()],
+                response_json: evil(),
+                sign_out_href: evil(),
+            }
+            .render(&theme, locale),
+        ];
+        for html in drawn {
+            assert!(!html.contains("<script>"), "{html}");
+            let scripts = tags(&html)
+                .iter()
+                .filter(|tag| tag.name == "script" && !tag.closing)
+                .count();
+            assert!(scripts <= 1, "{html}");
+        }
+    }
+}
+
+#[test]
+fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
+    everywhere(|page, _, _, html| {
+        if page == Login::NAME && html.contains("type=\"password\"") {
+            assert!(has(
+                html,
+                "input",
+                &[
+                    ("id", "username"),
+                    ("name", "username"),
+                    ("autocomplete", "username")
+                ]
+            ));
+            assert!(has(html, "input", &[("id", "password"), ("type", "password")]));
+            assert!(has(
+                html,
+                "input",
+                &[
+                    ("type", "hidden"),
+                    ("name", "transaction"),
+                    ("value", "4lQ0bI2xQ9mN")
+                ]
+            ));
+            assert!(has(
+                html,
+                "input",
+                &[("type", "hidden"), ("name", "csrf"), ("value", "b1x0Jm5vYQ")]
+            ));
+            assert!(!html.contains("readonly") && !html.contains("disabled"));
+            assert_eq!(html.matches("type=\"submit\"").count(), 1);
+        }
+    });
+    let html = render(&Login::sample());
+    assert!(html.contains("<title>Sign in · idsvc</title>") && html.contains("<h1>Sign in</h1>"));
+}
+
+#[test]
+fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
+    for problem in LoginProblem::ALL {
+        let page = Login {
+            problem: Some(problem),
+            username: "alice".to_owned(),
+            ..Login::sample()
+        };
+        let html = render(&page);
+        assert!(has(&html, "p", &[("id", "problem"), ("role", "alert")]));
+        assert_eq!(html.matches("aria-describedby=\"problem\"").count(), 2);
+        assert_eq!(
+            html.contains("aria-invalid"),
+            problem == LoginProblem::Credentials
+        );
+        assert!(has(&html, "input", &[("id", "username"), ("value", "alice")]));
+        assert!(has(&html, "input", &[("id", "password"), ("autofocus", "")]));
+    }
+    let wrong = Login {
+        problem: Some(LoginProblem::Credentials),
+        ..Login::sample()
+    };
+    let html = render(&wrong);
+    assert!(has(&html, "a", &[("href", "#password")]), "it leads to the field");
+    let first = render(&Login::sample());
+    assert!(!first.contains("role=\"alert\"") && !first.contains("aria-describedby"));
+    assert!(has(&first, "input", &[("id", "username"), ("autofocus", "")]));
+}
+
+#[test]
+fn a_present_session_can_be_continued_from_a_form_of_its_own() {
+    let page = Login {
+        continue_as: Some(Person::sample()),
+        ..Login::sample()
+    };
+    let html = render(&page);
+    assert_eq!(html.matches("<form").count(), 2);
+    assert_eq!(html.matches("name=\"csrf\"").count(), 2);
+    assert!(has(
+        &html,
+        "button",
+        &[("name", "decision"), ("value", "continue")]
+    ));
+    assert!(html.find("value=\"continue\"") < html.find("id=\"username\""));
+    assert!(!html.contains("autofocus"));
+}
+
+#[test]
+fn decisions_are_buttons_with_values() {
+    let consent = render(&Consent::sample());
+    for value in ["allow", "deny"] {
+        assert!(has(
+            &consent,
+            "button",
+            &[("type", "submit"), ("name", "decision"), ("value", value)]
+        ));
+    }
+    assert!(
+        consent.contains("See your email address") && consent.contains("Write and share notes in your name")
+    );
+    for page in LogoutConfirm::samples() {
+        let html = render(&page);
+        assert!(has(
+            &html,
+            "button",
+            &[("type", "submit"), ("name", "decision"), ("value", "logout")]
+        ));
+    }
+}
+
+#[test]
+fn a_form_post_sends_its_fields_and_nothing_else() {
+    let html = render(&FormPost::sample());
+    let form = &html[html.find("<form").unwrap()..html.find("</form>").unwrap()];
+    assert_eq!(form.matches(" name=").count(), 3);
+    assert_eq!(form.matches("type=\"hidden\"").count(), 3);
+    assert!(form.ends_with("<button class=\"button\" type=\"submit\">Continue</button>"));
+    assert!(has(
+        &html,
+        "form",
+        &[("method", "post"), ("action", "https://app.example/cb")]
+    ));
+}
+
+#[test]
+fn the_words_that_the_certification_looks_for_are_there() {
+    assert!(render(&ErrorPage::samples()[0]).contains("<h1>Request error</h1>"));
+    assert!(render(&LoggedOut {}).contains("<h1>You are signed out</h1>"));
+}
+
+#[test]
+fn the_texts_of_every_language_have_names_in_the_same_places() {
+    for (tag, text) in Locale::BUILT_IN {
+        let places = |text: &Text<'_>| -> Vec<_> {
+            text.entries()
+                .map(|(name, text)| (name, text.matches(text::PLACE).count()))
+                .collect()
+        };
+        assert_eq!(places(text), places(&text::EN), "{tag}");
+        assert!(text.entries().all(|(_, text)| !text.is_empty()), "{tag}");
+    }
+}
+
+#[test]
+fn a_password_that_was_refused_is_announced_at_its_field() {
+    for (notice, field) in [
+        (AccountNotice::WrongPassword, "current-password"),
+        (AccountNotice::TooShort, "new-password"),
+        (AccountNotice::TooLong, "new-password"),
+        (AccountNotice::Guessable, "new-password"),
+        (AccountNotice::SamePassword, "new-password"),
+    ] {
+        let page = Account {
+            notice: Some(notice),
+            ..Account::sample()
+        };
+        let html = render(&page);
+        assert!(has(&html, "p", &[("id", "notice"), ("role", "alert")]));
+        assert!(has(&html, "a", &[("href", &format!("#{field}"))]));
+        assert!(has(
+            &html,
+            "input",
+            &[("id", field), ("aria-invalid", "true"), ("autofocus", "")]
+        ));
+        assert_eq!(html.matches("aria-invalid").count(), 1);
+    }
+}
+
+#[test]
+fn password_managers_find_their_way_on_the_account_page() {
+    let html = render(&Account::sample());
+    for (name, autocomplete) in [
+        ("username", "username"),
+        ("current-password", "current-password"),
+        ("new-password", "new-password"),
+    ] {
+        assert!(has(
+            &html,
+            "input",
+            &[("name", name), ("autocomplete", autocomplete)]
+        ));
+    }
+    let without = Account {
+        min_length: None,
+        ..Account::sample()
+    };
+    assert!(!render(&without).contains("password"));
+}
+
+#[test]
+fn passwords_are_shown_by_a_button_that_a_script_brings_to_life() {
+    everywhere(|page, _, _, html| {
+        let buttons: Vec<_> = tags(html)
+            .into_iter()
+            .filter(|tag| tag.attribute("class") == Some("reveal"))
+            .collect();
+        assert_eq!(buttons.len(), html.matches("type=\"password\"").count(), "{page}");
+        // What is shown reads as it was typed, in Arabic too, and no keyboard mends it.
+        for field in tags(html)
+            .iter()
+            .filter(|tag| tag.attribute("type") == Some("password"))
+        {
+            assert_eq!(field.attribute("dir"), Some("ltr"), "{page}");
+            assert_eq!(field.attribute("autocorrect"), Some("off"), "{page}");
+        }
+        for button in buttons {
+            assert_eq!(
+                button.attribute("type"),
+                Some("button"),
+                "{page}: it sends nothing"
+            );
+            assert!(button.attribute("hidden").is_some() && button.attribute("aria-label").is_some());
+        }
+    });
+}

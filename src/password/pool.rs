@@ -1,0 +1,514 @@
+//! A few threads that compute password hashes, and a short queue before them.
+//!
+//! A hash takes tens of milliseconds and tens of megabytes. On its own threads it delays no other request, and
+//! the queue's bound turns a flood of sign-ins into quick refusals instead of a growing heap.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use zeroize::Zeroizing;
+
+use super::oneshot;
+use super::oneshot::{Receiver, Sender};
+use super::{Memory, PasswordHash, PasswordParams, SALT_LEN, Stored, hash};
+
+/// How many hashes are computed at once, and how many may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Threads; zero counts as one.
+    pub threads: usize,
+    /// Places in the queue, beside the hashes under way.
+    pub waiting: usize,
+}
+
+impl PoolSize {
+    /// Places in the queue unless configured otherwise.
+    pub const WAITING: usize = 64;
+
+    /// A thread for each core, or for each hash that fits into `memory_budget_kib`, whichever is fewer.
+    pub fn fitting(params: PasswordParams, memory_budget_kib: u64) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let fitting =
+            usize::try_from(memory_budget_kib / u64::from(params.memory_kib())).unwrap_or(usize::MAX);
+        Self {
+            threads: cores.min(fitting).max(1),
+            waiting: Self::WAITING,
+        }
+    }
+}
+
+impl Default for PoolSize {
+    /// A thread for each core.
+    fn default() -> Self {
+        Self::fitting(PasswordParams::default(), u64::MAX)
+    }
+}
+
+/// No hash can be computed now: the queue is full, memory is short, or the pool is closing. Answered with 503
+/// and `Retry-After`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many passwords are being checked, try again in a moment")]
+pub struct Busy;
+
+/// What came of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Is it the right password?
+    pub matches: bool,
+    /// Is it right, and should it be hashed again at today's cost?
+    pub rehash_needed: bool,
+}
+
+/// The threads that compute password hashes. Dropping it ends them, after the hashes under way.
+pub struct PasswordPool {
+    params: PasswordParams,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+struct Queue {
+    waiting: VecDeque<Box<dyn Job>>,
+    running: usize,
+    /// The most jobs that may run and wait together.
+    limit: usize,
+    closed: bool,
+}
+
+impl Queue {
+    fn is_full(&self) -> bool {
+        self.waiting.len().saturating_add(self.running) >= self.limit
+    }
+}
+
+trait Job: Send {
+    fn is_abandoned(&self) -> bool;
+    fn run(self: Box<Self>, memory: &mut Memory);
+}
+
+struct Task<T, F> {
+    answer: Sender<T>,
+    work: F,
+}
+
+impl<T: Send, F: FnOnce(&mut Memory) -> T + Send> Job for Task<T, F> {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_abandoned()
+    }
+
+    fn run(self: Box<Self>, memory: &mut Memory) {
+        let Self { answer, work } = *self;
+        answer.send(work(memory));
+    }
+}
+
+impl PasswordPool {
+    /// Starts the threads. Fails when the system refuses one.
+    pub fn start(params: PasswordParams, size: PoolSize) -> io::Result<Self> {
+        let threads = size.threads.max(1);
+        let limit = size.waiting.saturating_add(threads);
+        let queue = Queue {
+            waiting: VecDeque::new(),
+            running: 0,
+            limit,
+            closed: false,
+        };
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+        });
+        let mut pool = Self {
+            params,
+            shared,
+            threads: Vec::new(),
+        };
+        for number in 0..threads {
+            let shared = Arc::clone(&pool.shared);
+            let thread = thread::Builder::new()
+                .name(format!("password-{number}"))
+                .spawn(move || shared.work(params))?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// How many jobs wait, and how many are being done.
+    pub fn load(&self) -> (usize, usize) {
+        let queue = self.shared.lock();
+        (queue.waiting.len(), queue.running)
+    }
+
+    /// The cost of the hashes that this pool makes.
+    pub fn params(&self) -> PasswordParams {
+        self.params
+    }
+
+    /// Checks a password against a user's hash. Without one, as for an unknown user, the answer is no and
+    /// takes the time of a hash at today's cost.
+    ///
+    /// A future that is dropped while it waits leaves the queue without being computed.
+    pub async fn verify(
+        &self,
+        hash: Option<PasswordHash>,
+        password: Zeroizing<String>,
+    ) -> Result<Verdict, Busy> {
+        self.submit(verification(self.params, hash, password))?
+            .await
+            .flatten()
+            .ok_or(Busy)
+    }
+
+    /// Hashes a new password. `salt` is fresh and random.
+    pub async fn hash(
+        &self,
+        password: Zeroizing<String>,
+        salt: [u8; SALT_LEN],
+    ) -> Result<PasswordHash, Busy> {
+        self.submit(hashing(self.params, password, salt))?
+            .await
+            .flatten()
+            .ok_or(Busy)
+    }
+
+    fn submit<T, F>(&self, work: F) -> Result<Receiver<T>, Busy>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Memory) -> T + Send + 'static,
+    {
+        let (answer, receiver) = oneshot::channel();
+        let mut queue = self.shared.lock();
+        if queue.is_full() {
+            queue.waiting.retain(|job| !job.is_abandoned());
+        }
+        if queue.closed || queue.is_full() {
+            return Err(Busy);
+        }
+        queue.waiting.push_back(Box::new(Task { answer, work }));
+        drop(queue);
+        self.shared.changed.notify_one();
+        Ok(receiver)
+    }
+}
+
+impl Drop for PasswordPool {
+    fn drop(&mut self) {
+        let unanswered = {
+            let mut queue = self.shared.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.waiting)
+        };
+        self.shared.changed.notify_all();
+        drop(unanswered);
+        for thread in self.threads.drain(..) {
+            // A thread survives every job that panics; one that did not has nothing left to give back.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for PasswordPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PasswordPool")
+            .field("params", &self.params)
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life of one thread. It steps back while others have work: a hash takes a hundred times what they do, and
+    /// nobody's token is to wait for it. Linux alone gives each thread a niceness of its own.
+    fn work(&self, params: PasswordParams) {
+        const NICENESS: i32 = 5;
+        if cfg!(target_os = "linux")
+            && let Err(error) = rustix::process::nice(NICENESS)
+        {
+            tracing::warn!(%error, "hashing passwords does not step back behind other work: allow setpriority");
+        }
+        let mut memory = Memory::default();
+        while let Some(job) = self.next() {
+            if catch_unwind(AssertUnwindSafe(|| job.run(&mut memory))).is_err() {
+                memory = Memory::default();
+            }
+            memory.shrink_to(params);
+            self.lock().running -= 1;
+        }
+    }
+
+    /// Waits for a job that somebody still wants; none when the pool closes.
+    fn next(&self) -> Option<Box<dyn Job>> {
+        let mut queue = self.lock();
+        loop {
+            if queue.closed {
+                return None;
+            }
+            match queue.waiting.pop_front() {
+                Some(job) if job.is_abandoned() => {}
+                Some(job) => {
+                    queue.running += 1;
+                    return Some(job);
+                }
+                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+fn verification(
+    params: PasswordParams,
+    hash: Option<PasswordHash>,
+    password: Zeroizing<String>,
+) -> impl FnOnce(&mut Memory) -> Option<Verdict> + Send + 'static {
+    move |memory| {
+        let nobody = PasswordHash::of_nobody(params);
+        let read = |hash: &PasswordHash| Stored::read(hash.as_str()).ok();
+        let (stored, is_somebodys) = match hash.as_ref().and_then(read) {
+            Some(stored) => (stored, true),
+            None => (read(&nobody)?, false),
+        };
+        let matches = stored.matches(password.as_bytes(), memory).ok()? && is_somebodys;
+        let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
+        Some(Verdict {
+            matches,
+            rehash_needed,
+        })
+    }
+}
+
+fn hashing(
+    params: PasswordParams,
+    password: Zeroizing<String>,
+    salt: [u8; SALT_LEN],
+) -> impl FnOnce(&mut Memory) -> Option<PasswordHash> + Send + 'static {
+    move |memory| hash(params, password.as_bytes(), salt, memory).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn cheap() -> PasswordParams {
+        PasswordParams::new(32, 1, 1).unwrap()
+    }
+
+    fn pool(threads: usize, waiting: usize) -> PasswordPool {
+        PasswordPool::start(cheap(), PoolSize { threads, waiting }).unwrap()
+    }
+
+    /// Waits on this thread.
+    fn wait<T>(answer: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(answer)
+    }
+
+    fn typed(password: &str) -> Zeroizing<String> {
+        Zeroizing::new(password.to_owned())
+    }
+
+    /// Holds one thread of the pool until the returned sender is dropped.
+    fn occupy(pool: &PasswordPool) -> mpsc::Sender<()> {
+        let (release, held) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        let work = move |_: &mut Memory| {
+            started.send(()).unwrap();
+            let _ = held.recv();
+        };
+        std::mem::forget(pool.submit(work).unwrap());
+        running.recv().unwrap();
+        release
+    }
+
+    #[test]
+    fn a_hashed_password_verifies_and_another_does_not() {
+        let pool = pool(2, 8);
+        let hash = wait(pool.hash(typed("correct horse"), [1; SALT_LEN])).unwrap();
+        let right = wait(pool.verify(Some(hash.clone()), typed("correct horse"))).unwrap();
+        assert_eq!(
+            right,
+            Verdict {
+                matches: true,
+                rehash_needed: false
+            }
+        );
+        let wrong = wait(pool.verify(Some(hash), typed("battery staple"))).unwrap();
+        assert_eq!(
+            wrong,
+            Verdict {
+                matches: false,
+                rehash_needed: false
+            }
+        );
+    }
+
+    #[test]
+    fn an_unknown_user_costs_a_hash_and_never_matches() {
+        let pool = pool(1, 8);
+        for password in ["", "nobody's account", "correct horse"] {
+            assert!(!wait(pool.verify(None, typed(password))).unwrap().matches);
+        }
+        let blocks = wait(pool.submit(|memory| format!("{memory:?}")).unwrap()).unwrap();
+        assert_eq!(blocks, "Memory(32 KiB)");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_threads_that_hash_step_back_and_the_others_do_not() {
+        let niceness = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let mut fields = stat.rsplit(") ").next().unwrap().split(' ');
+            fields.nth(16).unwrap().parse::<i32>().unwrap()
+        };
+        let mine = niceness();
+        let theirs = wait(pool(1, 8).submit(move |_| niceness()).unwrap()).unwrap();
+        assert_eq!((theirs, niceness()), ((mine + 5).min(19), mine));
+    }
+
+    #[test]
+    fn a_hash_of_another_cost_is_to_be_made_again_when_the_password_is_right() {
+        let pool = pool(1, 8);
+        let other = PasswordParams::new(64, 1, 1).unwrap();
+        let old = hash(other, b"correct horse", [1; SALT_LEN], &mut Memory::default()).unwrap();
+        let right = wait(pool.verify(Some(old.clone()), typed("correct horse"))).unwrap();
+        assert_eq!(
+            right,
+            Verdict {
+                matches: true,
+                rehash_needed: true
+            }
+        );
+        let wrong = wait(pool.verify(Some(old), typed("wrong"))).unwrap();
+        assert_eq!(
+            wrong,
+            Verdict {
+                matches: false,
+                rehash_needed: false
+            }
+        );
+    }
+
+    #[test]
+    fn a_malformed_hash_matches_nothing() {
+        let pool = pool(1, 8);
+        let broken: PasswordHash = serde_json::from_str("\"!\"").unwrap();
+        assert!(!wait(pool.verify(Some(broken), typed("!"))).unwrap().matches);
+    }
+
+    #[test]
+    fn a_full_queue_is_busy_until_a_place_is_free() {
+        let pool = pool(1, 2);
+        let release = occupy(&pool);
+        let waiting = [pool.submit(|_| 1).unwrap(), pool.submit(|_| 2).unwrap()];
+        assert_eq!(wait(pool.verify(None, typed("x"))), Err(Busy));
+        assert_eq!(wait(pool.hash(typed("x"), [0; SALT_LEN])), Err(Busy));
+        drop(release);
+        assert_eq!(waiting.map(wait), [Some(1), Some(2)]);
+        let again = pool.submit(|_| 3).unwrap();
+        assert_eq!(wait(again), Some(3));
+    }
+
+    #[test]
+    fn a_dropped_future_gives_its_place_back_and_is_not_computed() {
+        let pool = pool(1, 1);
+        let release = occupy(&pool);
+        let computed = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&computed);
+        let dropped = pool
+            .submit(move |_| count.fetch_add(1, Ordering::SeqCst))
+            .unwrap();
+        assert!(pool.submit(|_| ()).is_err());
+        drop(dropped);
+        let kept = pool.submit(|_| "kept").unwrap();
+        drop(release);
+        assert_eq!(wait(kept), Some("kept"));
+        assert_eq!(computed.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn an_abandoned_job_is_skipped_when_its_turn_comes() {
+        let pool = pool(1, 4);
+        let release = occupy(&pool);
+        let computed = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&computed);
+        drop(
+            pool.submit(move |_| count.fetch_add(1, Ordering::SeqCst))
+                .unwrap(),
+        );
+        let last = pool.submit(|_| ()).unwrap();
+        drop(release);
+        assert_eq!(wait(last), Some(()));
+        assert_eq!(computed.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn verification_is_a_future_of_any_runtime() {
+        let pool = pool(1, 4);
+        let release = occupy(&pool);
+        let mut future = pin!(pool.verify(None, typed("x")));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+        drop(release);
+        wait(pool.submit(|_| ()).unwrap()).unwrap();
+        assert!(matches!(
+            future.poll(&mut context),
+            Poll::Ready(Ok(Verdict { matches: false, .. }))
+        ));
+    }
+
+    #[test]
+    fn a_panic_is_one_refusal_and_the_thread_lives_on() {
+        let pool = pool(1, 4);
+        let failed = pool.submit(|_| -> u8 { panic!("a fault in one job") }).unwrap();
+        assert_eq!(wait(failed), None);
+        assert!(!wait(pool.verify(None, typed("x"))).unwrap().matches);
+        assert_eq!(pool.shared.lock().waiting.len(), 0);
+    }
+
+    #[test]
+    fn closing_answers_those_who_wait_and_joins_the_threads() {
+        let pool = pool(2, 4);
+        let releases = [occupy(&pool), occupy(&pool)];
+        let waiting = pool.submit(|_| ()).unwrap();
+        let shared = Arc::downgrade(&pool.shared);
+        let closing = thread::spawn(move || drop(pool));
+        assert_eq!(wait(waiting), None);
+        drop(releases);
+        closing.join().unwrap();
+        assert!(shared.upgrade().is_none());
+    }
+
+    #[test]
+    fn the_size_follows_cores_and_memory_and_is_never_zero() {
+        let params = PasswordParams::default();
+        let cores = thread::available_parallelism().unwrap().get();
+        assert_eq!(PoolSize::fitting(params, 0).threads, 1);
+        assert_eq!(
+            PoolSize::fitting(params, u64::from(params.memory_kib())).threads,
+            1
+        );
+        assert_eq!(
+            PoolSize::default(),
+            PoolSize {
+                threads: cores,
+                waiting: 64
+            }
+        );
+    }
+}

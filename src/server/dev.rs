@@ -1,0 +1,165 @@
+//! What `idsvc serve --dev` sets up: one client, one user, new secrets for both at every start.
+
+use zeroize::Zeroizing;
+
+use crate::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
+use crate::admin::user::{AddUser, NewPassword, SetPassword, UserFields};
+use crate::admin::{Admin, AdminError, client, user};
+use crate::app::DevSite;
+use crate::flow::Core;
+use crate::oauth::client::PkceRequirement;
+use crate::route::Route;
+
+/// The example client.
+pub const CLIENT: &str = "example";
+/// The example user.
+pub const USER: &str = "alice@example.com";
+
+/// Every standard claim of OpenID Connect Core 5.1 that has no flag of its own.
+const CLAIMS: [(&str, &str); 20] = [
+    ("given_name", "Alice"),
+    ("family_name", "Example"),
+    ("middle_name", "Maria"),
+    ("nickname", "ali"),
+    ("preferred_username", "alice"),
+    ("profile", "https://example.com/alice"),
+    ("picture", "https://example.com/alice.png"),
+    ("website", "https://alice.example.com/"),
+    ("gender", "female"),
+    ("birthdate", "1990-04-01"),
+    ("zoneinfo", "Europe/Brussels"),
+    ("locale", "en-GB"),
+    ("phone_number", "+32 2 555 01 23"),
+    ("phone_number_verified", "true"),
+    ("address.formatted", "Korenmarkt 1\n9000 Ghent\nBelgium"),
+    ("address.street_address", "Korenmarkt 1"),
+    ("address.locality", "Ghent"),
+    ("address.region", "East Flanders"),
+    ("address.postal_code", "9000"),
+    ("address.country", "Belgium"),
+];
+
+/// The example, ready to be used.
+pub struct Example {
+    /// The relying party.
+    pub site: DevSite,
+    /// The example user's password.
+    pub password: Zeroizing<String>,
+}
+
+/// Adds what is missing and gives both a new secret.
+pub async fn prepare(core: &Core) -> Result<Example, AdminError> {
+    let admin = Admin { core };
+    let secret = prepare_client(admin).await?;
+    let password = prepare_user(admin).await?;
+    Ok(Example {
+        site: DevSite::new(CLIENT.to_owned(), secret, USER.to_owned()),
+        password,
+    })
+}
+
+async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError> {
+    let issuer = &admin.core.policy.issuer;
+    let fields = ClientFields {
+        name: Some("Example".to_owned()),
+        redirect_uris: Some(vec![Route::DevCallback.url(issuer)]),
+        post_logout_redirect_uris: Some(vec![format!("{issuer}/")]),
+        pkce: Some(PkceRequirement::Required),
+        ..ClientFields::default()
+    };
+    let client_id = CLIENT.to_owned();
+    let view = if admin.core.catalog().client(CLIENT).is_some() {
+        client::update(
+            admin,
+            UpdateClient {
+                client_id: client_id.clone(),
+                no_secret: false,
+                fields,
+            },
+        )
+        .await?;
+        client::set_enabled(admin, client_id.clone(), true).await?;
+        client::rotate_secret(
+            admin,
+            RotateSecret {
+                client_id,
+                secret: None,
+                keep_old_seconds: None,
+            },
+        )
+        .await?
+    } else {
+        client::add(
+            admin,
+            AddClient {
+                api_key: false,
+                client_id,
+                public: false,
+                secret: None,
+                fields,
+            },
+        )
+        .await?
+    };
+    Ok(view
+        .client_secret
+        .map(|secret| secret.to_zeroizing())
+        .unwrap_or_default())
+}
+
+async fn prepare_user(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError> {
+    let set = SetPassword {
+        who: USER.to_owned(),
+        password: NewPassword::Generated,
+        sign_out: false,
+    };
+    let view = match user::set_password(admin, set).await {
+        Ok(view) => {
+            user::set_enabled(admin, USER.to_owned(), true).await?;
+            view
+        }
+        Err(AdminError::Refused(_)) => {
+            let fields = UserFields {
+                name: Some("Alice Example".to_owned()),
+                venue_id: Some("venue-1".to_owned()),
+                email_verified: Some(true),
+                claims: CLAIMS
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .to_vec(),
+                ..UserFields::default()
+            };
+            let request = AddUser {
+                email: USER.to_owned(),
+                password: NewPassword::Generated,
+                fields,
+            };
+            user::add(admin, request).await?
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(view
+        .password
+        .map(|password| password.to_zeroizing())
+        .unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::core;
+
+    #[tokio::test]
+    async fn every_start_prepares_the_same_example_with_new_secrets() {
+        let core = core();
+        let first = prepare(&core).await.unwrap();
+        let second = prepare(&core).await.unwrap();
+        assert_ne!(first.password, second.password);
+        assert_ne!(first.site.client_secret, second.site.client_secret);
+        let admin = Admin { core: &core };
+        assert_eq!(user::list(admin, usize::MAX).unwrap().len(), 1);
+        let alice = user::show(admin, USER).unwrap();
+        assert!(alice.email_verified && alice.phone_number_verified);
+        assert_eq!(alice.claims.len(), 14);
+        assert!(client::show(admin, CLIENT).unwrap().redirect_uris[0].ends_with("/dev/callback"));
+    }
+}

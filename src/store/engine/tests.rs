@@ -1,0 +1,584 @@
+//! What every engine has to do, asked of a file, of memory and of a disk that fails.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::Future;
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::writer::PROOF;
+use crate::store::record::{Record, Unreadable, read_json};
+use crate::store::schema::{meta_get, meta_put};
+use crate::store::table::Table;
+use crate::store::{OpenError, Options, Store, StoreError};
+
+const NOTES: Table<String, Note> = Table::new(1, "notes");
+const BY_OWNER: Table<(String, Uuid), ()> = Table::new(2, "by_owner");
+pub(in crate::store::engine) const RAW: Table<String, String> = Table::new(3, "raw");
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::store::engine) struct Note {
+    text: String,
+    size: u64,
+}
+
+#[derive(Deserialize)]
+struct NoteV1 {
+    text: String,
+}
+
+impl Record for Note {
+    const VERSION: u8 = 3;
+    const ALIKE_SINCE: u8 = 3;
+
+    fn upgrade(version: u8, json: &[u8]) -> Result<Self, Unreadable> {
+        match version {
+            1 => Ok(note(&read_json::<NoteV1>(json)?.text)),
+            other => Err(Unreadable::Version(other)),
+        }
+    }
+}
+
+pub(in crate::store::engine) fn note(text: &str) -> Note {
+    Note {
+        text: text.to_owned(),
+        size: text.len() as u64,
+    }
+}
+
+/// A folder of a test's own, gone when the test ends.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.path("test.redb")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+fn on_every_engine(options: Options, test: impl Fn(Store)) {
+    test(Store::in_memory(options).unwrap());
+    let folder = Folder::new();
+    test(Store::open(&folder.file(), options).unwrap());
+}
+
+pub(in crate::store::engine) fn put(
+    store: &Store,
+    key: &'static str,
+    text: &'static str,
+) -> Result<(), StoreError> {
+    store.write_blocking("put", move |tx| NOTES.put(tx, key, &note(text)))
+}
+
+pub(in crate::store::engine) fn get(store: &Store, key: &str) -> Option<Note> {
+    store.read(|snapshot| NOTES.get(snapshot, key)).unwrap()
+}
+
+fn asked_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Keeps the writer busy until it is opened, so that a test decides what queues up behind.
+struct Gate {
+    open: Sender<()>,
+}
+
+impl Gate {
+    fn shut(store: &Store) -> Self {
+        let (open, opened) = channel();
+        let (begun, has_begun): (Sender<()>, Receiver<()>) = channel();
+        let opened = Mutex::new(opened);
+        let begun = Mutex::new(begun);
+        let mut write = pin!(store.write("gate", move |_| {
+            begun.lock().unwrap().send(()).unwrap();
+            let _ = opened.lock().unwrap().recv();
+            Ok(())
+        }));
+        assert!(asked_once(write.as_mut()).is_pending());
+        has_begun.recv().unwrap();
+        Self { open }
+    }
+
+    fn open(self) {
+        self.open.send(()).unwrap();
+    }
+}
+
+#[test]
+fn what_was_put_is_read_until_it_is_removed() {
+    on_every_engine(Options::default(), |store| {
+        assert_eq!(get(&store, "a"), None);
+        put(&store, "a", "one").unwrap();
+        assert_eq!(get(&store, "a"), Some(note("one")));
+        put(&store, "a", "two").unwrap();
+        assert_eq!(get(&store, "a"), Some(note("two")));
+        assert!(store.read(|snapshot| NOTES.contains(snapshot, "a")).unwrap());
+        assert!(
+            store
+                .write_blocking("remove", |tx| NOTES.remove(tx, "a"))
+                .unwrap()
+        );
+        assert!(
+            !store
+                .write_blocking("remove", |tx| NOTES.remove(tx, "a"))
+                .unwrap()
+        );
+        assert_eq!(get(&store, "a"), None);
+    });
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes_and_nobody_else_does() {
+    on_every_engine(Options::default(), |store| {
+        let reader = store.clone();
+        store
+            .write_blocking("look", move |tx| {
+                NOTES.put(tx, "a", &note("mine"))?;
+                assert_eq!(NOTES.get(tx, "a")?, Some(note("mine")));
+                assert_eq!(NOTES.count(tx)?, 1);
+                assert_eq!(get(&reader, "a"), None);
+                assert!(NOTES.remove(tx, "a")?);
+                assert_eq!(NOTES.get(tx, "a")?, None);
+                Ok(())
+            })
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_snapshot_does_not_change_under_the_reader() {
+    on_every_engine(Options::default(), |store| {
+        put(&store, "a", "one").unwrap();
+        let seen = store.read(|snapshot| {
+            put(&store, "a", "two").unwrap();
+            put(&store, "b", "two").unwrap();
+            Ok((NOTES.get(snapshot, "a")?, NOTES.count(snapshot)?))
+        });
+        assert_eq!(seen.unwrap(), (Some(note("one")), 1));
+    });
+}
+
+#[test]
+fn scans_are_ordered_bounded_and_go_on_where_they_ended() {
+    on_every_engine(Options::default(), |store| {
+        store
+            .write_blocking("fill", |tx| {
+                for key in ["d", "a", "c", "b", "e"] {
+                    NOTES.put(tx, key, &note(key))?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        let keys = |from: Bound<&str>, to: Bound<&str>, limit| {
+            let range = (from.map(str::to_owned), to.map(str::to_owned));
+            let rows = store.read(|snapshot| NOTES.scan(snapshot, range, limit)).unwrap();
+            rows.into_iter().map(|(key, _)| key).collect::<String>()
+        };
+        assert_eq!(keys(Bound::Unbounded, Bound::Unbounded, 9), "abcde");
+        assert_eq!(keys(Bound::Unbounded, Bound::Unbounded, 2), "ab");
+        assert_eq!(keys(Bound::Unbounded, Bound::Unbounded, 0), "");
+        assert_eq!(keys(Bound::Excluded("b"), Bound::Unbounded, 2), "cd");
+        assert_eq!(keys(Bound::Included("b"), Bound::Included("d"), 9), "bcd");
+        assert_eq!(keys(Bound::Included("d"), Bound::Included("b"), 9), "");
+        assert_eq!(keys(Bound::Excluded("b"), Bound::Excluded("b"), 9), "");
+    });
+}
+
+#[test]
+fn a_prefix_finds_the_rows_of_one_owner() {
+    on_every_engine(Options::default(), |store| {
+        let ids = [Uuid::from_u128(1), Uuid::from_u128(u128::MAX)];
+        store
+            .write_blocking("fill", move |tx| {
+                for owner in ["al", "alice", "alice\0", "bob"] {
+                    for id in ids {
+                        BY_OWNER.put(tx, &(owner.to_owned(), id), &())?;
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+        let rows = store
+            .read(|snapshot| BY_OWNER.scan_prefix(snapshot, "alice", 9))
+            .unwrap();
+        assert_eq!(rows, ids.map(|id| (("alice".to_owned(), id), ())));
+        let mut visited = 0;
+        store
+            .read(|snapshot| {
+                BY_OWNER.visit_prefix(snapshot, "al", |_, ()| {
+                    visited += 1;
+                    Ok(ControlFlow::Break(()))
+                })
+            })
+            .unwrap();
+        assert_eq!(visited, 1);
+    });
+}
+
+#[test]
+fn a_write_that_fails_is_rolled_back_and_its_neighbours_are_kept() {
+    on_every_engine(Options::default(), |store| {
+        let gate = Gate::shut(&store);
+        let mut before = pin!(store.write("before", |tx| NOTES.put(tx, "before", &note("kept"))));
+        let mut failing = pin!(store.write("failing", |tx| {
+            NOTES.put(tx, "failing", &note("lost"))?;
+            Err::<(), _>(StoreError::Corrupt {
+                table: "notes",
+                what: "a test says so".to_owned(),
+            })
+        }));
+        let mut harmless = pin!(store.write("harmless", |_| Err::<(), _>(StoreError::TooLarge(1))));
+        let mut after = pin!(store.write("after", |tx| {
+            assert_eq!(NOTES.get(tx, "before")?, Some(note("kept")));
+            NOTES.put(tx, "after", &note("kept"))
+        }));
+        assert!(asked_once(before.as_mut()).is_pending());
+        assert!(asked_once(failing.as_mut()).is_pending());
+        assert!(asked_once(harmless.as_mut()).is_pending());
+        assert!(asked_once(after.as_mut()).is_pending());
+        gate.open();
+        put(&store, "last", "kept").unwrap();
+        assert!(matches!(asked_once(before.as_mut()), Poll::Ready(Ok(()))));
+        assert!(matches!(
+            asked_once(failing.as_mut()),
+            Poll::Ready(Err(StoreError::Corrupt { .. }))
+        ));
+        assert!(matches!(
+            asked_once(harmless.as_mut()),
+            Poll::Ready(Err(StoreError::TooLarge(1)))
+        ));
+        assert!(matches!(asked_once(after.as_mut()), Poll::Ready(Ok(()))));
+        assert_eq!(get(&store, "failing"), None);
+        assert_eq!(store.read(|snapshot| NOTES.count(snapshot)).unwrap(), 3);
+        assert_eq!(store.stats().reruns, 1);
+        assert!(store.stats().largest_batch >= 3);
+        assert!(store.is_writable());
+    });
+}
+
+#[test]
+fn as_many_writes_as_wait_share_one_commit() {
+    const WRITES: u64 = 200;
+    on_every_engine(Options::default(), |store| {
+        let gate = Gate::shut(&store);
+        let before = store.stats();
+        let row = |number: u64| {
+            store.write("row", move |tx| {
+                RAW.put(tx, &number.to_string(), &"kept".to_owned())
+            })
+        };
+        let mut waiting: Vec<_> = (0..WRITES).map(|number| Box::pin(row(number))).collect();
+        for write in &mut waiting {
+            assert!(asked_once(write.as_mut()).is_pending());
+        }
+        gate.open();
+        put(&store, "last", "kept").unwrap();
+        for write in &mut waiting {
+            assert!(matches!(asked_once(write.as_mut()), Poll::Ready(Ok(()))));
+        }
+        let after = store.stats();
+        // The one that was waited for, and the last one, may have one each.
+        let commits = after.commits - before.commits;
+        assert!(commits <= 3, "{commits} commits");
+        assert_eq!(after.transactions - before.transactions, WRITES + 2);
+        assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), WRITES);
+    });
+}
+
+#[test]
+fn a_panic_ends_one_write_and_not_the_writer() {
+    on_every_engine(Options::default(), |store| {
+        let panicked = store.write_blocking("clumsy", |tx| {
+            NOTES.put(tx, "clumsy", &note("lost"))?;
+            assert_eq!(NOTES.count(tx)?, 0, "one row was put");
+            Ok(())
+        });
+        assert!(matches!(panicked, Err(StoreError::Panicked("clumsy"))));
+        put(&store, "next", "kept").unwrap();
+        assert_eq!(get(&store, "clumsy"), None);
+        assert_eq!(get(&store, "next"), Some(note("kept")));
+        assert!(store.is_writable());
+    });
+}
+
+#[test]
+fn a_storage_that_hangs_is_said_to_and_keeps_nobody_waiting() {
+    let folder = Folder::new();
+    let options = Options {
+        patience: Duration::ZERO,
+        ..Options::default()
+    };
+    let store = Store::open(&folder.file(), options).unwrap();
+    put(&store, "before", "kept").unwrap();
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    let gate = Gate::shut(&store);
+    assert!(store.stalled().is_some_and(|stalled| !stalled.compacts) && !store.is_writable());
+    let refused = put(&store, "meanwhile", "lost");
+    assert!(matches!(refused, Err(StoreError::Stalled(_))), "{refused:?}");
+    assert_eq!(get(&store, "before"), Some(note("kept")));
+    gate.open();
+    while !store.is_writable() {
+        std::thread::yield_now();
+    }
+    put(&store, "after", "kept").unwrap();
+    assert_eq!(get(&store, "meanwhile"), None);
+}
+
+#[test]
+fn a_full_queue_says_busy_at_once() {
+    let options = Options {
+        queue_len: 2,
+        batch_max: 1,
+        ..Options::default()
+    };
+    on_every_engine(options, |store| {
+        let gate = Gate::shut(&store);
+        let mut one = pin!(store.write("one", |_| Ok(1)));
+        let mut two = pin!(store.write("two", |_| Ok(2)));
+        let mut three = pin!(store.write("three", |_| Ok(3)));
+        assert!(asked_once(one.as_mut()).is_pending());
+        assert!(asked_once(two.as_mut()).is_pending());
+        assert_eq!(store.stats().queue_depth, 2);
+        assert!(matches!(
+            asked_once(three.as_mut()),
+            Poll::Ready(Err(StoreError::Busy))
+        ));
+        gate.open();
+        store.clone().close();
+        assert!(matches!(asked_once(one.as_mut()), Poll::Ready(Ok(1))));
+        assert!(matches!(asked_once(two.as_mut()), Poll::Ready(Ok(2))));
+        assert_eq!((store.stats().queue_depth, store.stats().largest_batch), (0, 1));
+    });
+}
+
+#[test]
+fn a_closed_store_does_nothing_more() {
+    on_every_engine(Options::default(), |store| {
+        store.clone().close();
+        assert!(matches!(put(&store, "a", "late"), Err(StoreError::Closed)));
+        assert!(matches!(
+            store.read(|snapshot| NOTES.count(snapshot)),
+            Err(StoreError::Closed)
+        ));
+        let mut compaction = pin!(store.compact());
+        assert!(matches!(
+            asked_once(compaction.as_mut()),
+            Poll::Ready(Err(StoreError::Closed))
+        ));
+    });
+}
+
+#[test]
+fn compaction_keeps_every_row() {
+    on_every_engine(Options::default(), |store| {
+        let long = "x".repeat(4000);
+        store
+            .write_blocking("fill", move |tx| {
+                (0..500).try_for_each(|n: u32| RAW.put(tx, &n.to_string(), &long))
+            })
+            .unwrap();
+        store
+            .write_blocking("empty", |tx| {
+                (1..500).try_for_each(|n: u32| RAW.remove(tx, &n.to_string()).map(|_| ()))
+            })
+            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert!(runtime.block_on(store.compact()).unwrap());
+        assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), 1);
+        put(&store, "after", "kept").unwrap();
+    });
+}
+
+#[test]
+fn rows_of_other_versions_are_upgraded_or_refused() {
+    let store = Store::in_memory(Options::default()).unwrap();
+    let stored = |bytes: &'static [u8]| {
+        store
+            .write_blocking("raw", move |tx| tx.put(NOTES.id(), b"a", bytes))
+            .unwrap();
+        store.read(|snapshot| NOTES.get(snapshot, "a"))
+    };
+    assert_eq!(stored(b"\x01{\"text\":\"old\"}").unwrap(), Some(note("old")));
+    assert_eq!(
+        stored(b"\x03\x82\xA4text\xA3new\xA4size\x03").unwrap(),
+        Some(note("new"))
+    );
+    assert!(matches!(
+        stored(b"\x04\x80"),
+        Err(StoreError::NewerRecord {
+            found: 4,
+            supported: 3,
+            ..
+        })
+    ));
+    assert!(matches!(
+        stored(b"\x00{}"),
+        Err(StoreError::Corrupt { table: "notes", .. })
+    ));
+    assert!(matches!(stored(b""), Err(StoreError::Corrupt { .. })));
+    let followed = stored(b"\x03\x82\xA4text\xA3new\xA4size\x03\x03");
+    assert!(matches!(followed, Err(StoreError::Corrupt { .. })));
+    let quoting = stored(b"\x03\x82\xA4text\xA6s3cret\xA4size\xA6s3cret")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        quoting.contains("notes") && !quoting.contains("s3cret"),
+        "{quoting}"
+    );
+}
+
+#[test]
+fn dropping_the_store_keeps_what_was_queued_and_releases_the_file() {
+    let folder = Folder::new();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    let gate = Gate::shut(&store);
+    for n in 0..50 {
+        let mut write = pin!(store.write("queued", move |tx| RAW.put(tx, &n.to_string(), &String::new())));
+        assert!(asked_once(write.as_mut()).is_pending());
+    }
+    gate.open();
+    drop(store);
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    assert_eq!(store.read(|snapshot| RAW.count(snapshot)).unwrap(), 50);
+}
+
+#[test]
+fn a_write_may_hold_the_last_handle() {
+    let folder = Folder::new();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    let gate = Gate::shut(&store);
+    let handle = store.clone();
+    {
+        let mut write = pin!(store.write("holder", move |tx| {
+            NOTES.put(tx, "a", &note("kept"))?;
+            Ok(handle.is_writable())
+        }));
+        assert!(asked_once(write.as_mut()).is_pending());
+    }
+    drop(store);
+    gate.open();
+    let store = loop {
+        match Store::open(&folder.file(), Options::default()) {
+            Err(OpenError::AlreadyOpen { .. }) => std::thread::yield_now(),
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!(get(&store, "a"), Some(note("kept")));
+}
+
+#[test]
+fn a_second_opening_is_refused() {
+    let folder = Folder::new();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    let refused = Store::open(&folder.file(), Options::default());
+    assert!(matches!(refused, Err(OpenError::AlreadyOpen { .. })));
+    put(&store, "a", "still works").unwrap();
+    store.close();
+    assert!(Store::open(&folder.file(), Options::default()).is_ok());
+}
+
+#[test]
+fn a_proof_that_a_killed_process_left_is_removed() {
+    let folder = Folder::new();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    store
+        .write_blocking("proof", |tx| meta_put(tx, PROOF, "0000"))
+        .unwrap();
+    store.close();
+    let store = Store::open(&folder.file(), Options::default()).unwrap();
+    put(&store, "a", "after it").unwrap();
+    assert_eq!(store.read(|snapshot| meta_get(snapshot, PROOF)).unwrap(), None);
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let _store = Store::open(&folder.file(), Options::default()).unwrap();
+    assert_eq!(
+        fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
+
+#[test]
+fn other_files_and_broken_ones_are_refused() {
+    let folder = Folder::new();
+    let opened = |bytes: &[u8]| {
+        fs::write(folder.file(), bytes).unwrap();
+        Store::open(&folder.file(), Options::default())
+    };
+    assert!(matches!(opened(b"hello"), Err(OpenError::Damaged { .. })));
+    assert!(matches!(opened(&[7; 10_000]), Err(OpenError::Damaged { .. })));
+    let whole = Folder::new();
+    let store = Store::open(&whole.file(), Options::default()).unwrap();
+    put(&store, "a", "kept").unwrap();
+    store.close();
+    let bytes = fs::read(whole.file()).unwrap();
+    for len in [100, 4096, 8192, bytes.len() / 2] {
+        assert!(opened(&bytes[..len]).is_err(), "{len}");
+    }
+    let missing = Store::open(Path::new("/nowhere/at/all.redb"), Options::default());
+    assert!(matches!(missing, Err(OpenError::Io { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_table_is_an_ordered_map(
+        changes in prop::collection::vec((prop::collection::vec(0..4_u8, 0..4), any::<Option<u8>>()), 1..60),
+        from in prop::collection::vec(0..4_u8, 0..3),
+        to in prop::collection::vec(0..4_u8, 0..3),
+    ) {
+        let store = Store::in_memory(Options::default()).unwrap();
+        let mut model = BTreeMap::new();
+        for (key, value) in &changes {
+            match value {
+                Some(value) => model.insert(key.clone(), vec![*value]),
+                None => model.remove(key),
+            };
+        }
+        store.write_blocking("apply", move |tx| {
+            for (key, value) in &changes {
+                match value {
+                    Some(value) => tx.put(RAW.id(), key, &[*value])?,
+                    None => drop(tx.remove(RAW.id(), key)?),
+                }
+            }
+            Ok(())
+        }).unwrap();
+        let mut seen = Vec::new();
+        store.read(|snapshot| snapshot.range(
+            RAW.id(),
+            Bound::Included(from.as_slice()),
+            Bound::Excluded(to.as_slice()),
+            &mut |key, value| {
+                seen.push((key.to_vec(), value.to_vec()));
+                Ok(ControlFlow::Continue(()))
+            },
+        )).unwrap();
+        let expected: Vec<_> = model.into_iter().filter(|(key, _)| *key >= from && *key < to).collect();
+        prop_assert_eq!(seen, expected);
+    }
+}

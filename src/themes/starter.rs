@@ -1,0 +1,37 @@
+//! What a new theme begins with.
+
+use std::fmt::Write;
+
+use crate::pages::text;
+
+macro_rules! starter {
+    ($($file:literal)*) => {
+        &[$(($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/theme/", $file))),)*]
+    };
+}
+
+/// The files of every new theme: names and contents.
+pub const FILES: &[(&str, &str)] = starter!["theme.toml" "theme.css"];
+
+/// A template for every page, for who wants to write the HTML.
+pub const TEMPLATES: &[(&str, &str)] = starter![
+    "layout.html" "login.html" "consent.html" "logout.html" "logged-out.html" "error.html" "form-post.html" "account.html"
+];
+
+/// A file with every text of the pages, to be translated: the built-in words where the language has them, English
+/// elsewhere.
+pub fn language(tag: &str) -> String {
+    let base = crate::pages::locale::built_in_text(tag).unwrap_or(&text::EN);
+    let mut file = format!(
+        "# The words of the pages in the language {tag}. {} is the place of a name or a number.\n\
+         # name = \"Nederlands\"   # the language's name in itself\n\
+         # direction = \"rtl\"   # where the language is written from the right and its tag does not say so\n\n[texts]\n",
+        text::PLACE
+    );
+    for (name, words) in base.entries() {
+        let words = toml::Value::String(words.to_owned());
+        let _ = writeln!(file, "{name} = {words}");
+    }
+    file.push_str("\n[scopes]\n# \"notes.write\" = \"Write notes in your name\"\n");
+    file
+}

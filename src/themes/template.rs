@@ -1,0 +1,288 @@
+//! The operator's HTML: templates that are drawn within bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use minijinja::value::ValueKind;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter};
+
+use super::finding::{Finding, Severity};
+use super::template_context::TemplateContext;
+use super::{finding, grammar};
+use crate::pages::form::sentence;
+
+/// The filters that templates have.
+pub const FILTERS: [&str; 5] = ["asset", "lower", "trim", "upper", "with"];
+
+/// Instructions that one page may take; the greatest page of the built-in themes takes a tenth of it.
+const FUEL: u64 = 20_000;
+/// How deep templates may include each other.
+const DEPTH: usize = 24;
+/// The most bytes of a page.
+pub(in crate::themes) const LONGEST_PAGE: usize = 256 * 1024;
+/// The most bytes of a template. Line numbers of the parser have 16 bits.
+const LONGEST_TEMPLATE: usize = 64_000;
+
+/// The templates of one theme.
+#[derive(Debug)]
+pub struct Templates {
+    environment: Environment<'static>,
+    /// The names that each template reads, and those that it draws besides itself.
+    names: BTreeMap<String, Arc<BTreeSet<String>>>,
+}
+
+impl Templates {
+    /// Compiles every template that keeps to the grammar; the others are not there, and said why.
+    pub fn compile(
+        sources: BTreeMap<String, String>,
+        assets: Arc<BTreeMap<String, String>>,
+    ) -> (Self, Vec<Finding>) {
+        let mut environment = Environment::empty();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(DEPTH);
+        environment.set_formatter(|out, state, value| match value.kind() {
+            ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::Undefined => {
+                escape_formatter(out, state, value)
+            }
+            _ => Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "a list cannot be printed: repeat over it with for",
+            )),
+        });
+        environment.add_filter("upper", |text: &str| text.to_uppercase());
+        environment.add_filter("lower", |text: &str| text.to_lowercase());
+        environment.add_filter("trim", |text: &str| text.trim().to_owned());
+        environment.add_filter("with", |text: &str, name: &str| {
+            // maud lets an apostrophe be, which would end an attribute in apostrophes
+            let sentence = sentence(text, name).into_string().replace('\'', "&#x27;");
+            Value::from_safe_string(sentence)
+        });
+        environment.add_filter("asset", move |file: &str| {
+            assets.get(file).cloned().ok_or_else(|| {
+                let message = format!("the theme has no file {file} that can be served");
+                Error::new(ErrorKind::InvalidOperation, message)
+            })
+        });
+        let mut findings = Vec::new();
+        let mut read = BTreeMap::new();
+        for (name, source) in sources {
+            if source.len() > LONGEST_TEMPLATE {
+                let message = format!("a template has at most {LONGEST_TEMPLATE} bytes");
+                findings.push(Finding::refused(&name, message));
+                continue;
+            }
+            let reading = grammar::read(&name, &source);
+            let mut faults = reading.findings;
+            faults.extend(unquoted(&name, &source));
+            read.insert(name.clone(), (reading.names, reading.files));
+            if faults.is_empty()
+                && let Err(error) = environment.add_template_owned(name.clone(), source)
+            {
+                faults.push(of_error(&name, &error));
+            }
+            findings.extend(faults);
+        }
+        let names = read
+            .keys()
+            .map(|name| (name.clone(), Arc::new(names_of(name, &read))))
+            .collect();
+        (Self { environment, names }, findings)
+    }
+
+    /// The names that a template reads, by itself and by those that it draws besides itself.
+    pub fn names(&self, name: &str) -> Arc<BTreeSet<String>> {
+        self.names.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Whether there is a template of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.environment.get_template(name).is_ok()
+    }
+
+    /// Draws one, or says what went wrong and where.
+    pub fn draw(&self, name: &str, slots: TemplateContext) -> Result<String, Finding> {
+        let fault = |error: &Error| of_error(name, error);
+        let template = self
+            .environment
+            .get_template(name)
+            .map_err(|error| fault(&error))?;
+        let mut page = Capped(Vec::with_capacity(8 * 1024));
+        template
+            .render_captured_to(slots.into_value(), &mut page)
+            .map_err(|error| fault(&error))?;
+        String::from_utf8(page.0).map_err(|_| Finding::refused(name, "the page is no text"))
+    }
+}
+
+fn names_of(name: &str, read: &BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let (mut seen, mut left) = (BTreeSet::new(), vec![name]);
+    while let Some(file) = left.pop() {
+        if let Some((own, files)) = read.get(file).filter(|_| seen.insert(file)) {
+            names.extend(own.iter().cloned());
+            left.extend(files.iter().map(String::as_str));
+        }
+    }
+    names
+}
+
+/// A page that is being written, up to the most that one may have.
+struct Capped(Vec<u8>);
+
+impl Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len().saturating_add(bytes.len()) > LONGEST_PAGE {
+            return Err(io::Error::other("the page is too long"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What minijinja says, as a finding about the innermost template.
+fn of_error(name: &str, error: &Error) -> Finding {
+    let mut innermost = error;
+    while let Some(cause) = std::error::Error::source(innermost).and_then(|cause| cause.downcast_ref()) {
+        innermost = cause;
+    }
+    let message = match (innermost.kind(), innermost.detail()) {
+        (ErrorKind::OutOfFuel, _) => "the page takes too long to draw".to_owned(),
+        (ErrorKind::WriteFailure, _) => format!("the page is longer than {} KiB", LONGEST_PAGE / 1024),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    let file = innermost.name().unwrap_or(name);
+    match innermost.line() {
+        Some(line) => Finding::at_line(Severity::Refused, file, line, message),
+        None => Finding::refused(file, message),
+    }
+}
+
+/// Values that stand in an attribute without quotes: a space in them would begin another attribute.
+fn unquoted<'a>(name: &'a str, source: &'a str) -> impl Iterator<Item = Finding> + 'a {
+    source.match_indices("{{").filter_map(move |(at, _)| {
+        let before = source.get(..at)?.trim_end();
+        let is_bare = before.ends_with('=') && before.rfind('<') > before.rfind('>');
+        is_bare.then(|| {
+            let line = finding::line_of(source, at);
+            let message = "a value in an attribute without quotes: write =\"{{ … }}\"";
+            Finding::at_line(Severity::Refused, name, line, message)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(sources: &[(&str, &str)]) -> Result<String, String> {
+        let sources = sources
+            .iter()
+            .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()))
+            .collect();
+        let assets = BTreeMap::from([("a.css".to_owned(), "/theme/x/1/a.css".to_owned())]);
+        let (templates, findings) = Templates::compile(sources, Arc::new(assets));
+        if let Some(finding) = findings.first() {
+            return Err(finding.to_string());
+        }
+        let mut slots = TemplateContext::default();
+        slots.text("name", "<b>\"&'");
+        slots.text("phrase", "to {} now");
+        slots.list("things", (0..100).map(|_| [("text", "a thing")]));
+        templates
+            .draw("page.html", slots)
+            .map_err(|finding| finding.to_string())
+    }
+
+    fn page(source: &str) -> Result<String, String> {
+        draw(&[("page.html", source)])
+    }
+
+    #[test]
+    fn everything_is_escaped_and_texts_take_names() {
+        assert_eq!(page("{{ name }}").unwrap(), "&lt;b&gt;&quot;&amp;&#x27;");
+        assert_eq!(
+            page("{{ phrase|with(name) }}").unwrap(),
+            "to <bdi class=\"name\">&lt;b&gt;&quot;&amp;&#x27;</bdi> now"
+        );
+        assert_eq!(
+            page("{{ 'a.css'|asset|upper }}").unwrap(),
+            "&#x2f;THEME&#x2f;X&#x2f;1&#x2f;A.CSS"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_its_line() {
+        for (source, said) in [
+            ("\n{{ nothing }}", "page.html line 2: undefined value"),
+            (
+                "\n\n{{ 'b.css'|asset }}",
+                "page.html line 3: invalid operation: the theme has no file b.css",
+            ),
+            (
+                "{{ things }}",
+                "page.html line 1: invalid operation: a list cannot be printed",
+            ),
+            (
+                "{% include 'gone.html' %}",
+                "page.html line 1: template not found",
+            ),
+            (
+                "<input value={{ name }}>",
+                "page.html line 1: a value in an attribute without quotes",
+            ),
+        ] {
+            let found = page(source).unwrap_err();
+            assert!(found.starts_with(said), "{source}: {found}");
+        }
+    }
+
+    #[test]
+    fn no_loop_goes_on_for_ever_and_no_page_grows_without_end() {
+        let nested = format!(
+            "{}x{}",
+            "{% for t in things %}".repeat(6),
+            "{% endfor %}".repeat(6)
+        );
+        assert_eq!(
+            page(&nested).unwrap_err(),
+            "page.html line 1: the page takes too long to draw"
+        );
+        let long = format!("{{% for t in things %}}{}{{% endfor %}}", "x".repeat(9_000));
+        assert_eq!(
+            page(&long).unwrap_err(),
+            "page.html: the page is longer than 256 KiB"
+        );
+        let found = draw(&[
+            ("page.html", "{% include 'other.html' %}"),
+            ("other.html", "{% include 'page.html' %}"),
+        ])
+        .unwrap_err();
+        assert!(found.contains("recursion limit"), "{found}");
+        assert!(
+            page(&"x".repeat(LONGEST_TEMPLATE + 1))
+                .unwrap_err()
+                .contains("at most 64000 bytes")
+        );
+    }
+
+    #[test]
+    fn a_template_within_another_is_named_when_it_fails() {
+        let found = draw(&[
+            (
+                "page.html",
+                "{% extends 'layout.html' %}{% block content %}\n{{ oops }}{% endblock %}",
+            ),
+            ("layout.html", "<main>{% block content %}{% endblock %}</main>"),
+        ])
+        .unwrap_err();
+        assert_eq!(found, "page.html line 2: undefined value");
+    }
+}
