@@ -282,7 +282,8 @@ mod tests {
     #[test]
     fn a_cut_off_line_is_ended_and_what_could_not_be_written_is_counted() {
         let data = TempDir::new().unwrap();
-        let folder = make_folder_in(data.path(), EVENTS).unwrap();
+        let folder = data.path().join(EVENTS);
+        fs::create_dir(&folder).unwrap();
         fs::write(folder.join(CURRENT), "{\"cut\":").unwrap();
         let mut writer = Writer {
             data_dir: data.path().to_owned(),
@@ -312,7 +313,8 @@ mod tests {
     #[test]
     fn only_what_is_not_in_the_file_counts_as_lost() {
         let data = TempDir::new().unwrap();
-        let folder = make_folder_in(data.path(), EVENTS).unwrap();
+        let folder = data.path().join(EVENTS);
+        fs::create_dir(&folder).unwrap();
         // A file that takes so much and no more.
         let (mut kept, full) = UnixStream::pair().unwrap();
         for end in [&kept, &full] {

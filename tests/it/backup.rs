@@ -12,8 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 
-use crate::fault::report;
 use crate::harness::process::{Running, Service, said, shown};
+use crate::harness::report::report;
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
 

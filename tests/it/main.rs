@@ -13,8 +13,12 @@ mod acme;
 mod backup;
 mod cli;
 mod connection;
-mod fault;
 mod federation;
+#[expect(
+    dead_code,
+    reason = "two test binaries share the harness, and each uses a part"
+)]
+#[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
 mod import;
@@ -27,7 +31,6 @@ mod packages;
 mod promises;
 mod refresh_model;
 mod refusals;
-mod restart;
 mod rows;
 mod rsa_keygen;
 mod secrets;
@@ -39,6 +42,5 @@ mod sweep;
 mod theme;
 mod theme_cli;
 mod tidy;
-mod timing;
 mod watch;
 mod wycheproof;

@@ -8,7 +8,7 @@ use std::thread;
 use idsvc::jose::rsa_keygen;
 use idsvc::random::Random;
 
-use crate::fault::report;
+use crate::harness::report::report;
 
 const KEYS: usize = 200;
 

@@ -14,7 +14,7 @@ use idsvc::store::tables::{
 };
 use uuid::Uuid;
 
-use crate::harness::{Server, scene};
+use crate::harness::{Server, scene, sweep_all};
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
@@ -36,21 +36,6 @@ fn rows(server: &Server) -> [u64; 7] {
         })
         .unwrap()
 }
-
-/// Sweeps until everything has been looked at.
-pub(crate) async fn sweep_all(server: &Server) -> usize {
-    let core = &server.app.core;
-    let mut cursor = Cursor::default();
-    let mut removed = 0;
-    loop {
-        let swept = sweep(core, &mut cursor, core.clock.now()).await.unwrap();
-        removed += swept.removed;
-        if !swept.more {
-            return removed;
-        }
-    }
-}
-
 #[tokio::test]
 async fn rows_go_when_they_have_expired_and_not_before() {
     let (server, acme, alice) = scene().await;

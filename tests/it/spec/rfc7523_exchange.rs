@@ -12,9 +12,9 @@ use idsvc::oauth::client::{Client, ConsentRequirement, GrantType};
 use idsvc::random::Random;
 use serde_json::{Value, json};
 
+use crate::harness::sweep_all;
 use crate::harness::wire::Call;
 use crate::harness::{Audit, RelyingParty, START, Say, Server, Upstream};
-use crate::sweep::sweep_all;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The audience that the provider's tokens are accepted for.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::rfc7523_exchange::{Scene, scene_with};
 use crate::harness::START;
-use crate::sweep::sweep_all;
+use crate::harness::sweep_all;
 
 const DAY: u64 = 24 * 3600;
 const REPLAYED: &str = "400 invalid_grant: assertion was used before";

@@ -5,8 +5,8 @@ use idsvc::flow::rotate_keys;
 use idsvc::jose::alg::Algorithm;
 use serde_json::json;
 
+use crate::harness::sweep_all;
 use crate::harness::{Audit, Browser, RelyingParty, Tokens, scene, write_form};
-use crate::sweep::sweep_all;
 
 const BYE: &str = "https://acme.example/bye";
 

@@ -9,26 +9,26 @@ use idsvc::random::Random;
 use serde_json::{Value, json};
 
 use super::tally::Tally;
-use crate::fault::kiosk::{ANONYMOUS, Kiosk};
 use crate::harness::process::{Reply, Running, Service, said};
 use crate::harness::token::signed;
+use crate::kiosk::{ANONYMOUS, Kiosk};
 
-pub(in crate::fault) const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
 const REDIRECT_URI: &str = "https://app.example/cb";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// Status and JSON of an answer.
-pub(in crate::fault) type Told = (u16, Value);
+pub(crate) type Told = (u16, Value);
 
 /// Who is registered.
-pub(in crate::fault) struct Cast {
+pub(crate) struct Cast {
     client: Kiosk,
     robot: SigningKey,
 }
 
 impl Cast {
     /// A client for people and strangers, one that signs who it is, and users with a password.
-    pub(in crate::fault) fn register(service: &Service, people: &[String]) -> Self {
+    pub(crate) fn register(service: &Service, people: &[String]) -> Self {
         let flags = "--redirect-uri https://app.example/cb --grant authorization_code --grant refresh_token \
                      --grant anonymous --scope services:all --default-scope services:all";
         let client = Kiosk::register_as(service, "load", flags);
@@ -53,37 +53,37 @@ impl Cast {
 }
 
 /// One run of the process, as an actor sees it. What is asked of it returns nothing when no whole answer came.
-pub(in crate::fault) struct Stage<'a> {
-    pub(in crate::fault) service: &'a Service,
-    pub(in crate::fault) process: &'a Running<'a>,
-    pub(in crate::fault) cast: &'a Cast,
-    pub(in crate::fault) random: Random,
+pub(crate) struct Stage<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) process: &'a Running<'a>,
+    pub(crate) cast: &'a Cast,
+    pub(crate) random: Random,
     /// Whether 503 is no answer: the disk fails on purpose.
-    pub(in crate::fault) disk_fails: bool,
+    pub(crate) disk_fails: bool,
     /// Where is counted what was done; nowhere during a check.
-    pub(in crate::fault) deeds: Option<&'a Tally>,
+    pub(crate) deeds: Option<&'a Tally>,
     /// Where is counted what a check found to hold; nowhere under load.
-    pub(in crate::fault) proofs: Option<&'a Tally>,
+    pub(crate) proofs: Option<&'a Tally>,
 }
 
 impl Stage<'_> {
-    pub(in crate::fault) fn below(&self, bound: usize) -> usize {
+    pub(crate) fn below(&self, bound: usize) -> usize {
         usize::try_from(u64::from_be_bytes(self.random.bytes()) % bound as u64).unwrap()
     }
 
-    pub(in crate::fault) fn is_heads(&self) -> bool {
+    pub(crate) fn is_heads(&self) -> bool {
         self.below(2) == 0
     }
 
     /// Counts what was done and answered.
-    pub(in crate::fault) fn did(&self, deed: &str) {
+    pub(crate) fn did(&self, deed: &str) {
         if let Some(tally) = self.deeds {
             tally.count(deed);
         }
     }
 
     /// Counts what was found as it had been answered.
-    pub(in crate::fault) fn found(&self, proof: &str) {
+    pub(crate) fn found(&self, proof: &str) {
         if let Some(tally) = self.proofs {
             tally.count(proof);
         }
@@ -94,7 +94,7 @@ impl Stage<'_> {
     }
 
     /// What an answer says, if it is one.
-    pub(in crate::fault) fn told(&self, reply: Option<Reply>) -> Option<Told> {
+    pub(crate) fn told(&self, reply: Option<Reply>) -> Option<Told> {
         let reply = reply.filter(|reply| !self.is_put_off(reply))?;
         let body = if reply.body.is_empty() {
             Value::Null
@@ -108,14 +108,14 @@ impl Stage<'_> {
         self.told(self.cast.client.ask(self.process, path, form))
     }
 
-    pub(in crate::fault) fn refresh(&self, token: &str) -> Option<Told> {
+    pub(crate) fn refresh(&self, token: &str) -> Option<Told> {
         self.post(
             "/oauth2/token",
             &[("grant_type", "refresh_token"), ("refresh_token", token)],
         )
     }
 
-    pub(in crate::fault) fn redeem(&self, code: &str) -> Option<Told> {
+    pub(crate) fn redeem(&self, code: &str) -> Option<Told> {
         let form = [
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -124,18 +124,18 @@ impl Stage<'_> {
         self.post("/oauth2/token", &form)
     }
 
-    pub(in crate::fault) fn anonymous(&self) -> Option<Told> {
+    pub(crate) fn anonymous(&self) -> Option<Told> {
         self.post("/oauth2/token", &[("grant_type", ANONYMOUS)])
     }
 
-    pub(in crate::fault) fn revoke(&self, token: &str) -> Option<()> {
+    pub(crate) fn revoke(&self, token: &str) -> Option<()> {
         let (status, body) = self.post("/oauth2/revoke", &[("token", token)])?;
         assert_eq!(status, 200, "{body}");
         Some(())
     }
 
     /// Whether introspection calls the token active.
-    pub(in crate::fault) fn is_active(&self, token: &str) -> Option<bool> {
+    pub(crate) fn is_active(&self, token: &str) -> Option<bool> {
         let (status, body) = self.post("/oauth2/introspect", &[("token", token)])?;
         assert_eq!(status, 200, "{body}");
         Some(body["active"].as_bool().unwrap())
@@ -148,7 +148,7 @@ impl Stage<'_> {
     }
 
     /// What an authorization request leads to with the session of this cookie: a code, or the sign-in page.
-    pub(in crate::fault) fn authorize(&self, session: &str) -> Option<Result<String, String>> {
+    pub(crate) fn authorize(&self, session: &str) -> Option<Result<String, String>> {
         let target = Self::authorization_request();
         let reply = self.process.request("GET", &target, &[("Cookie", session)], "")?;
         if self.is_put_off(&reply) {
@@ -163,7 +163,7 @@ impl Stage<'_> {
     }
 
     /// Signs in as a browser would and returns the session's cookie.
-    pub(in crate::fault) fn sign_in(&self, name: &str) -> Option<String> {
+    pub(crate) fn sign_in(&self, name: &str) -> Option<String> {
         let target = Self::authorization_request();
         let (reply, _) = self.process.try_type_in(&target, name, PASSWORD)?;
         if self.is_put_off(&reply) {
@@ -177,7 +177,7 @@ impl Stage<'_> {
     }
 
     /// A fresh assertion of the client that signs.
-    pub(in crate::fault) fn assertion(&self) -> String {
+    pub(crate) fn assertion(&self) -> String {
         let now = Clock::System.now().seconds();
         let header = json!({"alg": "ES256", "typ": "JWT"});
         let claims = json!({
@@ -188,7 +188,7 @@ impl Stage<'_> {
     }
 
     /// A token of the signing client for itself.
-    pub(in crate::fault) fn present(&self, assertion: &str) -> Option<Told> {
+    pub(crate) fn present(&self, assertion: &str) -> Option<Told> {
         let form = [
             ("grant_type", "client_credentials"),
             ("scope", "notes.read"),
@@ -199,14 +199,14 @@ impl Stage<'_> {
     }
 
     /// The names of the published keys.
-    pub(in crate::fault) fn key_names(&self) -> Option<Vec<String>> {
+    pub(crate) fn key_names(&self) -> Option<Vec<String>> {
         let (_, body) = self.told(self.process.request("GET", "/oauth2/jwks", &[], ""))?;
         let keys = body["keys"].as_array().unwrap().iter();
         Some(keys.map(|key| text(&key["kid"])).collect())
     }
 
     /// What a command said that succeeded beside the service, or why it did not.
-    pub(in crate::fault) fn run(&self, words: &str) -> Result<Value, String> {
+    pub(crate) fn run(&self, words: &str) -> Result<Value, String> {
         let output = self.service.run(&words.split(' ').collect::<Vec<_>>());
         if output.status.success() {
             return Ok(serde_json::from_slice(&output.stdout).unwrap());
@@ -218,12 +218,12 @@ impl Stage<'_> {
     }
 
     /// The same; nothing when it may not have happened.
-    pub(in crate::fault) fn command(&self, words: &str) -> Option<Value> {
+    pub(crate) fn command(&self, words: &str) -> Option<Value> {
         self.run(words).ok()
     }
 }
 
-pub(in crate::fault) fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value
         .as_str()
         .unwrap_or_else(|| panic!("no text: {value}"))
@@ -231,13 +231,13 @@ pub(in crate::fault) fn text(value: &Value) -> String {
 }
 
 /// The body of an answer that has to be a success.
-pub(in crate::fault) fn granted((status, body): Told, what: &str) -> Value {
+pub(crate) fn granted((status, body): Told, what: &str) -> Value {
     assert_eq!(status, 200, "{what} does not work: {body}");
     body
 }
 
 /// Fails unless the answer is the refusal of a grant.
-pub(in crate::fault) fn refused((status, body): &Told, what: &str) {
+pub(crate) fn refused((status, body): &Told, what: &str) {
     assert_eq!(
         (*status, body["error"].as_str()),
         (400, Some("invalid_grant")),
@@ -246,6 +246,6 @@ pub(in crate::fault) fn refused((status, body): &Told, what: &str) {
 }
 
 /// Whether that much time has passed since.
-pub(in crate::fault) fn is_older(than: u64, since: Instant) -> bool {
+pub(crate) fn is_older(than: u64, since: Instant) -> bool {
     since.elapsed().as_secs() > than
 }

@@ -14,8 +14,8 @@ use super::shim::{Fault, Faults};
 use crate::harness::process::{Running, Service, shown};
 use crate::harness::reply::Reply;
 use crate::harness::scene;
+use crate::harness::sweep_all;
 use crate::harness::token::Jwt;
-use crate::sweep::sweep_all;
 
 const DAY: i64 = 86_400;
 

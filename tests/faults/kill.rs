@@ -9,8 +9,8 @@ use idsvc::random::Random;
 
 use super::play::Play;
 use super::shim::{Fault, Faults, Lost};
-use super::{amount, is_long, report};
 use crate::harness::process::Service;
+use crate::harness::report::{amount, is_long, report};
 
 /// How many times more the service is killed, under ever longer load, when something was not tried often enough.
 const MOST_MORE: u32 = 30;

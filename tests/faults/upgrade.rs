@@ -16,9 +16,10 @@ use idsvc::store::table::Table;
 use idsvc::store::{Options, Store, StoreError, tables};
 
 use super::kiosk::Kiosk;
+use super::refused_in_one_sentence;
 use super::room::Room;
-use super::{refused_in_one_sentence, report};
 use crate::harness::process::{Service, said};
+use crate::harness::report::report;
 
 type Ager = fn(&[u8]) -> Result<Vec<u8>, Unreadable>;
 

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::task::JoinSet;
 
 use super::target::{HTTP_1, Target, ask, issue, serve, service};
-use crate::fault::{amount, report};
+use crate::harness::report::{amount, report};
 
 async fn shown(target: &Target) -> CertificateDer<'static> {
     let stream = target.connect().await.unwrap();

@@ -43,7 +43,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = folder.join("shim.so");
     let built = folder.join(format!("shim-{}.so", Random::system().uuid_v4()));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fault/shim.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/shim.c");
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .args([&built, &source])

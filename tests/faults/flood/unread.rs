@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 use super::target::{HTTP_1, HTTP_2, Target, bystander, issue, memory, serve, service, still_answers};
-use crate::fault::{amount, is_long, report};
 use crate::harness::frames::{self, HEADERS, PING, PREFACE, SETTINGS, frame, get};
+use crate::harness::report::{amount, is_long, report};
 
 /// As many requests as one HTTP/2 connection carries at once.
 const REQUESTS: u32 = 32;

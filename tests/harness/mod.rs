@@ -8,6 +8,7 @@ pub(crate) mod html;
 pub(crate) mod process;
 pub(crate) mod relying_party;
 pub(crate) mod reply;
+pub(crate) mod report;
 pub(crate) mod server;
 pub(crate) mod tls;
 pub(crate) mod token;
@@ -15,6 +16,8 @@ pub(crate) mod upstream;
 pub(crate) mod wire;
 
 use std::time::Duration;
+
+use idsvc::flow::sweep::{Cursor, sweep};
 
 pub(crate) use audit::Audit;
 pub(crate) use browser::{Browser, Screen};
@@ -54,4 +57,18 @@ pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(Duration::from_mins(1), waiting)
         .await
         .unwrap();
+}
+
+/// Sweeps until everything has been looked at.
+pub(crate) async fn sweep_all(server: &Server) -> usize {
+    let core = &server.app.core;
+    let mut cursor = Cursor::default();
+    let mut removed = 0;
+    loop {
+        let swept = sweep(core, &mut cursor, core.clock.now()).await.unwrap();
+        removed += swept.removed;
+        if !swept.more {
+            return removed;
+        }
+    }
 }

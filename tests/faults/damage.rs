@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use idsvc::random::Random;
 
 use super::kiosk::{ANONYMOUS, Kiosk};
-use super::{amount, is_long, refused_in_one_sentence, report};
+use super::refused_in_one_sentence;
 use crate::harness::process::{Running, Service, said};
+use crate::harness::report::{amount, is_long, report};
 
 const PAGE: usize = 4096;
 

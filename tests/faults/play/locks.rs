@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::Actor;
 use super::stage::{Stage, granted, refused, text};
-use crate::fault::kiosk::Kiosk;
 use crate::harness::process::Service;
+use crate::kiosk::Kiosk;
 
 const MOST_REMEMBERED: usize = 6;
 const MOST_KEYS: usize = 4;

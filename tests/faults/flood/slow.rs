@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::target::{
     HTTP_1, Target, allow_files, ask, bystander, issue, memory, serve, service, still_answers,
 };
-use crate::fault::{amount, is_long, report};
+use crate::harness::report::{amount, is_long, report};
 
 /// Longer than any time limit of a connection, and some time to see it.
 const PATIENCE: Duration = Duration::from_secs(100);

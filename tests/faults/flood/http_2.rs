@@ -12,11 +12,11 @@ use tokio_rustls::client::TlsStream;
 use super::target::{
     HTTP_1, HTTP_2, Target, Waits, ask, bystander, issue, memory, serve, service, still_answers,
 };
-use crate::fault::report;
 use crate::harness::frames::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE,
     PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, get, header_block,
 };
+use crate::harness::report::report;
 
 const ATTACKERS: usize = 4;
 /// Less than any time limit of a connection, the ten seconds for a header among them: it is the flood that ends it.

@@ -10,10 +10,11 @@ use idsvc::random::Random;
 
 use super::kiosk::{Kiosk, is_ready, put_off, until_ready};
 use super::play::Play;
+use super::refused_in_one_sentence;
 use super::room::Room;
 use super::shim::{EIO, ENOSPC, EROFS, Fault, Faults};
-use super::{amount, refused_in_one_sentence, report};
 use crate::harness::process::{Running, Service, said, shown};
+use crate::harness::report::{amount, report};
 
 #[test]
 fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {

@@ -54,7 +54,7 @@ pub(super) const PROOFS: &[&str] = &[
 ];
 
 /// Counts of things with these names.
-pub(in crate::fault) struct Tally {
+pub(crate) struct Tally {
     names: &'static [&'static str],
     counts: Vec<AtomicUsize>,
 }

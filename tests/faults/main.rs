@@ -1,0 +1,44 @@
+//! What goes wrong around the service: the process is killed, the disk fails, the clock jumps, peers flood it, a restart
+//! comes in the middle, answers tell by their time what they keep to themselves.
+//!
+//! Each test has a short form for every run and a long one, which `tests/long` asks for and sums up.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod clock;
+mod damage;
+mod disk;
+mod flood;
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "two test binaries share the harness, and each uses a part"
+)]
+#[path = "../harness/mod.rs"]
+mod harness;
+mod kill;
+mod kiosk;
+mod play;
+mod restart;
+mod room;
+mod shim;
+mod timing;
+mod upgrade;
+
+use crate::harness::process::{Service, said};
+
+/// The command is refused with one clear sentence.
+pub(crate) fn refused_in_one_sentence(service: &Service, words: &[&str], about: &str) {
+    let refused = service.run(words);
+    let said = said(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{words:?}: {said}");
+    assert!(
+        said.contains(about) && said.lines().count() == 1,
+        "{words:?}: {said}"
+    );
+}
