@@ -23,7 +23,7 @@ use crate::oauth::metadata::Metadata;
 use crate::oauth::redirect_uri::is_on_this_machine;
 use crate::observe::metrics::Metrics;
 use crate::pages::Locale;
-use crate::route::Route;
+use crate::route::{DISCOVERED, Route};
 use crate::themes::theme_set::{ThemeSet, Themes};
 
 /// The running service.
@@ -308,14 +308,10 @@ impl App {
         let metadata = Metadata {
             issuer: &self.core.policy.issuer,
             service_name: &self.core.policy.service_name,
-            authorization_endpoint: self.url(&Route::Authorize),
-            token_endpoint: self.url(&Route::Token),
-            jwks_uri: self.url(&Route::Jwks),
-            userinfo_endpoint: self.url(&Route::UserInfo),
-            introspection_endpoint: self.url(&Route::Introspect),
-            revocation_endpoint: self.url(&Route::Revoke),
-            refresh_endpoint: self.url(&Route::Refresh),
-            end_session_endpoint: self.url(&Route::EndSession),
+            endpoints: DISCOVERED
+                .iter()
+                .map(|(member, route)| (*member, self.url(route)))
+                .collect(),
             service_documentation: self.core.policy.service_documentation.as_deref(),
             signing_algs: catalog.keyring().published_algorithms(),
             scopes: own.into_iter().fold(standard, Scope::with),

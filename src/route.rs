@@ -38,7 +38,7 @@ const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
 const CHANGE_PASSWORD: &str = "/.well-known/change-password";
 
 macro_rules! routes {
-    ($($(#[$doc:meta])* $name:ident $path:expr, $methods:ident, $label:literal, $cors:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident $path:expr, $methods:ident, $label:literal, $cors:ident $(, $member:literal)?;)*) => {
         /// A path that the service answers.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum Route {
@@ -57,6 +57,9 @@ macro_rules! routes {
 
         /// All routes that have one path each.
         pub const FIXED: &[Route] = &[$(Route::$name,)*];
+
+        /// The members of the discovery document that name an endpoint (RFC 8414 section 2).
+        pub const DISCOVERED: &[(&str, Route)] = &[$($(($member, Route::$name),)?)*];
 
         impl Route {
             /// The path, without that of the issuer.
@@ -110,25 +113,25 @@ macro_rules! routes {
 
 routes! {
     /// The authorization endpoint (RFC 6749 section 3.1).
-    Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None;
+    Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None, "authorization_endpoint";
     /// The token endpoint (RFC 6749 section 3.2).
-    Token "/oauth2/token", SUBMIT, "token", Clients;
+    Token "/oauth2/token", SUBMIT, "token", Clients, "token_endpoint";
     /// The refresh endpoint, where an API key says who calls.
-    Refresh "/v4/tokens", SUBMIT, "refresh", Clients;
+    Refresh "/v4/tokens", SUBMIT, "refresh", Clients, "refresh_endpoint";
     /// The provider's metadata (OpenID Connect Discovery 1.0 section 4).
     OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public;
     /// The same metadata where RFC 8414 section 3 looks for it.
     OauthAuthorizationServer AUTHORIZATION_SERVER, READ, "oauth_authorization_server", Public;
     /// The public keys (RFC 7517 section 5).
-    Jwks "/oauth2/jwks", READ, "jwks", Public;
+    Jwks "/oauth2/jwks", READ, "jwks", Public, "jwks_uri";
     /// The `UserInfo` endpoint (OpenID Connect Core section 5.3).
-    UserInfo "/oauth2/userinfo", READ_OR_SUBMIT, "userinfo", Clients;
+    UserInfo "/oauth2/userinfo", READ_OR_SUBMIT, "userinfo", Clients, "userinfo_endpoint";
     /// Token introspection (RFC 7662).
-    Introspect "/oauth2/introspect", SUBMIT, "introspect", None;
+    Introspect "/oauth2/introspect", SUBMIT, "introspect", None, "introspection_endpoint";
     /// Token revocation (RFC 7009).
-    Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients;
+    Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients, "revocation_endpoint";
     /// Logout asked for by a client (OpenID Connect RP-Initiated Logout 1.0 section 2).
-    EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None;
+    EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None, "end_session_endpoint";
     /// The page that asks who the user is.
     Login "/login", FOLLOW_OR_SUBMIT, "login", None;
     /// The page that asks whether a client may act for the user.

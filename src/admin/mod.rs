@@ -194,7 +194,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::clock::{Clock, Timestamp};
-    use crate::oauth::Policy;
+    use crate::config::Settings;
     use crate::password::{PasswordParams, PasswordPool, PoolSize};
     use crate::random::Random;
     use crate::seal::Sealer;
@@ -213,7 +213,7 @@ pub(crate) mod tests {
             Clock::manual(Timestamp::from_seconds(1_000_000)),
             Random::system(),
             Sealer::new(&[7; 32]),
-            Policy::of("https://id.example.com"),
+            Settings::default().policy("https://id.example.com"),
             PasswordPool::start(
                 params,
                 PoolSize {

@@ -302,7 +302,7 @@ fn of_store(
         let is_replaced = keys
             .iter()
             .any(|other| other.alg == key.alg && matches!(other.standing, StandingView::Announced { .. }));
-        let rotation = settings.key_rotation;
+        let rotation = settings.policy("").key_rotation;
         of_key(key, is_replaced, rotation, session.is_running(), now, findings);
     }
     for client in &clients {

@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
 use crate::net::Limits;
 use crate::net::acme::Plan;
 use crate::net::outbound::Terms;
-use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
-use crate::password::{PasswordParams, PasswordPolicy, PoolSize};
+use crate::oauth::policy::Policy;
+use crate::password::{PasswordParams, PoolSize};
 
 use self::file::{Given, Origin, Parsed, Raw};
+use self::reader::Reader;
 
 /// The environment variable that names the file.
 pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
@@ -170,17 +170,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The issuer that is asked for; without one, commands work with the one that the first start fixed.
     pub base_url: Option<String>,
-    service_name: String,
-    organization: String,
-    service_documentation: Option<String>,
-    lifetimes: Lifetimes,
-    refresh_retry_window: Duration,
-    access_token_alg: Algorithm,
-    access_token_typ: String,
-    id_token_alias: bool,
-    anonymous_retention: Duration,
-    /// When signing keys are replaced.
-    pub key_rotation: KeyRotation,
+    /// What the protocol rules see, but for the issuer: [`Settings::policy`] fills it in.
+    policy_without_issuer: Policy,
     /// The theme of the pages, for clients that name none.
     pub theme: String,
     /// Where the operator's themes are; nothing may be there.
@@ -191,10 +182,15 @@ pub struct Settings {
     pub events_max_bytes: u64,
     /// The cost of new password hashes.
     pub password_params: PasswordParams,
-    /// The rules for new passwords.
-    pub password_policy: PasswordPolicy,
     /// Password hashes at once; zero for one on each core.
     password_workers: usize,
+}
+
+/// The settings of an operator who gave none.
+impl Default for Settings {
+    fn default() -> Self {
+        resolve::settings(&mut Reader::of(&Sources::default()))
+    }
 }
 
 impl Settings {
@@ -202,17 +198,7 @@ impl Settings {
     pub fn policy(&self, issuer: &str) -> Policy {
         Policy {
             issuer: issuer.to_owned(),
-            service_name: self.service_name.clone(),
-            organization: self.organization.clone(),
-            service_documentation: self.service_documentation.clone(),
-            lifetimes: self.lifetimes,
-            refresh_retry_window: self.refresh_retry_window,
-            access_token_alg: self.access_token_alg,
-            access_token_typ: self.access_token_typ.clone(),
-            id_token_alias: self.id_token_alias,
-            anonymous_retention: self.anonymous_retention,
-            key_rotation: self.key_rotation,
-            password: self.password_policy,
+            ..self.policy_without_issuer.clone()
         }
     }
 
@@ -309,6 +295,11 @@ pub struct Config {
     pub is_dev: bool,
     /// What is given and has no effect.
     pub warnings: Vec<Fault>,
+}
+
+/// The limits of an operator who gave none.
+pub fn default_limits() -> LimitPolicy {
+    resolve::limits(&mut Reader::of(&Sources::default()))
 }
 
 impl Config {

@@ -25,6 +25,10 @@ pub struct Setting {
     pub key: &'static str,
     /// The form of the value.
     pub kind: Kind,
+    /// What the help of the flag calls the value.
+    pub value_name: &'static str,
+    /// What the help of the flag says; empty where the flag is one of every command.
+    pub help: &'static str,
     /// The value when nothing else is said, as TOML; none where there is no default.
     pub default: Option<&'static str>,
     /// A value as somebody might write it, as TOML.
@@ -36,6 +40,7 @@ pub struct Setting {
 const fn setting(
     key: &'static str,
     kind: Kind,
+    (value_name, help): (&'static str, &'static str),
     default: Option<&'static str>,
     example: &'static str,
     doc: &'static str,
@@ -43,17 +48,23 @@ const fn setting(
     Setting {
         key,
         kind,
+        value_name,
+        help,
         default,
         example,
         doc,
     }
 }
 
+/// `--data-dir` is a flag of every command.
+const NO_FLAG: (&str, &str) = ("DIR", "");
+
 /// Every setting, those without a section first, those of one section side by side.
 pub const SETTINGS: &[Setting] = &[
     setting(
         "data_dir",
         Kind::Text,
+        NO_FLAG,
         None,
         r#""/var/lib/idsvc""#,
         "Where everything that lasts is kept; created with mode 0700.\n\
@@ -62,6 +73,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "region",
         Kind::Text,
+        ("REGION", "The region, us or ap"),
         None,
         r#""us""#,
         "The region of this installation, us or ap. Needed when base_url has {region} in it.",
@@ -69,6 +81,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "base_url",
         Kind::Text,
+        ("URL", "The address of the service, and its issuer"),
         None,
         r#""https://id.{region}.example.com""#,
         "The address of the service. It is the issuer of every token, and fixed at the first start.",
@@ -76,6 +89,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "listen",
         Kind::List,
+        ("ADDRESS", "An address to listen on"),
         Some(r#"["0.0.0.0:443"]"#),
         r#"["0.0.0.0:443", "[::]:443"]"#,
         "The addresses to listen on.",
@@ -83,6 +97,10 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "trusted_proxies",
         Kind::List,
+        (
+            "NETWORK",
+            "A network of proxies to believe about the client's address",
+        ),
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
         "Networks of proxies whose Forwarded and X-Forwarded-For are believed, for the client's address only. Never everybody.",
@@ -90,6 +108,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "service_name",
         Kind::Text,
+        ("NAME", "The name in the grant type of anonymous users"),
         Some(r#""service""#),
         r#""acme""#,
         "The name in the grant type of anonymous users: urn:{service_name}:oauth2:grant-type:anonymous.",
@@ -97,6 +116,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "organization",
         Kind::Text,
+        ("NAME", "The organization of new users"),
         Some(r#""default""#),
         r#""acme""#,
         "The organization of new users.",
@@ -104,6 +124,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "service_documentation",
         Kind::Text,
+        ("URL", "What developers of applications should read"),
         None,
         r#""https://docs.example.com/sign-in""#,
         "The address of what developers of applications should read. Discovery shows it.",
@@ -111,6 +132,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "id_token_alias",
         Kind::Flag,
+        ("BOOL", "Repeat id_token as idtoken"),
         Some("true"),
         "false",
         "Whether the token response repeats id_token under the name idtoken.",
@@ -118,6 +140,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "theme",
         Kind::Text,
+        ("NAME", "The theme of the pages"),
         Some(r#""default""#),
         r#""acme""#,
         "The theme of the pages, for clients that name none: a built-in one, or a folder of theme_dir.",
@@ -125,6 +148,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "theme_dir",
         Kind::Text,
+        ("DIR", "Where the operator's themes are"),
         None,
         r#""/etc/idsvc/themes""#,
         "Where the operator's themes are, one folder each; read again when something in it changes.\n\
@@ -133,6 +157,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "tls.mode",
         Kind::Text,
+        ("MODE", "files, acme, self-signed or off"),
         Some(r#""files""#),
         r#""files""#,
         "files: certificate and key from PEM files, read again when they change and on SIGHUP.\n\
@@ -144,6 +169,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "tls.cert",
         Kind::Text,
+        ("FILE", "The certificate chain"),
         None,
         r#""/etc/idsvc/cert.pem""#,
         "The certificate chain, the server's own certificate first. For tls.mode = \"files\".",
@@ -151,6 +177,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "tls.key",
         Kind::Text,
+        ("FILE", "The private key"),
         None,
         r#""/etc/idsvc/key.pem""#,
         "The private key. For tls.mode = \"files\".",
@@ -158,6 +185,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "acme.domains",
         Kind::List,
+        ("DOMAIN", "A domain to have a certificate for, by ACME"),
         None,
         r#"["id.example.com"]"#,
         "The names that the certificate is for. The certificate authority must reach this service at port 443 of each.\n\
@@ -167,6 +195,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "acme.contact",
         Kind::Text,
+        ("ADDRESS", "The mail address for the certificate authority"),
         None,
         r#""admin@example.com""#,
         "The mail address that the certificate authority may write to.",
@@ -174,6 +203,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "acme.directory",
         Kind::Text,
+        ("URL", "The ACME directory of the certificate authority"),
         Some(r#""https://acme-v02.api.letsencrypt.org/directory""#),
         r#""https://acme-staging-v02.api.letsencrypt.org/directory""#,
         "The ACME directory of the certificate authority. The default is Let's Encrypt, the example its staging area.\n\
@@ -182,6 +212,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.access_token",
         Kind::Duration,
+        ("TIME", "How long access tokens last"),
         Some(r#""24h""#),
         r#""1h""#,
         "Access tokens.",
@@ -189,6 +220,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.refresh_token",
         Kind::Duration,
+        ("TIME", "How long refresh tokens last"),
         Some(r#""90d""#),
         r#""30d""#,
         "Refresh tokens, counted from the newest one.",
@@ -196,6 +228,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.refresh_absolute",
         Kind::Duration,
+        ("TIME", "How long a sign-in can be refreshed in all"),
         Some(r#""off""#),
         r#""365d""#,
         "How long one sign-in can be refreshed in all; off for no bound.",
@@ -203,6 +236,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.code",
         Kind::Duration,
+        ("TIME", "How long authorization codes last"),
         Some(r#""60s""#),
         r#""60s""#,
         "Authorization codes; at most ten minutes (RFC 6749 section 4.1.2).",
@@ -210,6 +244,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.id_token",
         Kind::Duration,
+        ("TIME", "How long ID tokens last"),
         Some(r#""1h""#),
         r#""1h""#,
         "ID tokens.",
@@ -217,6 +252,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.session_idle",
         Kind::Duration,
+        ("TIME", "How long sessions last without use"),
         Some(r#""12h""#),
         r#""12h""#,
         "Browser sessions without use.",
@@ -224,6 +260,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.session_absolute",
         Kind::Duration,
+        ("TIME", "How long sessions last in any case"),
         Some(r#""7d""#),
         r#""7d""#,
         "Browser sessions in any case.",
@@ -231,6 +268,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "lifetimes.login_transaction",
         Kind::Duration,
+        ("TIME", "How long a sign-in may take"),
         Some(r#""30m""#),
         r#""30m""#,
         "A sign-in under way.",
@@ -238,6 +276,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "refresh.retry_window",
         Kind::Duration,
+        ("TIME", "How long a replaced refresh token is good for a retry"),
         Some(r#""120s""#),
         r#""120s""#,
         "How long a replaced refresh token stays good for the retry of a lost answer.",
@@ -245,6 +284,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "anonymous.retention",
         Kind::Duration,
+        ("TIME", "How long abandoned anonymous users are kept"),
         Some(r#""180d""#),
         r#""365d""#,
         "How long an anonymous user is kept after the last refresh token has ended.",
@@ -252,6 +292,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "password.memory_kib",
         Kind::Number,
+        ("KIB", "Memory of a password hash"),
         Some("19456"),
         "47104",
         "Memory of one argon2id hash, in KiB. A change rehashes each password at its next sign-in.",
@@ -259,6 +300,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "password.iterations",
         Kind::Number,
+        ("COUNT", "Passes of a password hash"),
         Some("2"),
         "1",
         "Passes of argon2id over the memory.",
@@ -266,6 +308,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "password.parallelism",
         Kind::Number,
+        ("COUNT", "Lanes of a password hash"),
         Some("1"),
         "1",
         "Lanes of argon2id.",
@@ -273,6 +316,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "password.min_length",
         Kind::Number,
+        ("COUNT", "The fewest characters of a password"),
         Some("8"),
         "12",
         "The fewest characters of a new password.",
@@ -280,6 +324,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "password.max_bytes",
         Kind::Number,
+        ("COUNT", "The most bytes of a password"),
         Some("512"),
         "512",
         "The most bytes of a password; a longer one is refused unread.",
@@ -287,6 +332,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "password.workers",
         Kind::Number,
+        ("COUNT", "Passwords hashed at once"),
         Some("0"),
         "2",
         "Passwords hashed at once; 0 for one on each core.",
@@ -294,6 +340,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "signing.access_token_alg",
         Kind::Text,
+        ("ALG", "The algorithm of access tokens"),
         Some(r#""ES256""#),
         r#""RS256""#,
         "The algorithm of access tokens, unless the client's record names one: RS256, PS256, ES256 or EdDSA.",
@@ -301,6 +348,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "signing.access_token_typ",
         Kind::Text,
+        ("TYP", "The typ of access tokens"),
         Some(r#""at+jwt""#),
         r#""JWT""#,
         "The typ of access tokens: at+jwt (RFC 9068), or JWT for older resource servers.",
@@ -308,6 +356,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "keys.rotate_every",
         Kind::Duration,
+        ("TIME", "How long a key signs before a new one takes its place"),
         Some(r#""90d""#),
         r#""off""#,
         "How long a signing key signs before a new one takes its place by itself: an hour or more, and longer than\n\
@@ -316,6 +365,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "keys.announce",
         Kind::Duration,
+        ("TIME", "How long new keys are published before they sign"),
         Some(r#""14d""#),
         r#""24h""#,
         "How long a new signing key is published before it signs, so that verifiers have fetched it: five minutes or\n\
@@ -324,6 +374,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "outbound.ca_file",
         Kind::Text,
+        ("FILE", "Certificate authorities to trust beside those of the web"),
         None,
         r#""/etc/idsvc/company-ca.pem""#,
         "A PEM file of certificate authorities to trust beside those of the web, for providers,\n\
@@ -332,6 +383,10 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "outbound.allow",
         Kind::List,
+        (
+            "NETWORK",
+            "A network that is not public and may be reached for providers, keys and ACME",
+        ),
         Some("[]"),
         r#"["10.0.0.0/8"]"#,
         "Networks that are not public and may be reached all the same, for providers, published keys and\n\
@@ -340,6 +395,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.enabled",
         Kind::Flag,
+        ("BOOL", "Limit what single addresses, names and clients may do"),
         Some("true"),
         "true",
         "Whether failed sign-ins, failed client authentication, sign-ins begun, anonymous users, connections, requests,\n\
@@ -349,6 +405,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.exempt",
         Kind::List,
+        ("NETWORK", "A network whose requests are not limited"),
         Some("[]"),
         r#"["192.0.2.0/24"]"#,
         "Networks whose requests are not limited, and whose open connections are not counted for an address, such as\n\
@@ -357,6 +414,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.anonymous_per_address",
         Kind::Number,
+        ("COUNT", "Anonymous users for one address in an hour"),
         Some("60"),
         "1000",
         "Anonymous users that one address may have made within an hour.",
@@ -364,6 +422,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.anonymous_per_client",
         Kind::Number,
+        ("COUNT", "Anonymous users for one client in an hour"),
         Some("10000"),
         "100000",
         "Anonymous users that one client may have made within an hour.",
@@ -371,6 +430,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.connections",
         Kind::Number,
+        ("COUNT", "Open connections in all"),
         Some("10000"),
         "50000",
         "Open connections in all; more wait. The hard limit of open files (ulimit -Hn, LimitNOFILE) must be above it.",
@@ -378,6 +438,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.connections_per_address",
         Kind::Number,
+        ("COUNT", "Open connections from one address"),
         Some("256"),
         "256",
         "Open connections from one IPv4 address or IPv6 /64; more are closed. No address gets more than half of all\n\
@@ -386,6 +447,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "backup.interval",
         Kind::Duration,
+        ("TIME", "How often a backup is made"),
         Some(r#""24h""#),
         r#""6h""#,
         "How often the running service puts a backup into backups/ of the data directory; off for never.",
@@ -393,6 +455,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "backup.keep",
         Kind::Number,
+        ("COUNT", "How many backups are kept"),
         Some("7"),
         "30",
         "How many of these backups are kept.",
@@ -400,6 +463,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "events.max_mib",
         Kind::Number,
+        ("COUNT", "How many MiB of events are kept"),
         Some("64"),
         "1024",
         "The most MiB of events that are kept in the data directory, for idsvc events; the oldest go.",
@@ -407,6 +471,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "metrics.listen",
         Kind::Text,
+        ("ADDRESS", "Where the metrics are, or off"),
         Some(r#""off""#),
         r#""127.0.0.1:9464""#,
         "The address of the metrics (Prometheus text at /metrics); whoever reaches it reads them. off for none.",
@@ -414,6 +479,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log.format",
         Kind::Text,
+        ("FORMAT", "text, json or auto"),
         Some(r#""auto""#),
         r#""json""#,
         "text, json, or auto: text on a terminal and json elsewhere. Text has colours on a terminal, unless NO_COLOR is set or TERM is dumb.",
@@ -421,6 +487,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log.level",
         Kind::Text,
+        ("LEVEL", "error, warn, info, debug or trace"),
         Some(r#""info""#),
         r#""debug""#,
         "error, warn, info, debug or trace.",
@@ -432,30 +499,24 @@ pub fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
-/// The setting whose flag has that name, which is said without its dashes.
-pub fn of_flag(name: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.flag().eq(name.chars()))
-}
-
 impl Setting {
     /// The environment variable that sets it: `IDSVC_` and the key in upper case, dots as underscores.
     pub fn env_name(&self) -> String {
         format!("IDSVC_{}", self.key.to_uppercase().replace('.', "_"))
     }
 
-    /// The flag of `idsvc serve` that sets it.
+    /// The flag of `idsvc serve` that sets it, with its dashes.
     pub fn flag_name(&self) -> String {
-        "--".chars().chain(self.flag()).collect()
+        format!("--{}", self.flag())
     }
 
-    fn flag(&self) -> impl Iterator<Item = char> {
-        // The whole set-up of a public service deserves a short name.
-        let name = match self.key {
-            "acme.domains" => "acme",
-            key => key,
-        };
-        name.chars()
-            .map(|sign| if matches!(sign, '.' | '_') { '-' } else { sign })
+    /// The name of that flag, without its dashes.
+    pub fn flag(&self) -> String {
+        match self.key {
+            // The whole set-up of a public service deserves a short name.
+            "acme.domains" => "acme".to_owned(),
+            key => key.replace(['.', '_'], "-"),
+        }
     }
 
     /// The section it stands in and its name there; no section for the keys at the top.

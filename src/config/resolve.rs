@@ -11,13 +11,14 @@ use super::reader::{Reader, written};
 use super::tls::{issuer, tls};
 use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
+use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
 use crate::net::listener::{exclude, exclude_apart};
 use crate::net::outbound::{Client, Terms};
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
 use crate::oauth::code;
-use crate::oauth::policy::{KeyRotation, Lifetimes};
+use crate::oauth::policy::{KeyRotation, Lifetimes, Policy};
 use crate::oauth::redirect_uri::is_on_this_machine;
 use crate::password::{MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordParams, PasswordPolicy};
 
@@ -104,7 +105,7 @@ fn key_rotation(reader: &mut Reader<'_>) -> KeyRotation {
     }
 }
 
-fn settings(reader: &mut Reader<'_>) -> Settings {
+pub(super) fn settings(reader: &mut Reader<'_>) -> Settings {
     const SECOND: Duration = Duration::from_secs(1);
     let lifetimes = Lifetimes {
         access_token: reader.duration("lifetimes.access_token", SECOND),
@@ -136,11 +137,8 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         .unwrap_or_default()
         .to_owned();
     let data_dir = data_dir(reader);
-    Settings {
-        theme: theme(reader),
-        theme_dir: theme_dir(reader, &data_dir),
-        data_dir,
-        base_url: base_url(reader),
+    let policy_without_issuer = Policy {
+        issuer: String::new(),
         service_name: service_name(reader),
         organization: reader
             .text("organization")
@@ -151,21 +149,28 @@ fn settings(reader: &mut Reader<'_>) -> Settings {
         refresh_retry_window: reader.duration("refresh.retry_window", Duration::ZERO),
         access_token_alg: reader
             .parsed("signing.access_token_alg")
-            .unwrap_or(crate::jose::alg::Algorithm::Es256),
+            .unwrap_or(Algorithm::Es256),
         access_token_typ,
         id_token_alias: reader.flag("id_token_alias"),
         anonymous_retention: reader.duration("anonymous.retention", SECOND),
         key_rotation: key_rotation(reader),
+        password: PasswordPolicy {
+            min_length,
+            max_bytes,
+        },
+    };
+    Settings {
+        theme: theme(reader),
+        theme_dir: theme_dir(reader, &data_dir),
+        data_dir,
+        base_url: base_url(reader),
+        policy_without_issuer,
         outbound: Terms {
             ca_file: reader.path("outbound.ca_file").map(|(file, _)| file),
             allow: networks(reader, "outbound.allow"),
         },
         events_max_bytes: reader.number_within("events.max_mib", EVENTS_MIB) << 20,
         password_params: password_params(reader),
-        password_policy: PasswordPolicy {
-            min_length,
-            max_bytes,
-        },
         password_workers: usize::try_from(workers).unwrap_or(0),
     }
 }
@@ -427,7 +432,7 @@ fn unmapped(network: IpNet) -> IpNet {
     }
 }
 
-fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
+pub(super) fn limits(reader: &mut Reader<'_>) -> LimitPolicy {
     let per_hour = |reader: &mut Reader<'_>, key| {
         let count = reader.number_within(key, 1..=MOST_PER_HOUR);
         u32::try_from(count).unwrap_or(u32::MAX)

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::atomic_file;
 use super::atomic_file::AtomicFile;
 use super::{DATABASE, DataDirError, MASTER_KEY};
+use crate::config::Settings;
 use crate::data_dir;
 use crate::flow::Catalog;
-use crate::oauth::Policy;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::Options;
@@ -106,7 +106,7 @@ pub fn restore(
         progress,
     )?;
     let issuer = header.issuer.clone().unwrap_or_default();
-    Catalog::load(&store, &sealer, &Policy::of(&issuer))?;
+    Catalog::load(&store, &sealer, &Settings::default().policy(&issuer))?;
     store.close();
     let key_path = directory.join(MASTER_KEY);
     let is_key_new = !key_path.exists();

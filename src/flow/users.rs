@@ -38,7 +38,6 @@ mod tests {
     use crate::identity::Factor;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
-    use crate::oauth::policy::Lifetimes;
     use crate::oauth::refresh::{Entropy, RefreshFamily};
     use crate::oauth::scope::Scope;
 
@@ -58,7 +57,13 @@ mod tests {
             token: [1; 32],
             lineage: [2; 16],
         };
-        let (mut family, _) = RefreshFamily::start(id, authorization, &Lifetimes::default(), &entropy, now);
+        let (mut family, _) = RefreshFamily::start(
+            id,
+            authorization,
+            &crate::config::Settings::default().policy("").lifetimes,
+            &entropy,
+            now,
+        );
         family.subject = subject;
         (id, family)
     }

@@ -85,17 +85,6 @@ pub struct LimitPolicy {
     pub anonymous_per_client: u32,
 }
 
-impl Default for LimitPolicy {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            exempt: Vec::new(),
-            anonymous_per_address: 60,
-            anonymous_per_client: 10_000,
-        }
-    }
-}
-
 /// The limits, and what has been done so far.
 #[derive(Debug)]
 pub struct Limiter {
@@ -317,7 +306,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
     fn limiter(change: impl FnOnce(&mut LimitPolicy)) -> Limiter {
-        let mut policy = LimitPolicy::default();
+        let mut policy = crate::config::default_limits();
         change(&mut policy);
         Limiter::new(policy, &Random::seeded(1))
     }

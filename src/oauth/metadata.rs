@@ -16,22 +16,8 @@ pub struct Metadata<'a> {
     pub issuer: &'a str,
     /// The service's own name in the values of `grant_type`.
     pub service_name: &'a str,
-    /// The address of the authorization endpoint.
-    pub authorization_endpoint: String,
-    /// The address of the token endpoint.
-    pub token_endpoint: String,
-    /// The address of the key set.
-    pub jwks_uri: String,
-    /// The address of the `UserInfo` endpoint.
-    pub userinfo_endpoint: String,
-    /// The address of the introspection endpoint.
-    pub introspection_endpoint: String,
-    /// The address of the revocation endpoint.
-    pub revocation_endpoint: String,
-    /// The address of the refresh endpoint for API keys.
-    pub refresh_endpoint: String,
-    /// The address of the logout endpoint.
-    pub end_session_endpoint: String,
+    /// The members that name an endpoint, and its address.
+    pub endpoints: Vec<(&'static str, String)>,
     /// The address of what developers of applications should read, where the operator names one.
     pub service_documentation: Option<&'a str>,
     /// The algorithms of the keys that are published.
@@ -53,14 +39,6 @@ impl Metadata<'_> {
         };
         let mut document = json!({
             "issuer": self.issuer,
-            "authorization_endpoint": self.authorization_endpoint,
-            "token_endpoint": self.token_endpoint,
-            "jwks_uri": self.jwks_uri,
-            "userinfo_endpoint": self.userinfo_endpoint,
-            "introspection_endpoint": self.introspection_endpoint,
-            "revocation_endpoint": self.revocation_endpoint,
-            "refresh_endpoint": self.refresh_endpoint,
-            "end_session_endpoint": self.end_session_endpoint,
             "response_types_supported": ["code"],
             "response_modes_supported": ResponseMode::SUPPORTED,
             "grant_types_supported": GrantType::ALL.map(|grant| grant.value(self.service_name)),
@@ -85,8 +63,11 @@ impl Metadata<'_> {
             "request_parameter_supported": false,
             "request_uri_parameter_supported": false,
         });
-        if let (Some(page), Some(members)) = (self.service_documentation, document.as_object_mut()) {
-            members.insert("service_documentation".to_owned(), page.into());
+        for (member, address) in &self.endpoints {
+            document[*member] = json!(address);
+        }
+        if let Some(page) = self.service_documentation {
+            document["service_documentation"] = json!(page);
         }
         document
     }

@@ -55,24 +55,6 @@ pub struct Lifetimes {
     pub session: SessionLifetimes,
 }
 
-impl Default for Lifetimes {
-    fn default() -> Self {
-        const DAY: u64 = 24;
-        Self {
-            access_token: Duration::from_hours(DAY),
-            refresh_token: Duration::from_hours(90 * DAY),
-            refresh_absolute: None,
-            code: Duration::from_mins(1),
-            id_token: Duration::from_hours(1),
-            login_transaction: Duration::from_mins(30),
-            session: SessionLifetimes {
-                idle: Duration::from_hours(12),
-                absolute: Duration::from_hours(7 * DAY),
-            },
-        }
-    }
-}
-
 /// How signing keys are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRotation {
@@ -87,35 +69,7 @@ impl KeyRotation {
     pub const KEPT_BY_VERIFIERS: Duration = Duration::from_mins(5);
 }
 
-impl Default for KeyRotation {
-    fn default() -> Self {
-        const DAY: u64 = 24;
-        Self {
-            every: Some(Duration::from_hours(90 * DAY)),
-            announce: Duration::from_hours(14 * DAY),
-        }
-    }
-}
-
 impl Policy {
-    /// The settings of an issuer whose operator changed nothing.
-    pub fn of(issuer: &str) -> Self {
-        Self {
-            issuer: issuer.to_owned(),
-            service_name: "service".to_owned(),
-            organization: "default".to_owned(),
-            service_documentation: None,
-            lifetimes: Lifetimes::default(),
-            refresh_retry_window: Duration::from_mins(2),
-            access_token_alg: Algorithm::Es256,
-            access_token_typ: "at+jwt".to_owned(),
-            id_token_alias: true,
-            anonymous_retention: Duration::from_hours(180 * 24),
-            key_rotation: KeyRotation::default(),
-            password: PasswordPolicy::default(),
-        }
-    }
-
     /// Checks a password that is about to become this user's.
     pub fn check_password(&self, user: &User, chosen: &str) -> Result<(), PasswordProblem> {
         let mut known = user.known_by();

@@ -441,7 +441,7 @@ mod tests {
         RefreshFamily::start(
             Uuid::from_u128(7),
             authorization,
-            &Lifetimes::default(),
+            &crate::config::Settings::default().policy("").lifetimes,
             &entropy(random),
             START,
         )
@@ -454,7 +454,7 @@ mod tests {
         random: &Random,
         now: Timestamp,
     ) -> Refresh {
-        let lifetimes = Lifetimes::default();
+        let lifetimes = crate::config::Settings::default().policy("").lifetimes;
         let terms = Terms {
             client_id,
             policy: RefreshPolicy::Rotate,
@@ -611,7 +611,7 @@ mod tests {
     fn ninety_days_count_from_the_newest_token_and_an_absolute_bound_caps_them() {
         let lifetimes = Lifetimes {
             refresh_absolute: Some(Duration::from_hours(24 * 100)),
-            ..Lifetimes::default()
+            ..crate::config::Settings::default().policy("").lifetimes
         };
         let days = |n: u64| Duration::from_hours(24 * n);
         assert_eq!(expiry(&lifetimes, START, START + days(5)), START + days(95));

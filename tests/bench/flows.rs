@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput};
 use idsvc::clock::{Clock, Timestamp};
+use idsvc::config::Settings;
 use idsvc::flow::token::authorization_code::redeem_code;
 use idsvc::flow::token::issue::{ApprovedGrant, issue_tokens};
 use idsvc::flow::token::refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
 use idsvc::identity::{Device, Factor, Session, Subject, User};
 use idsvc::jose::alg::Algorithm;
+use idsvc::oauth::Scope;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
 use idsvc::oauth::client_auth::{AuthenticatedClient, Credentials};
 use idsvc::oauth::code::{Authorization, AuthorizationCode, CodeExchange};
@@ -30,7 +32,6 @@ use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::refresh::{Entropy, PresentedRefreshToken, RefreshFamily};
 use idsvc::oauth::token::TokenResponse;
-use idsvc::oauth::{Policy, Scope};
 use idsvc::pages::Login;
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
@@ -95,7 +96,7 @@ impl Bench {
         )
         .unwrap();
         let sealer = Sealer::new(&[7; 32]);
-        let policy = Policy::of("https://id.example.com");
+        let policy = Settings::default().policy("https://id.example.com");
         let core = Core::open(store, Clock::System, random, sealer, policy, passwords).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

@@ -8,6 +8,7 @@ use idsvc::admin::provider;
 use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
+use idsvc::config::{Settings, default_limits};
 use idsvc::flow::{Core, rotate_keys, users};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
@@ -78,8 +79,8 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            policy: Policy::of(ISSUER),
-            limits: LimitPolicy::default(),
+            policy: Settings::default().policy(ISSUER),
+            limits: default_limits(),
             trusted_proxies: Vec::new(),
             names: Vec::new(),
             outbound: Terms::default(),

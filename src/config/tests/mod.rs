@@ -55,7 +55,7 @@ fn every_environment_variable_reaches_its_setting() {
     let config = resolve(&given(&[], &env, "")).unwrap();
     assert_eq!((config.tls.clone(), config.listen.len()), (Tls::Off, 2));
     assert_eq!(config.policy().lifetimes.access_token, Duration::from_mins(15));
-    assert_eq!(config.settings.password_policy.min_length, 12);
+    assert_eq!(config.policy().password.min_length, 12);
     assert!(!config.policy().id_token_alias);
 }
 
@@ -222,10 +222,11 @@ fn commands_need_no_base_url_and_no_certificate() {
         resolve_settings(&given(&[], &[("STATE_DIRECTORY", "/var/lib/idsvc:/other")], "")).unwrap();
     assert_eq!(settings.base_url, None);
     assert_eq!(settings.data_dir, Path::new("/var/lib/idsvc"));
-    assert_eq!(
-        settings.policy("https://id.example.com"),
-        Policy::of("https://id.example.com")
-    );
+    let policy = settings.policy("https://id.example.com");
+    assert_eq!(policy.issuer, "https://id.example.com");
+    assert_eq!(policy.lifetimes.access_token, Duration::from_hours(24));
+    assert_eq!(policy.lifetimes.refresh_token, Duration::from_hours(90 * 24));
+    assert_eq!(policy.lifetimes.code, Duration::from_mins(1));
 }
 
 #[test]

@@ -6,7 +6,6 @@ use idsvc::clock::{Clock, Timestamp};
 use idsvc::identity::{Factor, LoginName, Session, Subject, User};
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
-use idsvc::oauth::policy::Lifetimes;
 use idsvc::oauth::refresh::{Entropy, RefreshFamily};
 use idsvc::password::PasswordHash;
 use idsvc::random::Random;
@@ -125,8 +124,13 @@ impl Row {
             token: random.bytes(),
             lineage: random.bytes(),
         };
-        let (mut family, token) =
-            RefreshFamily::start(family_id, authorization, &Lifetimes::default(), &entropy, now);
+        let (mut family, token) = RefreshFamily::start(
+            family_id,
+            authorization,
+            &idsvc::config::Settings::default().policy("").lifetimes,
+            &entropy,
+            now,
+        );
         family.subject = Some(Subject::from(&user));
         Self {
             user,
