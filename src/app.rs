@@ -75,7 +75,7 @@ pub struct Documents {
     /// The public keys.
     pub jwks: Document,
     catalog: Arc<Catalog>,
-    shelf: Arc<ThemeSet>,
+    theme_set: Arc<ThemeSet>,
 }
 
 /// A document and what tells whether somebody has it already.
@@ -281,10 +281,11 @@ impl App {
 
     /// What everybody may read.
     pub fn documents(&self) -> Arc<Documents> {
-        let (catalog, shelf) = (self.core.catalog(), self.themes.shelf());
+        let (catalog, theme_set) = (self.core.catalog(), self.themes.current());
         let made = self.documents.load_full();
-        let is_current =
-            |made: &Arc<Documents>| Arc::ptr_eq(&made.catalog, &catalog) && Arc::ptr_eq(&made.shelf, &shelf);
+        let is_current = |made: &Arc<Documents>| {
+            Arc::ptr_eq(&made.catalog, &catalog) && Arc::ptr_eq(&made.theme_set, &theme_set)
+        };
         if let Some(made) = made.filter(is_current) {
             return made;
         }
@@ -292,7 +293,7 @@ impl App {
             discovery: Document::new(self.describe(&catalog).into()),
             jwks: Document::new(catalog.keyring().jwks().clone()),
             catalog,
-            shelf,
+            theme_set,
         });
         self.documents.store(Some(Arc::clone(&documents)));
         documents

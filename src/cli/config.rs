@@ -141,12 +141,12 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
 /// Looks at the theme as a start would; a warning when another one would stand in.
 fn check_theme(config: &Config) -> Option<String> {
     let settings = &config.settings;
-    let shelf = Themes::open("", &settings.theme, Some(&settings.theme_dir)).shelf();
-    if shelf.theme(&settings.theme).is_some() {
+    let theme_set = Themes::open("", &settings.theme, Some(&settings.theme_dir)).current();
+    if theme_set.theme(&settings.theme).is_some() {
         return None;
     }
     let folder = settings.theme_dir.join(&settings.theme);
-    let what = match shelf.refused(&settings.theme) {
+    let what = match theme_set.refused(&settings.theme) {
         Some(_) => "cannot be used, idsvc theme check says why",
         None => "is not there",
     };

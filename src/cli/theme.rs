@@ -108,7 +108,7 @@ impl Place {
     /// The themes beside this one, and whether it is among them.
     fn open(&self) -> Result<Themes, CliError> {
         let themes = Themes::open("", &self.name, Some(&self.folder));
-        if themes.shelf().names().contains(self.name.as_str()) {
+        if themes.current().names().contains(self.name.as_str()) {
             return Ok(themes);
         }
         Err(CliError::Refused {
@@ -138,18 +138,20 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
 fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let settings = connector.settings(output)?;
     let themes = Themes::open("", &settings.theme, Some(&settings.theme_dir));
-    let shelf = themes.shelf();
-    let rows: Vec<_> = shelf
+    let theme_set = themes.current();
+    let rows: Vec<_> = theme_set
         .names()
         .into_iter()
         .map(|name| {
-            let theme = shelf.theme(name).filter(|_| shelf.refused(name).is_none());
+            let theme = theme_set
+                .theme(name)
+                .filter(|_| theme_set.refused(name).is_none());
             let product = theme.map(|theme| theme.product_name().to_owned());
             (
                 name,
                 product,
                 theme.is_some(),
-                serious(&shelf.findings(name)).count(),
+                serious(&theme_set.findings(name)).count(),
             )
         })
         .collect();
@@ -270,8 +272,8 @@ fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
 }
 
 fn check(place: &Place, output: &mut Output<'_>) -> Result<(), CliError> {
-    let shelf = place.open()?.shelf();
-    let findings = shelf.findings(&place.name);
+    let theme_set = place.open()?.current();
+    let findings = theme_set.findings(&place.name);
     let faults = serious(&findings).count();
     let shown = if output.json {
         output.document(&json!({ "theme": place.name, "ok": faults == 0, "findings": findings }))

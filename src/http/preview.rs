@@ -33,15 +33,15 @@ impl Previewed {
     /// The theme, and what is wrong with it; the default theme where it cannot be used.
     fn theme(&self) -> (Arc<Theme>, Vec<Finding>) {
         self.themes.refresh();
-        let shelf = self.themes.shelf();
-        let mut findings = shelf.findings(&self.name);
-        let theme = match (shelf.theme(&self.name), shelf.refused(&self.name)) {
+        let theme_set = self.themes.current();
+        let mut findings = theme_set.findings(&self.name);
+        let theme = match (theme_set.theme(&self.name), theme_set.refused(&self.name)) {
             (Some(theme), None) => theme,
             (_, refused) => {
                 if refused.is_none() {
                     findings.push(Finding::refused(&self.name, "there is no such theme"));
                 }
-                shelf.default_theme()
+                theme_set.default_theme()
             }
         };
         (Arc::clone(theme), findings)

@@ -386,8 +386,8 @@ fn warn_of_theme(
         return Ok(());
     };
     let folder = connector.settings(output)?.theme_dir;
-    let shelf = Themes::open("", theme, Some(&folder)).shelf();
-    if !shelf.names().contains(theme) {
+    let theme_set = Themes::open("", theme, Some(&folder)).current();
+    if !theme_set.names().contains(theme) {
         output.say(&format!(
             "warning: there is no theme {theme} yet, neither built in nor in {}",
             folder.display()

@@ -11,7 +11,7 @@ use crate::themes::{DEFAULT, Severity};
 
 /// Looks at every theme there is, and at every one that the settings or a client name.
 pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
-    let shelf = Themes::open("", &settings.theme, Some(&settings.theme_dir)).shelf();
+    let theme_set = Themes::open("", &settings.theme, Some(&settings.theme_dir)).current();
     let mut named: BTreeMap<&str, String> = BTreeMap::new();
     for client in clients.iter().rev() {
         if let Some(theme) = &client.theme {
@@ -20,9 +20,9 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
         }
     }
     named.insert(&settings.theme, "or name another in the setting theme".to_owned());
-    let known = shelf.names().into_iter();
+    let known = theme_set.names().into_iter();
     for name in known.chain(named.keys().copied()).collect::<BTreeSet<_>>() {
-        let fault = fault(&shelf, name);
+        let fault = fault(&theme_set, name);
         findings.extend(match (fault, named.get(name)) {
             (Some(fault), other) => {
                 let level = if other.is_some() {
@@ -33,7 +33,7 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
                 let message = format!("it cannot be used as it is, and the default theme stands in: {fault}");
                 Some(Finding::good("theme", name, message).but(level, check(name)))
             }
-            (None, Some(other)) if shelf.theme(name).is_none() => {
+            (None, Some(other)) if theme_set.theme(name).is_none() => {
                 let folder = settings.theme_dir.join(name);
                 let message = "it is not there, and the default theme stands in";
                 let remedy = format!("put it into {}, {other}", folder.display());
@@ -43,7 +43,7 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
             (None, None) => None,
         });
     }
-    if let Some(fault) = shelf.unread_languages().first() {
+    if let Some(fault) = theme_set.unread_languages().first() {
         let message = format!("a file is not read, and its words are missing in every theme: {fault}");
         findings.push(Finding::good("language", LANGUAGES, message).but(Level::Advice, check(DEFAULT)));
     }
@@ -54,8 +54,8 @@ fn check(name: &str) -> String {
 }
 
 /// The first reason why a theme, or a page of it, is not used.
-fn fault(shelf: &ThemeSet, name: &str) -> Option<String> {
-    let findings = match (shelf.refused(name), shelf.theme(name)) {
+fn fault(theme_set: &ThemeSet, name: &str) -> Option<String> {
+    let findings = match (theme_set.refused(name), theme_set.theme(name)) {
         (Some(findings), _) => findings,
         (None, theme) => theme?.findings(),
     };

@@ -48,8 +48,8 @@ pub fn find(file: &str) -> Option<Answer> {
 pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option<Answer> {
     let mut parts = path.splitn(3, '/');
     let (name, version, file) = (parts.next()?, parts.next()?, parts.next()?);
-    let shelf = themes.shelf();
-    let theme = shelf.theme(name)?;
+    let theme_set = themes.current();
+    let theme = theme_set.theme(name)?;
     let file = theme.file(file)?;
     let (content_type, bytes) = (file.media.content_type, file.bytes.clone());
     let mut answer = if theme.version() == version {

@@ -70,7 +70,7 @@ pub struct Themes {
     base_path: String,
     chosen: String,
     folder: Option<PathBuf>,
-    shelf: ArcSwap<ThemeSet>,
+    themes: ArcSwap<ThemeSet>,
     watch: Mutex<Watch>,
 }
 
@@ -93,9 +93,9 @@ impl Themes {
     pub fn open(base_path: &str, chosen: &str, folder: Option<&Path>) -> Self {
         let mut watch = Watch::default();
         let loaded = folder.map(super::folder::fingerprint).unwrap_or_default();
-        let shelf = load(base_path, folder);
-        watch.report(&shelf);
-        if shelf.theme(chosen).is_none() {
+        let themes = load(base_path, folder);
+        watch.report(&themes);
+        if themes.theme(chosen).is_none() {
             watch.say_missing(chosen);
         }
         watch.seen = loaded.clone();
@@ -104,7 +104,7 @@ impl Themes {
             base_path: base_path.to_owned(),
             chosen: chosen.to_owned(),
             folder: folder.map(Path::to_owned),
-            shelf: ArcSwap::from_pointee(shelf),
+            themes: ArcSwap::from_pointee(themes),
             watch: Mutex::new(watch),
         }
     }
@@ -112,23 +112,23 @@ impl Themes {
     /// The theme of that name, or the chosen one; the default theme where that cannot be used. The log says
     /// once of each theme that it is not there.
     pub fn theme(&self, name: Option<&str>) -> Arc<Theme> {
-        let shelf = self.shelf.load();
+        let themes = self.themes.load();
         for name in name.into_iter().chain([self.chosen.as_str()]) {
-            if let Some(theme) = shelf.theme(name) {
+            if let Some(theme) = themes.theme(name) {
                 return Arc::clone(theme);
             }
-            if shelf.refused(name).is_none() {
+            if themes.refused(name).is_none() {
                 self.watch().say_missing(name);
             } else {
                 break;
             }
         }
-        Arc::clone(&shelf.default)
+        Arc::clone(&themes.default)
     }
 
     /// All themes as of the last look.
-    pub fn shelf(&self) -> Arc<ThemeSet> {
-        self.shelf.load_full()
+    pub fn current(&self) -> Arc<ThemeSet> {
+        self.themes.load_full()
     }
 
     /// Looks at the folder and reads it anew when it has changed and has not changed again since the look
@@ -147,11 +147,11 @@ impl Themes {
                 return false;
             }
         }
-        let shelf = load(&self.base_path, Some(folder));
+        let themes = load(&self.base_path, Some(folder));
         let mut watch = self.watch();
         watch.loaded = now;
-        watch.report(&shelf);
-        self.shelf.store(Arc::new(shelf));
+        watch.report(&themes);
+        self.themes.store(Arc::new(themes));
         true
     }
 
@@ -162,10 +162,10 @@ impl Themes {
 
 impl Watch {
     /// Says what is wrong with themes, each fault once for as long as it stays.
-    fn report(&mut self, shelf: &ThemeSet) {
+    fn report(&mut self, themes: &ThemeSet) {
         let mut standing = BTreeSet::new();
-        let used = shelf.themes.iter().map(|(name, theme)| (name, theme.findings()));
-        let refused = shelf
+        let used = themes.themes.iter().map(|(name, theme)| (name, theme.findings()));
+        let refused = themes
             .refused
             .iter()
             .map(|(name, findings)| (name, findings.as_slice()));
@@ -181,7 +181,7 @@ impl Watch {
                 standing.insert(line);
             }
         }
-        for finding in &shelf.languages {
+        for finding in &themes.languages {
             let line = finding.to_string();
             if !self.said.contains(&line) {
                 tracing::warn!(place = %finding.place, "a language for all themes is not read: {}", finding.message);

@@ -21,9 +21,9 @@ impl Folder {
 }
 
 fn refused(folder: &Folder, name: &str) -> String {
-    let shelf = load("", Some(folder.0.path()));
-    assert!(shelf.theme(name).is_none());
-    let findings = shelf.refused(name).unwrap_or_default();
+    let themes = load("", Some(folder.0.path()));
+    assert!(themes.theme(name).is_none());
+    let findings = themes.refused(name).unwrap_or_default();
     findings
         .iter()
         .map(ToString::to_string)
@@ -62,7 +62,7 @@ fn a_theme_is_read_from_its_folder_and_what_is_not_its_own_is_left_alone() {
         "acme",
         "the chosen theme stands in"
     );
-    let names: Vec<_> = themes.shelf().names().into_iter().map(str::to_owned).collect();
+    let names: Vec<_> = themes.current().names().into_iter().map(str::to_owned).collect();
     assert_eq!(names, ["acme", "default", "horizon"]);
 }
 
@@ -96,10 +96,10 @@ fn no_link_leads_out_of_the_languages() {
     folder.write("outside.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
     symlink("../outside.toml", folder.0.path().join("locales/nl.toml")).unwrap();
-    let shelf = load("", Some(folder.0.path()));
-    let said = shelf.unread_languages();
+    let themes = load("", Some(folder.0.path()));
+    let said = themes.unread_languages();
     assert!(said[0].message.contains("leads out of its folder"), "{said:?}");
-    let default = shelf.default_theme();
+    let default = themes.default_theme();
     assert_eq!(default.locale(Some("nl de"), None).text().sign_in, "Herein");
 }
 
@@ -137,9 +137,9 @@ fn what_is_too_much_is_refused() {
 fn nobody_takes_the_name_of_a_built_in_theme() {
     let folder = Folder::new();
     folder.write("default/theme.toml", "contract = 1\nproduct_name = \"Mine\"");
-    let shelf = load("", Some(folder.0.path()));
-    assert_eq!(shelf.theme("default").unwrap().product_name(), "idsvc");
-    assert!(shelf.refused("default").unwrap()[0].message.contains("built-in"));
+    let themes = load("", Some(folder.0.path()));
+    assert_eq!(themes.theme("default").unwrap().product_name(), "idsvc");
+    assert!(themes.refused("default").unwrap()[0].message.contains("built-in"));
 }
 
 #[test]
@@ -167,19 +167,19 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     folder.write("locales/nl.toml", "[texts]\nsign_in = \"Aanmelden\"");
     folder.write("locales/xx.toml", "[texts]\nnonsense = 1");
     folder.write("locales/not_a_tag.toml", "");
-    let shelf = load("", Some(folder.0.path()));
-    let default = shelf.default_theme();
+    let themes = load("", Some(folder.0.path()));
+    let default = themes.default_theme();
     assert_eq!(default.locale(Some("nl"), None).text().sign_in, "Aanmelden");
     assert_eq!(default.locales().len(), 7);
-    let said = shelf.unread_languages();
+    let said = themes.unread_languages();
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!(said[1].place, "theme_dir/locales/xx.toml line 2");
-    let with_theme = shelf.findings("horizon");
+    let with_theme = themes.findings("horizon");
     assert!(
         with_theme.ends_with(said),
         "whoever looks at a theme sees them: {with_theme:?}"
     );
-    assert!(!shelf.names().contains(crate::themes::folder::LANGUAGES));
+    assert!(!themes.names().contains(crate::themes::folder::LANGUAGES));
 }
 
 /// Some editors write one; behind the stylesheet of the service it would void the rule that it stands before.
@@ -195,9 +195,9 @@ fn a_byte_order_mark_is_no_part_of_a_text() {
     );
     marked("acme/locales/en.toml", "[texts]\nsign_in = \"Enter\"");
     marked("locales/de.toml", "[texts]\nsign_in = \"Herein\"");
-    let shelf = load("", Some(folder.0.path()));
-    let theme = shelf.theme("acme").unwrap();
-    assert_eq!(shelf.findings("acme"), []);
+    let themes = load("", Some(folder.0.path()));
+    let theme = themes.theme("acme").unwrap();
+    assert_eq!(themes.findings("acme"), []);
     let style = &theme.file("theme.css").unwrap().bytes;
     assert!(!String::from_utf8_lossy(style).contains('\u{feff}'));
     assert_eq!(theme.locale(Some("en"), None).text().sign_in, "Enter");
