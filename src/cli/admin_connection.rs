@@ -16,7 +16,7 @@ use crate::config::resolve::resolve_settings;
 use crate::control::{self, Command, PourError, Reply, client};
 use crate::data_dir::{DataDir, DataDirError, control_socket, exposure, in_turn, is_served};
 use crate::flow::Core;
-use crate::observe::{audit_file, log};
+use crate::observe::log;
 use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::store::OpenError;
@@ -174,12 +174,6 @@ impl AdminConnection {
                 _ => taken,
             }
         })
-    }
-}
-
-impl Drop for AdminConnection {
-    fn drop(&mut self) {
-        audit_file::flush();
     }
 }
 

@@ -23,7 +23,7 @@ use crate::data_dir::restore;
 use crate::data_dir::{BACKUPS, DATABASE};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::observe::{audit_file, log};
+use crate::observe::log;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::backup::{BackupError, Header, Incoming, NAME_LEN, may_be_one};
@@ -352,7 +352,6 @@ pub fn restore(
         command: "restore",
         subject: &header.master_key_fingerprint,
     });
-    audit_file::flush();
     show_restored(&header, &data_dir, length, output).map_err(|stop| {
         Deed::plain(format!("the backup was restored into {}", data_dir.display())).unshown(stop)
     })?;

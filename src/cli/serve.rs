@@ -33,7 +33,7 @@ use crate::net::listener::Listener;
 use crate::net::notify;
 use crate::net::outbound;
 use crate::net::tls::Acceptor;
-use crate::observe::{audit_file, log};
+use crate::observe::log;
 use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::route::Route;
@@ -123,7 +123,6 @@ async fn serve_until_stopped(
     };
     let Some((core, store)) = open_core(config, &clock, &stops).await? else {
         tracing::info!("stopped before the data could be opened");
-        audit_file::flush();
         return Ok(());
     };
     let tls = match &config.tls {
@@ -179,7 +178,6 @@ async fn serve_until_stopped(
     // Closing waits for what is queued; blocking here delays nobody any more.
     store.close();
     tracing::info!("stopped");
-    audit_file::flush();
     Ok(())
 }
 

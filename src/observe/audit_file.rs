@@ -1,11 +1,11 @@
 //! The audit kept in the data directory: one JSON object a line, in a few files of bounded size.
 //!
 //! Events come as log lines of the target `audit`, so nothing is kept that is not logged. A request hands its
-//! event over and goes on; [a thread of its own](super::background_writer) writes what has gathered, without waiting for the
-//! disk. When it cannot keep up, events are dropped, and the next line says how many.
+//! event over and goes on; [a thread](super::background_writer) writes it. If the disk cannot keep up, events are dropped,
+//! and a line says how many.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write as _};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,10 +15,8 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 use super::audit;
-use super::background_writer::Lines;
-use super::json_fields::Members;
-use super::line_chunks;
-use super::line_chunks::{Unwritten, count};
+use super::background_writer::{BackgroundWriter, LineSink};
+use super::json_fields::JsonObject;
 use crate::clock::Clock;
 use crate::store::owner;
 
@@ -33,39 +31,29 @@ pub const TARGET: &str = "audit";
 
 /// What most lines take.
 const TYPICAL_BYTES: usize = 320;
-/// How long the end of the process waits for them.
-const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The thread that writes the events of this process.
+static EVENT_WRITER: OnceLock<BackgroundWriter> = OnceLock::new();
+
+/// Waits until the events so far were written, but no longer than `timeout`.
+pub fn flush(timeout: Duration) {
+    if let Some(writer) = EVENT_WRITER.get() {
+        writer.flush(timeout);
+    }
+}
 
 /// Takes the audit's events out of the log and hands them to the thread that writes.
 pub struct EventLog {
-    lines: Lines,
+    writer: BackgroundWriter,
     clock: Clock,
-}
-
-/// Those of the one log of this process.
-static STARTED: OnceLock<Lines> = OnceLock::new();
-
-/// Waits until what was recorded so far has been written.
-pub fn flush() {
-    if let Some(lines) = STARTED.get() {
-        lines.flush(PATIENCE);
-    }
 }
 
 impl EventLog {
     /// Starts the thread that writes below `data_dir`, at most `max_bytes` in all.
     pub fn start(data_dir: &Path, max_bytes: u64, clock: Clock) -> io::Result<Self> {
-        let mut writer = Writer {
-            data_dir: data_dir.to_owned(),
-            file: None,
-            file_bytes: (max_bytes / FILES).max(1),
-            clock: clock.clone(),
-            has_failed: false,
-            counted: 0,
-        };
-        let lines = Lines::start("events", move |text, lost| writer.write(text, lost))?;
-        let _ = STARTED.set(lines.clone());
-        Ok(Self { lines, clock })
+        let writer = BackgroundWriter::start("events", EventFile::new(data_dir, max_bytes, clock.clone()))?;
+        let _ = EVENT_WRITER.set(writer.clone());
+        Ok(Self { writer, clock })
     }
 }
 
@@ -74,91 +62,100 @@ impl<S: Subscriber> Layer<S> for EventLog {
         if event.metadata().target() != TARGET {
             return;
         }
-        let mut members = Members::with_capacity(TYPICAL_BYTES);
+        let mut members = JsonObject::with_capacity(TYPICAL_BYTES);
         members.add("time", self.clock.now().seconds());
         event.record(&mut members);
         let mut line = members.into_object();
         line.push(b'\n');
-        self.lines.push(&line);
+        self.writer.push(&line);
     }
 }
 
-struct Writer {
+/// The file that is written to, and the older ones beside it.
+struct EventFile {
     data_dir: PathBuf,
     file: Option<File>,
     file_bytes: u64,
     clock: Clock,
     has_failed: bool,
-    /// How many of those that have still to be said to be lost are counted.
-    counted: u64,
+    /// Whether the last write ended in the middle of a line, the rest of which belongs into the same file.
+    is_mid_line: bool,
 }
 
-impl Writer {
-    /// Writes events, then how many others were lost. How many have to be said to be lost after that.
-    fn write(&mut self, mut text: Vec<u8>, lost: u64) -> u64 {
-        let has_note = lost > 0;
-        if has_note {
-            let note = serde_json::json!({"time": self.clock.now().seconds(), "event": "events_lost", "count": lost});
-            let _ = writeln!(text, "{note}");
-        }
-        let appended = self.append(&text);
-        let missing = match &appended {
-            Ok(()) => lost,
-            // The note is the last of those that are not written, and no event.
-            Err(unwritten) => lost + count(unwritten.lines).saturating_sub(u64::from(has_note)),
-        };
-        audit::lost(missing.saturating_sub(self.counted));
-        match appended {
-            Ok(()) => {
+impl Write for EventFile {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let written = self.file().and_then(|mut file| file.write(lines));
+        match &written {
+            Ok(bytes) => {
+                self.is_mid_line = lines.get(..*bytes).is_some_and(|text| !text.ends_with(b"\n"));
                 self.has_failed = false;
-                self.counted = 0;
-                0
             }
-            Err(Unwritten { error, .. }) => {
-                self.file = None;
-                if !self.has_failed {
-                    tracing::error!(%error, "events are not kept");
-                }
+            Err(error) if !self.has_failed => {
+                tracing::error!(%error, "events are not kept");
                 self.has_failed = true;
-                self.counted = missing;
-                missing
             }
+            Err(_) => {}
         }
+        written
     }
 
-    /// A part of a line that stays behind is ended when the file is opened again.
-    fn append<'a>(&mut self, text: &'a [u8]) -> Result<(), Unwritten<'a>> {
-        let mut file = self.take_file().map_err(|error| Unwritten::all(text, error))?;
-        line_chunks::write(&mut file, text, text.len())?;
-        self.file = Some(file);
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
 
-    /// The file that is written to, another one when that is full or gone.
-    fn take_file(&mut self) -> io::Result<File> {
-        let folder = self.data_dir.join(EVENTS);
-        let current = folder.join(CURRENT);
-        if let Some(file) = &self.file {
+impl LineSink for EventFile {
+    fn lost_note(&self, lines: u64) -> Vec<u8> {
+        let time = self.clock.now().seconds();
+        let note = serde_json::json!({"time": time, "event": "events_lost", "count": lines});
+        format!("{note}\n").into_bytes()
+    }
+
+    fn count_lost(&self, lines: u64) {
+        audit::lost(lines);
+    }
+}
+
+impl EventFile {
+    fn new(data_dir: &Path, max_bytes: u64, clock: Clock) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            file: None,
+            file_bytes: (max_bytes / FILES).max(1),
+            clock,
+            has_failed: false,
+            is_mid_line: false,
+        }
+    }
+
+    /// The file that is written to: a new one if the last is full or was taken away.
+    fn file(&mut self) -> io::Result<&File> {
+        if let Some(file) = &self.file
+            && !self.is_mid_line
+        {
+            let folder = self.data_dir.join(EVENTS);
+            let current = folder.join(CURRENT);
             match of_same_file(file, &current)? {
-                // Whoever reads it cannot find what would be written to it.
+                // A reader cannot find what would be written to it.
                 None => {
                     tracing::warn!(file = %current.display(), "the file of events was taken away: what happens is in a new one");
                     self.file = None;
                 }
                 Some(size) if size >= self.file_bytes => {
-                    self.file = None;
                     for number in (1..FILES - 1).rev() {
                         rename(&folder.join(older(number)), &folder.join(older(number + 1)))?;
                     }
                     rename(&current, &folder.join(older(1)))?;
+                    self.file = None;
                 }
                 Some(_) => {}
             }
         }
-        match self.file.take() {
-            Some(open) => Ok(open),
-            None => open(&self.data_dir),
-        }
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => open(&self.data_dir)?,
+        };
+        Ok(self.file.insert(file))
     }
 }
 
@@ -206,10 +203,6 @@ fn open(data_dir: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsRawFd, OwnedFd};
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixStream;
-
     use serde_json::Value;
     use tempfile::TempDir;
     use tracing_subscriber::layer::SubscriberExt;
@@ -222,7 +215,7 @@ mod tests {
         let data = TempDir::new().unwrap();
         let clock = Clock::manual(crate::clock::Timestamp::from_seconds(5));
         let log = EventLog::start(data.path(), 1 << 20, clock).unwrap();
-        let lines = log.lines.clone();
+        let writer = log.writer.clone();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
             tracing::info!("something else");
             audit::record(&audit::Event::TokensIssued {
@@ -237,7 +230,7 @@ mod tests {
                 subject: "a \"quoted\"\nname",
             });
         });
-        lines.flush(PATIENCE);
+        writer.flush(Duration::from_mins(1));
         let text = fs::read_to_string(data.path().join(EVENTS).join(CURRENT)).unwrap();
         let lines: Vec<Value> = text
             .lines()
@@ -255,16 +248,9 @@ mod tests {
     #[test]
     fn the_files_stay_small_and_the_oldest_goes() {
         let data = TempDir::new().unwrap();
-        let mut writer = Writer {
-            data_dir: data.path().to_owned(),
-            file: None,
-            file_bytes: 100,
-            clock: Clock::System,
-            has_failed: false,
-            counted: 0,
-        };
+        let mut file = EventFile::new(data.path(), 400, Clock::System);
         for number in 0..60 {
-            writer.write(format!("{{\"number\":{number}}}\n").into_bytes(), 0);
+            writeln!(file, "{{\"number\":{number}}}").unwrap();
         }
         let folder = data.path().join(EVENTS);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
@@ -280,63 +266,32 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_line_is_ended_and_what_could_not_be_written_is_counted() {
+    fn a_line_that_a_killed_process_cut_is_ended() {
         let data = TempDir::new().unwrap();
         let folder = data.path().join(EVENTS);
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join(CURRENT), "{\"cut\":").unwrap();
-        let mut writer = Writer {
-            data_dir: data.path().to_owned(),
-            file: None,
-            file_bytes: 1000,
-            clock: Clock::System,
-            has_failed: false,
-            counted: 0,
-        };
-        assert_eq!(writer.write(b"{}\n".to_vec(), 0), 0);
-        assert_eq!(
-            fs::read_to_string(folder.join(CURRENT)).unwrap(),
-            "{\"cut\":\n{}\n"
-        );
-        assert_eq!(writer.write(Vec::new(), 3), 0);
-        assert!(
-            fs::read_to_string(folder.join(CURRENT))
-                .unwrap()
-                .contains("\"count\":3")
-        );
-        fs::remove_dir_all(&folder).unwrap();
-        fs::write(&folder, "in the way").unwrap();
-        writer.file = None;
-        assert_eq!(writer.write(b"{}\n".to_vec(), 3), 4);
+        let mut file = EventFile::new(data.path(), 4000, Clock::System);
+        file.write_all(b"{}\n").unwrap();
+        file.write_all(&file.lost_note(3)).unwrap();
+        let text = fs::read_to_string(folder.join(CURRENT)).unwrap();
+        assert!(text.starts_with("{\"cut\":\n{}\n"), "{text}");
+        assert!(text.contains("\"event\":\"events_lost\""), "{text}");
+        assert!(text.contains("\"count\":3"), "{text}");
     }
 
     #[test]
-    fn only_what_is_not_in_the_file_counts_as_lost() {
+    fn a_line_goes_on_in_the_file_where_it_began() {
         let data = TempDir::new().unwrap();
+        let mut file = EventFile::new(data.path(), 4, Clock::System);
+        file.write_all(b"{\"half\":").unwrap();
+        file.write_all(b"1}\n").unwrap();
+        file.write_all(b"{}\n").unwrap();
         let folder = data.path().join(EVENTS);
-        fs::create_dir(&folder).unwrap();
-        // A file that takes so much and no more.
-        let (mut kept, full) = UnixStream::pair().unwrap();
-        for end in [&kept, &full] {
-            end.set_nonblocking(true).unwrap();
-        }
-        let path = format!("/proc/self/fd/{}", full.as_raw_fd());
-        symlink(path, folder.join(CURRENT)).unwrap();
-        let mut writer = Writer {
-            data_dir: data.path().to_owned(),
-            file: Some(File::from(OwnedFd::from(full))),
-            file_bytes: 1000,
-            clock: Clock::System,
-            has_failed: false,
-            counted: 0,
-        };
-        let line = [b"x".repeat(9_999), b"\n".to_vec()].concat();
-        let missing = writer.write(line.repeat(1000), 3);
-        let mut text = Vec::new();
-        let _ = kept.read_to_end(&mut text);
-        let whole = text.split(|byte| *byte == b'\n').count() - 1;
-        assert!((1..1000).contains(&whole), "{whole}");
-        assert_eq!(missing, 3 + 1000 - u64::try_from(whole).unwrap());
-        assert_eq!(writer.counted, missing);
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!(
+            (read(&older(1)), read(CURRENT)),
+            ("{\"half\":1}\n".to_owned(), "{}\n".to_owned())
+        );
     }
 }

@@ -1,195 +1,98 @@
-//! Lines that a thread of its own writes, so that nobody else waits for a disk, or for whoever reads the log.
+//! Writes lines on a thread of its own, so that no request waits for a disk or for the reader of the log.
 //!
-//! A request hands its line over and goes on. What waits to be written is bounded. When it is full, whoever has more
-//! waits a moment until half of it is taken: much that comes at once is not lost while it is being written. When that is
-//! too slow, nobody waits again before it is taken: a reader that takes a little now and then would hold up somebody
-//! each time. Lines that find no room are dropped and counted. Whoever writes takes all that is before them at once and
-//! is told how many they are, so that it stands where they would have stood; what comes after them has room again.
+//! Our own and not `tracing-appender`, which forgets lines that a full disk refuses, cannot flush before a panic
+//! aborts the process, and may block on standard output when it ends.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::io::{self, ErrorKind, Write};
+use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
-use super::line_chunks::{count, whole};
-
-/// How much may wait to be written, in bytes.
-const ROOM: usize = 2 << 20;
-/// How much is written before there is room for more, in bytes, but for the rest of a line. While as much waits, lines
-/// do not gather.
-const PIECE: usize = ROOM / 8;
-/// When less than so much waits, it is worth waiting again for room, in bytes.
-const LITTLE: usize = ROOM / 2;
-/// How long a line waits until there is little before it. So slow readers hold up nobody for longer, and that once
-/// for each time that they have let much gather.
-const FOR_ROOM: Duration = Duration::from_millis(100);
-/// How long lines gather after those before were written: so a busy service wakes the thread, and writes, fifty times
-/// a second and not for each line.
+/// How many lines may wait to be written. A line that finds no room is dropped and counted.
+const QUEUED_LINES: usize = 4096;
+/// How many bytes are written at once. A write of this size to a pipe is not mixed with the writes of other processes
+/// (`PIPE_BUF`, POSIX.1-2017 `write`).
+const CHUNK_BYTES: usize = 4096;
+/// How long lines gather after a batch, so that a busy service does not wake the thread for each line.
 const GATHER: Duration = Duration::from_millis(20);
+/// How often a flush tries again while the queue is full.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Where lines end up.
+pub(crate) trait LineSink: Write + Send + 'static {
+    /// The line that says how many lines are missing.
+    fn lost_note(&self, lines: u64) -> Vec<u8>;
+
+    /// Is told of lines once when they are lost.
+    fn count_lost(&self, _lines: u64) {}
+}
 
 /// The way to one such thread.
-#[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
-    handed: Condvar,
-    taken: Condvar,
-    done: Condvar,
+#[derive(Clone)]
+pub(crate) struct BackgroundWriter {
+    queue: SyncSender<Message>,
+    lost: Arc<AtomicU64>,
+    worker: Thread,
 }
 
-/// What was handed over and is not being written yet.
-#[derive(Default)]
-struct Waiting {
-    text: Vec<u8>,
-    /// How many lines were dropped behind that text.
-    lost: u64,
-    /// Whether somebody has waited for room and there is not much yet. Nobody waits as long as that is so.
-    is_slow: bool,
-    /// How much was handed over ever, in bytes.
-    handed: u64,
-    /// How much of that is done with: written, or told to be lost.
-    done: u64,
+enum Message {
+    Line(Vec<u8>),
+    Flush(Sender<()>),
 }
 
-impl Waiting {
-    /// Behind a gap nothing is taken in until the gap can be told of in its place.
-    fn has_gap(&self) -> bool {
-        self.lost > 0
-    }
-
-    fn has_room_for(&self, text: &[u8]) -> bool {
-        self.text.len().saturating_add(text.len()) <= ROOM
-    }
-
-    fn is_little(&self) -> bool {
-        self.text.len() < LITTLE
-    }
-
-    /// Whether waiting may make room for what finds none.
-    fn is_worth_waiting(&self) -> bool {
-        !self.has_gap() && !self.is_slow && !self.text.is_empty()
-    }
-
-    /// Takes the next piece, how many lines were lost behind it, and how much is done with once it is. Before a gap that
-    /// is all there is: so the gap ends here, and what comes next is taken in.
-    fn take(&mut self) -> (Vec<u8>, u64, u64) {
-        let end = if self.has_gap() {
-            self.text.len()
-        } else {
-            whole(&self.text, PIECE)
+impl BackgroundWriter {
+    /// Starts the thread of this name.
+    pub(crate) fn start(name: &str, sink: impl LineSink) -> io::Result<Self> {
+        let (queue, messages) = sync_channel(QUEUED_LINES);
+        let lost = Arc::new(AtomicU64::new(0));
+        let worker = Worker {
+            sink,
+            pending: Vec::new(),
+            lost: Arc::clone(&lost),
+            unnoted: 0,
         };
-        let rest = self.text.split_off(end);
-        let piece = std::mem::replace(&mut self.text, rest);
-        self.is_slow = self.is_slow && !self.is_little();
-        if self.text.is_empty() {
-            (piece, std::mem::take(&mut self.lost), self.handed)
-        } else {
-            let done = self.done.saturating_add(bytes(&piece));
-            (piece, 0, done)
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || worker.run(&messages))?;
+        Ok(Self {
+            queue,
+            lost,
+            worker: thread.thread().clone(),
+        })
+    }
+
+    /// Hands over one line with its end, or drops it if too many wait.
+    pub(crate) fn push(&self, line: &[u8]) {
+        if self.queue.try_send(Message::Line(line.to_owned())).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Waits until the lines so far were written, but no longer than `timeout`.
+    pub(crate) fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let (done, is_done) = channel();
+        let mut message = Message::Flush(done);
+        while let Err(TrySendError::Full(unsent)) = self.queue.try_send(message) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            message = unsent;
+            thread::sleep(RETRY);
+        }
+        self.worker.unpark();
+        let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
-impl Lines {
-    /// Starts the thread of this name. `write` gets whole lines and how many are missing behind them, which it has to
-    /// say there. It returns how many are missing still, to be said after the next ones: none if all was written.
-    pub(crate) fn start(
-        name: &str,
-        mut write: impl FnMut(Vec<u8>, u64) -> u64 + Send + 'static,
-    ) -> io::Result<Self> {
-        let lines = Self::default();
-        let taken = lines.clone();
-        let work = move || {
-            let mut missing = 0_u64;
-            loop {
-                let (text, lost, done) = taken.next();
-                missing = write(text, missing.saturating_add(lost));
-                let mut waiting = taken.lock();
-                waiting.done = done;
-                let is_more = waiting.text.len() >= PIECE;
-                drop(waiting);
-                taken.0.done.notify_all();
-                if !is_more {
-                    thread::sleep(GATHER);
-                }
-            }
-        };
-        thread::Builder::new().name(name.to_owned()).spawn(work)?;
-        Ok(lines)
-    }
-
-    /// Hands over one line, or several, each with its end.
-    pub(crate) fn push(&self, text: &[u8]) {
-        if text.is_empty() {
-            return;
-        }
-        let mut waiting = self.lock();
-        if !waiting.has_room_for(text) && waiting.is_worth_waiting() {
-            let must_wait = |waiting: &mut Waiting| {
-                waiting.is_worth_waiting() && !(waiting.is_little() && waiting.has_room_for(text))
-            };
-            let waited = self.0.taken.wait_timeout_while(waiting, FOR_ROOM, must_wait);
-            (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            if !waiting.is_little() {
-                waiting.is_slow = true;
-                self.0.taken.notify_all();
-            }
-        }
-        let was_idle = waiting.text.is_empty() && !waiting.has_gap();
-        waiting.handed = waiting.handed.saturating_add(bytes(text));
-        let begins_gap = !waiting.has_gap() && !waiting.has_room_for(text);
-        if begins_gap || waiting.has_gap() {
-            waiting.lost = waiting.lost.saturating_add(count(text));
-        } else {
-            waiting.text.extend_from_slice(text);
-        }
-        drop(waiting);
-        if was_idle {
-            self.0.handed.notify_one();
-        }
-        if begins_gap {
-            self.0.taken.notify_all();
-        }
-    }
-
-    /// Waits until what was handed over so far has been written, but no longer than `patience`.
-    pub(crate) fn flush(&self, patience: Duration) {
-        let waiting = self.lock();
-        let last = waiting.handed;
-        let _ = self
-            .0
-            .done
-            .wait_timeout_while(waiting, patience, |waiting| waiting.done < last);
-    }
-
-    /// What waits; none without a thread.
-    pub(crate) fn waiting(&self) -> Vec<u8> {
-        self.lock().text.clone()
-    }
-
-    /// Waits for something and takes it.
-    fn next(&self) -> (Vec<u8>, u64, u64) {
-        let is_idle = |waiting: &mut Waiting| waiting.text.is_empty() && !waiting.has_gap();
-        let waiting = self.0.handed.wait_while(self.lock(), is_idle);
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        let piece = waiting.take();
-        drop(waiting);
-        self.0.taken.notify_all();
-        piece
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Each time, whole lines: as those do who format a line and write it at once.
-impl Write for Lines {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.push(text);
-        Ok(text.len())
+/// Each call hands over one line.
+impl Write for BackgroundWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -197,145 +100,187 @@ impl Write for Lines {
     }
 }
 
-fn bytes(text: &[u8]) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX)
+struct Worker<S> {
+    sink: S,
+    /// Lines that are not written yet. The first one may be cut: its beginning was written.
+    pending: Vec<u8>,
+    /// Lines that were lost since this was last looked at.
+    lost: Arc<AtomicU64>,
+    /// Lines that were lost and that no note tells of yet.
+    unnoted: u64,
+}
+
+impl<S: LineSink> Worker<S> {
+    fn run(mut self, messages: &Receiver<Message>) {
+        while let Ok(first) = messages.recv() {
+            let mut flushes = Vec::new();
+            for message in iter::once(first).chain(messages.try_iter()).take(QUEUED_LINES) {
+                match message {
+                    Message::Flush(done) => flushes.push(done),
+                    Message::Line(line) => self.take(&line),
+                }
+            }
+            self.note_lost();
+            // What cannot be written now is tried again with the next lines.
+            let _ = self.write_pending();
+            for done in flushes {
+                let _ = done.send(());
+            }
+            thread::park_timeout(GATHER);
+        }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        if self.push(line).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn note_lost(&mut self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            self.sink.count_lost(lost);
+            self.unnoted = self.unnoted.saturating_add(lost);
+        }
+        if self.unnoted > 0 && self.push(&self.sink.lost_note(self.unnoted)).is_ok() {
+            self.unnoted = 0;
+        }
+    }
+
+    /// Takes a line in, unless there is no room for it and the lines before it cannot be written.
+    fn push(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.pending.len().saturating_add(line.len()) > CHUNK_BYTES {
+            self.write_pending()?;
+        }
+        self.pending.extend_from_slice(line);
+        Ok(())
+    }
+
+    /// Writes what is pending. What an error leaves over stays pending, so that no line stays cut.
+    fn write_pending(&mut self) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            match self.sink.write(&self.pending) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => drop(self.pending.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{channel, sync_channel};
-    use std::time::Instant;
+    use std::sync::Mutex;
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_mins(1);
+    const TIMEOUT: Duration = Duration::from_mins(1);
 
-    #[test]
-    fn what_finds_no_room_is_counted_in_its_place_and_nobody_waits_for_who_writes() {
-        let (goes_on, gate) = sync_channel::<()>(0);
-        let (written, reports) = channel();
-        let lines = Lines::start("test", move |text, lost| {
-            written.send((text, lost)).unwrap();
-            gate.recv().unwrap();
-            0
-        })
-        .unwrap();
-        lines.push(b"first\n");
-        assert_eq!(reports.recv().unwrap(), (b"first\n".to_vec(), 0));
-        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
-        let room = ROOM / line.len();
-        for _ in 0..room + 2 {
-            lines.push(&line);
+    /// Keeps the chunks that are written while there is room for so many bytes.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<(usize, Vec<Vec<u8>>)>>);
+
+    impl Disk {
+        fn with_room(room: usize) -> Self {
+            Self(Arc::new(Mutex::new((room, Vec::new()))))
         }
-        // It would fit where a longer one did not, but comes after the gap.
-        lines.push(b"a\nb\n");
-        lines.flush(Duration::from_millis(1));
-        goes_on.send(()).unwrap();
-        let (text, lost) = reports.recv().unwrap();
-        assert!(text == line.repeat(room));
-        assert_eq!(lost, 4);
-        lines.push(b"last\n");
-        goes_on.send(()).unwrap();
-        assert_eq!(reports.recv().unwrap(), (b"last\n".to_vec(), 0));
-        goes_on.send(()).unwrap();
-        lines.flush(PATIENCE);
-        assert_eq!(lines.waiting(), b"");
-    }
 
-    #[test]
-    fn a_gap_ends_as_soon_as_what_is_before_it_is_taken() {
-        let lines = Lines::default();
-        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
-        for _ in 0..ROOM / line.len() + 3 {
-            lines.push(&line);
+        fn set_room(&self, room: usize) {
+            self.0.lock().unwrap().0 = room;
         }
-        let (text, lost, done) = lines.next();
-        assert_eq!(
-            (text.len(), lost, done),
-            (ROOM, 3, bytes(&line.repeat(3)) + bytes(&text))
-        );
-        lines.push(b"after\n");
-        assert_eq!(lines.waiting(), b"after\n");
+
+        fn chunks(&self) -> Vec<Vec<u8>> {
+            self.0.lock().unwrap().1.clone()
+        }
     }
 
-    /// Whoever reads a piece now and then would otherwise have somebody wait for each of them. On a machine that is busy
-    /// elsewhere the piece may be taken too late: that says nothing, and is tried again.
-    #[test]
-    fn who_has_waited_once_waits_again_only_after_much_was_taken() {
-        assert!((0..20).any(|_| waits_once()));
-    }
-
-    /// Whether nothing was lost while a piece was taken, and nobody waited afterwards.
-    fn waits_once() -> bool {
-        let lines = Lines::default();
-        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
-        let fill = || {
-            while lines.waiting().len() < ROOM {
-                lines.push(&line);
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().unwrap();
+            let fits = bytes.len().min(disk.0);
+            if fits == 0 {
+                return Err(ErrorKind::StorageFull.into());
             }
-        };
-        let time = || {
-            let begun = Instant::now();
-            lines.push(&line);
-            begun.elapsed()
-        };
-        fill();
-        let taken = thread::scope(|scope| {
-            scope.spawn(time);
-            thread::sleep(FOR_ROOM / 4);
-            lines.next().0.len()
-        });
-        if taken != PIECE || lines.waiting().len() != ROOM - PIECE + line.len() {
-            return false;
+            disk.0 -= fits;
+            disk.1.push(bytes[..fits].to_owned());
+            Ok(fits)
         }
-        fill();
-        let is_quick = time() < FOR_ROOM;
-        assert_eq!(lines.next().1, 1);
-        fill();
-        assert!(time() >= FOR_ROOM, "much was taken");
-        is_quick
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl LineSink for Disk {
+        fn lost_note(&self, lines: u64) -> Vec<u8> {
+            format!("{lines} lost\n").into_bytes()
+        }
+    }
+
+    fn line(bytes: usize) -> Vec<u8> {
+        [b"x".repeat(bytes - 1), b"\n".to_vec()].concat()
     }
 
     #[test]
-    fn nothing_is_lost_while_lines_are_written_however_many_come_at_once() {
-        let (written, reports) = channel();
-        let lines = Lines::start("test", move |text, lost| {
-            written.send((text, lost)).unwrap();
-            0
-        })
-        .unwrap();
-        let line = |number: usize| {
-            [
-                number.to_string().into_bytes(),
-                b"x".repeat(50_000),
-                b"\n".to_vec(),
-            ]
-            .concat()
-        };
-        let all: Vec<u8> = (0..400).flat_map(line).collect();
-        assert!(all.len() > 8 * ROOM);
-        for number in 0..400 {
-            lines.push(&line(number));
+    fn a_stalled_reader_holds_nobody_up_and_the_lines_that_were_dropped_are_counted() {
+        let disk = Disk::with_room(usize::MAX);
+        let stalled = disk.0.lock().unwrap();
+        let writer = BackgroundWriter::start("test", disk.clone()).unwrap();
+        writer.push(b"first\n");
+        writer.flush(Duration::from_millis(100));
+        for _ in 0..QUEUED_LINES + 7 {
+            writer.push(b"x\n");
         }
-        lines.flush(PATIENCE);
-        let (texts, lost): (Vec<_>, Vec<_>) = reports.try_iter().unzip();
-        assert!(lost.iter().all(|lost| *lost == 0), "{lost:?}");
-        assert!(texts.concat() == all);
+        writer.flush(Duration::from_millis(1));
+        drop(stalled);
+        writer.flush(TIMEOUT);
+        let text = disk.chunks().concat();
+        // The flush that came too early takes the place of a line if the thread had not begun yet.
+        let kept = text
+            .split(|byte| *byte == b'\n')
+            .filter(|line| *line == b"x")
+            .count();
+        assert!(kept + 1 >= QUEUED_LINES, "{kept}");
+        let note = format!("{} lost\n", QUEUED_LINES + 7 - kept);
+        assert!(String::from_utf8(text).unwrap().contains(&note), "{note}");
+    }
+
+    fn worker(disk: &Disk) -> Worker<Disk> {
+        Worker {
+            sink: disk.clone(),
+            pending: Vec::new(),
+            lost: Arc::default(),
+            unnoted: 0,
+        }
     }
 
     #[test]
-    fn what_could_not_be_written_is_said_with_the_next_lines() {
-        let (written, reports) = channel();
-        let lines = Lines::start("test", move |text, lost| {
-            let missing = lost + count(&text);
-            written.send((text, lost)).unwrap();
-            missing
-        })
-        .unwrap();
-        for lost in 0..3 {
-            lines.push(b"line\n");
-            lines.flush(PATIENCE);
-            assert_eq!(reports.recv().unwrap(), (b"line\n".to_vec(), lost));
+    fn whole_lines_are_written_together() {
+        let disk = Disk::with_room(usize::MAX);
+        let mut worker = worker(&disk);
+        for bytes in [4000, 96, 1, 5000, 10] {
+            worker.take(&line(bytes));
         }
+        worker.write_pending().unwrap();
+        let lengths: Vec<_> = disk.chunks().iter().map(Vec::len).collect();
+        assert_eq!(lengths, [4096, 1, 5000, 10]);
+    }
+
+    #[test]
+    fn a_full_disk_cuts_no_line_and_the_lines_that_it_refused_are_counted() {
+        let disk = Disk::with_room(5000);
+        let mut worker = worker(&disk);
+        for _ in 0..12 {
+            worker.take(&line(1024));
+        }
+        worker.note_lost();
+        assert!(worker.write_pending().is_err());
+        disk.set_room(usize::MAX);
+        worker.take(b"last\n");
+        worker.write_pending().unwrap();
+        let expected = [line(1024).repeat(8), b"4 lost\nlast\n".to_vec()].concat();
+        assert_eq!(disk.chunks().concat(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The fields of a log line as members of a JSON object: in the log, and in the audit that is kept.
+//! The fields of a log line as members of a JSON object, for the log and for the audit file.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde::Serialize;
 use tracing::field::{Field, Visit};
 
 /// A JSON object that is still open. The names are those of fields in code: they need no escapes.
-pub(crate) struct Members(Vec<u8>);
+pub(crate) struct JsonObject(Vec<u8>);
 
-impl Members {
+impl JsonObject {
     /// An object without members, with room for so many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let mut text = Vec::with_capacity(bytes);
@@ -46,7 +46,7 @@ impl Members {
     }
 }
 
-impl Visit for Members {
+impl Visit for JsonObject {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.add(field.name(), format_args!("{value:?}"));
     }

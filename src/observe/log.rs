@@ -1,7 +1,7 @@
 //! Log lines: to standard error, for people or for machines.
 //!
-//! Who reads standard error may stop to, and a pipe holds little. So [a thread of its own](super::background_writer) writes it, from
-//! the moment on that the service logs: whatever else the process has to say there goes the same way and stays in order.
+//! The reader of standard error may stop reading, and a pipe holds little. So [a thread](super::background_writer) writes
+//! it once the service logs. Everything else that the process says there goes the same way and stays in order.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::env;
@@ -24,11 +24,10 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, registry};
 
+use super::audit_file;
 use super::audit_file::{EventLog, TARGET};
-use super::background_writer::Lines;
-use super::json_fields::Members;
-use super::line_chunks;
-use super::line_chunks::count;
+use super::background_writer::{BackgroundWriter, LineSink};
+use super::json_fields::JsonObject;
 use crate::clock::Clock;
 use crate::config::{Log, LogFormat, Settings};
 
@@ -46,24 +45,21 @@ fn events(settings: &Settings) -> Option<impl Layer<Registry> + Send + Sync> {
     Some(log.with_filter(Targets::new().with_target(TARGET, LevelFilter::INFO)))
 }
 
-/// How long the end of the process waits for whoever reads the log.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a panic does, which may be the end of the process.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// So many bytes written at once stay together in a pipe that others write to as well (`PIPE_BUF`, POSIX.1-2017
-/// `write`).
-const TOGETHER: usize = 4096;
+/// How long the end of the process waits for the reader of the log.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a panic waits, which may be the end of the process.
+const PANIC_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Standard error of this process, once the service logs.
-static STARTED: OnceLock<Lines> = OnceLock::new();
+/// The thread that writes to standard error, once the service logs.
+static LOG_WRITER: OnceLock<BackgroundWriter> = OnceLock::new();
 
-/// Standard error: by way of the log once there is one, without waiting for whoever reads it.
+/// Standard error: by way of the log once there is one, without waiting for its reader.
 pub struct StandardError;
 
 impl Write for StandardError {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        match STARTED.get() {
-            Some(lines) => lines.clone().write(text),
+        match LOG_WRITER.get() {
+            Some(writer) => writer.clone().write(text),
             None => stderr().write(text),
         }
     }
@@ -73,74 +69,40 @@ impl Write for StandardError {
     }
 }
 
-/// Waits until what was logged so far has been written, unless nobody reads it.
+/// Waits until the log lines and audit events so far were written, unless nobody reads them.
 pub fn flush() {
-    if let Some(lines) = STARTED.get() {
-        lines.flush(PATIENCE);
+    if let Some(writer) = LOG_WRITER.get() {
+        writer.flush(FLUSH_TIMEOUT);
     }
-}
-
-/// How lines look.
-#[derive(Clone, Copy)]
-struct Form {
-    as_json: bool,
-    has_colours: bool,
-}
-
-impl Form {
-    /// Lines of this form, each written at once.
-    fn to<S, W>(self, writer: impl Fn() -> W + Send + Sync + 'static) -> Box<dyn Layer<S> + Send + Sync>
-    where
-        S: Subscriber + for<'span> LookupSpan<'span>,
-        W: Write + 'static,
-    {
-        let layer = layer().with_writer(writer);
-        if self.as_json {
-            layer.event_format(JsonLines).boxed()
-        } else {
-            layer.with_ansi(self.has_colours).boxed()
-        }
-    }
-
-    /// The line in place of those that were lost.
-    fn of_lost(self, lines: u64) -> Vec<u8> {
-        let line = Lines::default();
-        let written = line.clone();
-        let note = registry().with(self.to(move || written.clone()));
-        tracing::subscriber::with_default(note, || {
-            tracing::error!(lines, "log lines were lost here: they could not be written");
-        });
-        line.waiting()
-    }
+    audit_file::flush(FLUSH_TIMEOUT);
 }
 
 /// Begins to log, and to keep the audit. Below `info` only our own lines appear; the audit's appear at every level.
 pub fn start(log: Log, settings: &Settings) -> io::Result<()> {
     let is_terminal = stderr().is_terminal();
+    let as_json = match log.format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !is_terminal,
+    };
+    let writer = BackgroundWriter::start("log", LogSink { as_json })?;
+    let line_writer = writer.clone();
+    let lines = layer().with_writer(move || line_writer.clone());
+    let lines = if as_json {
+        lines.event_format(JsonLines).boxed()
+    } else {
+        let has_colours = is_terminal && may_be_coloured(|name| env::var_os(name));
+        lines.with_ansi(has_colours).boxed()
+    };
     let targets = Targets::new()
         .with_default(log.level.min(Level::INFO))
         .with_target("idsvc", log.level)
         .with_target(TARGET, LevelFilter::INFO);
-    let form = Form {
-        as_json: match log.format {
-            LogFormat::Json => true,
-            LogFormat::Text => false,
-            LogFormat::Auto => !is_terminal,
-        },
-        has_colours: is_terminal && may_be_coloured(|name| env::var_os(name)),
-    };
-    let mut paper = Paper {
-        form,
-        to: stderr(),
-        is_cut: false,
-    };
-    let lines = Lines::start("log", move |text, lost| paper.write(&text, lost))?;
-    let written = lines.clone();
-    let layer = form.to(move || written.clone()).with_filter(targets);
     // A second subscriber in one process, as in tests, leaves the first in place.
-    if registry().with(events(settings)).with(layer).try_init().is_ok() {
-        let _ = STARTED.set(lines.clone());
-        log_panics(lines);
+    let subscriber = registry().with(events(settings)).with(lines.with_filter(targets));
+    if subscriber.try_init().is_ok() {
+        let _ = LOG_WRITER.set(writer.clone());
+        log_panics(writer);
     }
     Ok(())
 }
@@ -151,41 +113,36 @@ fn may_be_coloured(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     !is_plain && variable("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// What the log is written on.
-struct Paper<W> {
-    form: Form,
-    to: W,
-    /// Whether it ends in a part of a line, the rest of which could not be written.
-    is_cut: bool,
+/// Standard error, as the log's thread writes to it.
+struct LogSink {
+    as_json: bool,
 }
 
-impl<W: Write> Paper<W> {
-    /// Writes lines, then that others were lost. How many have to be said to be lost after that.
-    fn write(&mut self, text: &[u8], lost: u64) -> u64 {
-        if let Err(unwritten) = self.write_together(text) {
-            return lost.saturating_add(count(unwritten));
-        }
-        if lost > 0 && self.write_together(&self.form.of_lost(lost)).is_err() {
-            return lost;
-        }
-        0
+impl Write for LogSink {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        stderr().write(lines)
     }
 
-    /// Writes as many whole lines at once as stay together. Which lines were not written, or only in part, otherwise.
-    fn write_together<'a>(&mut self, text: &'a [u8]) -> Result<(), &'a [u8]> {
-        if self.is_cut {
-            self.to.write_all(b"\n").map_err(|_| text)?;
-            self.is_cut = false;
-        }
-        line_chunks::write(&mut self.to, text, TOGETHER).map_err(|unwritten| {
-            self.is_cut = unwritten.is_cut;
-            unwritten.lines
-        })
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-/// Has what a panic says written in the order of the log, as the language's own way has it otherwise.
-fn log_panics(lines: Lines) {
+impl LineSink for LogSink {
+    fn lost_note(&self, lines: u64) -> Vec<u8> {
+        let (timestamp, target) = (timestamp(), module_path!());
+        let message = "log lines were lost here: they could not be written";
+        if self.as_json {
+            let fields = serde_json::json!({"message": message, "lines": lines});
+            json_line(&timestamp, "ERROR", target, |line| line.add("fields", fields))
+        } else {
+            format!("{timestamp} ERROR {target}: {message} lines={lines}\n").into_bytes()
+        }
+    }
+}
+
+/// Has panics written in the order of the log, in the form of Rust's own hook.
+fn log_panics(writer: BackgroundWriter) {
     panic::set_hook(Box::new(move |panic| {
         let current = thread::current();
         let name = current.name().unwrap_or("<unnamed>");
@@ -194,8 +151,8 @@ fn log_panics(lines: Lines) {
         if backtrace.status() == BacktraceStatus::Captured {
             text = format!("{text}stack backtrace:\n{backtrace}\n");
         }
-        lines.push(text.as_bytes());
-        lines.flush(LAST_WORDS);
+        writer.push(text.as_bytes());
+        writer.flush(PANIC_FLUSH_TIMEOUT);
     }));
 }
 
@@ -217,17 +174,29 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut timestamp = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut timestamp))?;
-        let mut line = Members::with_capacity(TYPICAL_BYTES);
-        line.add("timestamp", timestamp);
-        line.add("level", event.metadata().level().as_str());
-        line.add_object("fields", |fields| event.record(fields));
-        line.add("target", event.metadata().target());
-        let line = line.into_object();
-        writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)?;
-        writer.write_char('\n')
+        let metadata = event.metadata();
+        let fill = |line: &mut JsonObject| line.add_object("fields", |fields| event.record(fields));
+        let line = json_line(&timestamp(), metadata.level().as_str(), metadata.target(), fill);
+        writer.write_str(std::str::from_utf8(&line).map_err(|_| fmt::Error)?)
     }
+}
+
+/// A line with the fields that `fill` adds.
+fn json_line(timestamp: &str, level: &str, target: &str, fill: impl FnOnce(&mut JsonObject)) -> Vec<u8> {
+    let mut line = JsonObject::with_capacity(TYPICAL_BYTES);
+    line.add("timestamp", timestamp);
+    line.add("level", level);
+    fill(&mut line);
+    line.add("target", target);
+    let mut line = line.into_object();
+    line.push(b'\n');
+    line
+}
+
+fn timestamp() -> String {
+    let mut timestamp = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    timestamp
 }
 
 #[cfg(test)]
@@ -312,13 +281,10 @@ mod tests {
             (&json!("WARN"), &json!("audit"))
         );
     }
+
     #[test]
     fn lost_lines_are_told_in_the_form_of_the_others() {
-        let told = |as_json| {
-            let has_colours = false;
-            let line = Form { as_json, has_colours }.of_lost(7);
-            String::from_utf8(line).unwrap()
-        };
+        let told = |as_json| String::from_utf8(LogSink { as_json }.lost_note(7)).unwrap();
         let line: Value = serde_json::from_str(&told(true)).unwrap();
         let message = "log lines were lost here: they could not be written";
         assert_eq!(
@@ -328,71 +294,5 @@ mod tests {
         let line = told(false);
         assert!(line.ends_with(&format!("{message} lines=7\n")), "{line}");
         assert_eq!(line.lines().count(), 1);
-    }
-
-    /// Notes what is written at once, as long as there is room for so many bytes.
-    struct Chunks(Vec<Vec<u8>>, usize);
-
-    impl Write for Chunks {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let fits = bytes.len().min(self.1);
-            if fits == 0 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            self.1 -= fits;
-            self.0.push(bytes[..fits].to_owned());
-            Ok(fits)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn paper(room: usize) -> Paper<Chunks> {
-        let (as_json, has_colours) = (true, false);
-        Paper {
-            form: Form { as_json, has_colours },
-            to: Chunks(Vec::new(), room),
-            is_cut: false,
-        }
-    }
-
-    #[test]
-    fn lines_stay_whole_beside_those_of_others() {
-        let line = |length: usize| [b"x".repeat(length - 1), b"\n".to_vec()].concat();
-        let lines = [
-            line(4000),
-            line(96),
-            line(1),
-            line(5000),
-            line(10),
-            b"cut".to_vec(),
-        ];
-        let text = lines.concat();
-        let written = |room| {
-            let mut paper = paper(room);
-            let rest = paper.write_together(&text).err().map(count);
-            (paper.to.0.iter().map(Vec::len).collect::<Vec<_>>(), rest)
-        };
-        assert_eq!(written(usize::MAX), (vec![4096, 1, 5000, 10, 3], None));
-        assert_eq!(written(4097), (vec![4096, 1], Some(3)));
-    }
-
-    #[test]
-    fn a_line_that_is_cut_spoils_no_other_and_only_what_is_missing_counts_as_lost() {
-        for (room, cut) in [(20, ""), (25, "line \n")] {
-            let mut paper = paper(room);
-            let line = |number: u64| format!("line {number:04}\n").into_bytes();
-            let text: Vec<u8> = (1..=4).flat_map(line).collect();
-            assert_eq!(paper.write(&text, 0), 2);
-            assert_eq!(paper.write(&line(5), 2), 3);
-            paper.to.1 = usize::MAX;
-            assert_eq!(paper.write(&line(6), 3), 0);
-            let text = String::from_utf8(paper.to.0.concat()).unwrap();
-            let whole = format!("line 0001\nline 0002\n{cut}line 0006\n");
-            let told: Value = serde_json::from_str(text.strip_prefix(&whole).unwrap()).unwrap();
-            assert_eq!(told["fields"]["lines"], 3);
-        }
     }
 }

@@ -4,6 +4,5 @@ pub mod audit;
 pub mod audit_file;
 pub mod background_writer;
 pub mod json_fields;
-pub mod line_chunks;
 pub mod log;
 pub mod metrics;
