@@ -1,11 +1,16 @@
-//! Backups that nobody has to think of: made at intervals inside the running service, the oldest removed.
+//! Scheduled backups: made at intervals inside the running service, the oldest removed.
+//!
+//! A backup is due when the newest one is older than the interval, by the time in its name. So a service that was off
+//! catches up when it starts.
 
-use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use time::PrimitiveDateTime;
+use time::format_description::parse_borrowed;
 
 use crate::admin::backup;
 use crate::admin::backup::BackUp;
@@ -13,6 +18,7 @@ use crate::app::App;
 use crate::cli::backup::name;
 use crate::clock::Timestamp;
 use crate::config::Backups;
+use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::disk::{Space, space};
 use crate::data_dir::{BACKUPS, DataDirError, make_folder_in};
@@ -31,184 +37,129 @@ const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// Why there is no backup where one was due.
 #[derive(Debug, thiserror::Error)]
-enum Missed {
+enum ScheduleError {
     #[error(
         "only {} MiB are free where it was to be, and {} are kept for the service: what there was of it is removed",
-        free >> 20,
-        kept >> 20
+        .0.free >> 20,
+        .0.reserve() >> 20
     )]
-    NoRoom { free: u64, kept: u64 },
+    NoRoom(Space),
     #[error(transparent)]
     Folder(#[from] DataDirError),
     #[error(transparent)]
     Backup(#[from] BackupError),
-    #[error("{} cannot be written: {source}", path.display())]
+    #[error("{} cannot be read or written: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{} cannot be read: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> ScheduleError {
+    move |source| ScheduleError::Io {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Makes a backup whenever one is due, for as long as the service runs.
 pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Backups) {
     loop {
         let (worker, folder) = (Arc::clone(&app), data_dir.clone());
-        let round =
-            tokio::task::spawn_blocking(move || round(&worker.core, &folder, interval, plan.keep, &space))
-                .await;
-        let pause = match round {
-            Ok(Ok(_)) => TICK,
-            Ok(Err(error)) => {
+        let made = tokio::task::spawn_blocking(move || {
+            back_up_if_due(&worker.core, &folder, interval, plan.keep, &space)
+        });
+        let error = match made.await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        let pause = match error {
+            None => TICK,
+            Some(error) => {
                 tracing::error!(%error, "no scheduled backup");
-                interval.min(LONGEST_PAUSE)
-            }
-            Err(error) => {
-                tracing::error!(%error, "no scheduled backup");
-                LONGEST_PAUSE
+                interval.clamp(Duration::from_secs(1), LONGEST_PAUSE)
             }
         };
-        tokio::time::sleep(pause.max(Duration::from_secs(1))).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// Who knows what room a disk has.
+/// Measures a disk: [`space`], except in tests.
 type Measure<'a> = &'a dyn Fn(&Path) -> io::Result<Space>;
 
 /// Makes a backup if one is due, and says which.
-fn round(
+fn back_up_if_due(
     core: &Core,
     data_dir: &Path,
     interval: Duration,
     keep: usize,
     space: Measure<'_>,
-) -> Result<Option<PathBuf>, Missed> {
+) -> Result<Option<PathBuf>, ScheduleError> {
     let now = core.clock.now();
     let folder = make_folder_in(data_dir, BACKUPS)?;
     let existing = scheduled(&folder)?;
-    let is_due = newest(&existing, now).is_none_or(|(at, _)| now.since(*at) >= interval);
-    if !is_due {
+    if newest(&existing, now).is_some_and(|(at, _)| now.since(*at) < interval) {
         return Ok(None);
     }
-    remove_unfinished(&folder)?;
+    // What a killed process left unfinished.
+    atomic_file::sweep(&folder, |name, _| name.starts_with(STEM));
     let file = folder.join(name(STEM, now));
-    // A file takes a little more than its bytes. So what should have had room once and had none needs more.
-    let mut more = 0;
     loop {
-        match write(core, data_dir, &file, &|| find_room(space, &folder)) {
-            Err(Missed::NoRoom { .. }) if make_room(core, space, &folder, now, more)? => more = 1,
+        match write(core, &folder, &file, space) {
+            Err(ScheduleError::NoRoom(_)) if make_room(&folder, space, now)? => {}
             written => break written?,
         }
     }
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
-    // The new one is there, whatever becomes of the old ones.
-    if let Err(error) = prune(&folder, &file, keep, now) {
-        tracing::warn!(%error, "old backups were not removed");
+    let older = oldest_first(scheduled(&folder)?, now);
+    let surplus = older.len().saturating_sub(keep);
+    for (_, old) in older.iter().filter(|(_, old)| *old != file).take(surplus) {
+        remove(old);
     }
     Ok(Some(file))
 }
 
-/// Removes the oldest backups until there is room for one of what is in the store now, and at least for `more` bytes
-/// than there is room for; the newest stays. Nothing is removed where that would not be enough. Says whether there is room.
-///
-/// What is removed may be free only later, or never: where others hold it too, in a snapshot or by another name, or the
-/// disk frees it by and by. Then no further one is removed in vain: the next round finds what has become free.
-fn make_room(
-    core: &Core,
-    space: Measure<'_>,
-    folder: &Path,
-    now: Timestamp,
-    more: u64,
-) -> Result<bool, Missed> {
-    let mut existing = scheduled(folder)?;
-    existing.sort_by_key(|made| oldest_last(made, now));
-    let Some((_, older @ [_, ..])) = existing.split_first() else {
-        return Ok(false);
+/// Writes a backup, reads it again, and gives it its name.
+fn write(core: &Core, folder: &Path, file: &Path, space: Measure<'_>) -> Result<(), ScheduleError> {
+    let failed = io_error(file);
+    let mut unfinished = AtomicFile::beside(file, &core.random);
+    let sink = SparingWriter {
+        file: unfinished.create(Some(folder)).map_err(&failed)?,
+        folder,
+        space,
+        unmeasured: STRIDE,
     };
-    let mut counted = Counted(0);
-    backup::copy(core, BackUp::default(), &mut counted)?;
-    let Ok(found) = space(folder) else {
-        return Ok(false);
-    };
-    let size = |(_, file): &Made| {
-        let found = fs::metadata(file).ok().filter(fs::Metadata::is_file);
-        found.map_or(0, |found| found.len())
-    };
-    let needed = found.reserve() + counted.0;
-    let mut free = found.free;
-    let mut lacking = needed.saturating_sub(free).max(more);
-    if older.iter().map(size).sum::<u64>() < lacking {
-        return Ok(false);
+    if let Err(error) = backup::copy(core, BackUp::default(), &mut BufWriter::new(sink)) {
+        return Err(match space(folder) {
+            Ok(space) if space.lacking() > 0 => ScheduleError::NoRoom(space),
+            _ => error.into(),
+        });
     }
-    for made in older.iter().rev() {
-        if lacking == 0 {
-            break;
-        }
-        let removed = size(made);
-        let (_, file) = made;
-        if !remove(file) {
-            continue;
-        }
-        tracing::warn!(file = %file.display(), "an old backup made room for a new one");
-        let Ok(found) = space(folder) else {
-            return Ok(false);
-        };
-        // About as much, for others write meanwhile.
-        if found.free.saturating_sub(free) < removed / 2 {
-            return Ok(false);
-        }
-        free = found.free;
-        lacking = needed.saturating_sub(free);
-    }
-    Ok(lacking == 0)
+    let again = BufReader::new(File::open(unfinished.path()).map_err(&failed)?);
+    let mut rows = Incoming::open(again)?.rows(core.sealer.backup_key());
+    while rows.next_row()?.is_some() {}
+    unfinished.place(file, true).map_err(&failed)
 }
 
-/// Whether the disk has more room than is kept of it. One that nobody knows is taken to have.
-fn find_room(space: Measure<'_>, folder: &Path) -> Result<(), Missed> {
-    match space(folder) {
-        Ok(found) if found.lacking() > 0 => Err(Missed::NoRoom {
-            free: found.free,
-            kept: found.reserve(),
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Counts the bytes that a backup has, and keeps none.
-struct Counted(u64);
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A file that is written to for as long as there is room.
-struct Sparing<'a> {
+/// Writes to a file while the disk has more room than its reserve. A disk that cannot be measured is taken to have it.
+struct SparingWriter<'a> {
     file: File,
-    find_room: &'a dyn Fn() -> Result<(), Missed>,
-    /// What was written since room was last looked for.
-    since: usize,
-    /// Why nothing more is written.
-    missed: Option<Missed>,
+    folder: &'a Path,
+    space: Measure<'a>,
+    /// How many bytes were written since the disk was last measured.
+    unmeasured: usize,
 }
 
-impl Write for Sparing<'_> {
+impl Write for SparingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.since >= STRIDE {
-            self.since = 0;
-            if let Err(missed) = (self.find_room)() {
-                self.missed = Some(missed);
+        if self.unmeasured >= STRIDE {
+            if (self.space)(self.folder).is_ok_and(|space| space.lacking() > 0) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
+            self.unmeasured = 0;
         }
         let written = self.file.write(bytes)?;
-        self.since += written;
+        self.unmeasured += written;
         Ok(written)
     }
 
@@ -217,70 +168,27 @@ impl Write for Sparing<'_> {
     }
 }
 
-fn write(
-    core: &Core,
-    data_dir: &Path,
-    file: &Path,
-    find_room: &dyn Fn() -> Result<(), Missed>,
-) -> Result<(), Missed> {
-    find_room()?;
-    let failed = |source| Missed::Io {
-        path: file.to_owned(),
-        source,
+/// Removes the oldest backup, but not the only one. Says whether that made room. Nothing is removed if a backup as large
+/// as the newest would not fit even without all the others.
+fn make_room(folder: &Path, space: Measure<'_>, now: Timestamp) -> Result<bool, ScheduleError> {
+    let existing = oldest_first(scheduled(folder)?, now);
+    let (Some(((_, newest), older)), Ok(before)) = (existing.split_last(), space(folder)) else {
+        return Ok(false);
     };
-    let mut unfinished = AtomicFile::beside(file, &core.random);
-    let mut sink = BufWriter::new(Sparing {
-        file: unfinished.create(Some(data_dir)).map_err(failed)?,
-        find_room,
-        since: STRIDE,
-        missed: None,
-    });
-    let copied = backup::copy(core, BackUp::default(), &mut sink);
-    let (sparing, _) = sink.into_parts();
-    if let Some(missed) = sparing.missed {
-        return Err(missed);
+    let size = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
+    let removable: u64 = older.iter().map(|(_, file)| size(file)).sum();
+    if before.free + removable < before.reserve() + size(newest) {
+        return Ok(false);
     }
-    // It has flushed what it wrote.
-    copied?;
-    let again = BufReader::new(File::open(unfinished.path()).map_err(failed)?);
-    let mut rows = Incoming::open(again)?.rows(core.sealer.backup_key());
-    while rows.next_row()?.is_some() {}
-    unfinished.place(file, true).map_err(failed)
+    let Some((_, removed)) = older.iter().find(|(_, file)| remove(file)) else {
+        return Ok(false);
+    };
+    tracing::warn!(file = %removed.display(), "an old backup made room for a new one");
+    // Its room may come free later, or never where a snapshot holds it: no other is removed in vain.
+    Ok(space(folder).is_ok_and(|after| after.free > before.free))
 }
 
-/// Removes what a killed process left unfinished.
-fn remove_unfinished(folder: &Path) -> Result<(), Missed> {
-    for entry in entries(folder)? {
-        let name = entry
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        if name.starts_with(&format!("{STEM}-")) && name.ends_with(".partial") {
-            // No process but this one makes such files here.
-            let _ = fs::remove_file(entry);
-        }
-    }
-    Ok(())
-}
-
-/// In what order backups are worth keeping: the newest first, those whose names are ahead of the clock last.
-fn oldest_last(made: &Made, now: Timestamp) -> Reverse<(bool, Made)> {
-    Reverse((made.0 <= now, made.clone()))
-}
-
-/// Removes the oldest, and before them those whose names are ahead of the clock: when they were made, nobody knows.
-/// The newest one stays in any case.
-fn prune(folder: &Path, newest: &Path, keep: usize, now: Timestamp) -> Result<(), Missed> {
-    let mut existing = scheduled(folder)?;
-    existing.sort_by_key(|made| oldest_last(made, now));
-    existing.retain(|(_, file)| file != newest);
-    for (_, file) in existing.into_iter().skip(keep.saturating_sub(1)) {
-        remove(&file);
-    }
-    Ok(())
-}
-
-/// Removes an old backup, and says whether it is gone. One that stays is for the operator to look at and in nobody's way.
+/// Removes an old backup. If it cannot be removed the operator has to.
 fn remove(file: &Path) -> bool {
     fs::remove_file(file)
         .inspect_err(|error| {
@@ -289,175 +197,108 @@ fn remove(file: &Path) -> bool {
         .is_ok()
 }
 
-/// A scheduled backup: the moment that its name tells, and where it is.
-pub type Made = (Timestamp, PathBuf);
-
-/// The scheduled backups in a folder.
-fn scheduled(folder: &Path) -> Result<Vec<Made>, Missed> {
-    let dated = |path: PathBuf| {
-        let name = path.file_name()?.to_str()?;
-        let text = name
-            .strip_prefix(STEM)?
-            .strip_prefix('-')?
-            .strip_suffix(".backup")?;
-        Some((moment_of(text)?, path))
-    };
-    Ok(entries(folder)?.into_iter().filter_map(dated).collect())
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Missed> {
-    let failed = |source| Missed::Unreadable {
-        path: folder.to_owned(),
-        source,
-    };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        paths.push(entry.map_err(failed)?.path());
-    }
-    Ok(paths)
-}
+/// A scheduled backup: the time in its name, and where it is.
+pub type ScheduledBackup = (Timestamp, PathBuf);
 
 /// The scheduled backups of a data directory, or why they cannot be known.
-pub fn made_in(data_dir: &Path) -> Result<Vec<Made>, String> {
+pub fn made_in(data_dir: &Path) -> Result<Vec<ScheduledBackup>, String> {
     match scheduled(&data_dir.join(BACKUPS)) {
-        Err(Missed::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(ScheduleError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         found => found.map_err(|error| error.to_string()),
     }
 }
 
 /// The newest of these whose name is not ahead of the clock.
-pub fn newest(existing: &[Made], now: Timestamp) -> Option<&Made> {
+pub fn newest(existing: &[ScheduledBackup], now: Timestamp) -> Option<&ScheduledBackup> {
     existing.iter().filter(|(at, _)| *at <= now).max()
 }
 
-/// Reads `20260102T030405Z`.
-fn moment_of(text: &str) -> Option<Timestamp> {
-    if text.len() != 16 || !text.is_ascii() {
-        return None;
+/// In the order in which they are removed. A name that is ahead of the clock tells nothing and counts as the oldest.
+fn oldest_first(mut existing: Vec<ScheduledBackup>, now: Timestamp) -> Vec<ScheduledBackup> {
+    existing.sort_by_key(|(at, file)| (*at <= now, *at, file.clone()));
+    existing
+}
+
+/// The scheduled backups in a folder.
+fn scheduled(folder: &Path) -> Result<Vec<ScheduledBackup>, ScheduleError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io_error(folder))? {
+        let path = entry.map_err(io_error(folder))?.path();
+        found.extend(time_of(&path).map(|at| (at, path)));
     }
-    let (day, time) = text.split_once('T')?;
-    let dashed = format!(
-        "{}-{}-{}T{}:{}:{}",
-        day.get(..4)?,
-        day.get(4..6)?,
-        day.get(6..)?,
-        time.get(..2)?,
-        time.get(2..4)?,
-        time.get(4..)?
-    );
-    let parsed = time::OffsetDateTime::parse(&dashed, &time::format_description::well_known::Rfc3339).ok()?;
-    u64::try_from(parsed.unix_timestamp())
-        .ok()
-        .map(Timestamp::from_seconds)
+    Ok(found)
+}
+
+/// The time in a name such as `scheduled-20260102T030405Z.backup`.
+fn time_of(path: &Path) -> Option<Timestamp> {
+    let format = parse_borrowed::<2>("scheduled-[year][month][day]T[hour][minute][second]Z.backup").ok()?;
+    let at = PrimitiveDateTime::parse(path.file_name()?.to_str()?, &format).ok()?;
+    let seconds = at.assume_utc().unix_timestamp().try_into().ok()?;
+    Some(Timestamp::from_seconds(seconds))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use tempfile::TempDir;
 
     use super::*;
     use crate::admin::tests::core;
-    use crate::store::schema::meta_put;
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    /// A disk that nobody knows the room of.
-    fn unmeasured(_: &Path) -> io::Result<Space> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// A disk with so many bytes beside the reserve, for what is in the folder.
+    /// A disk with so many bytes beside the reserve and what is in the folder.
     fn disk(room: u64) -> impl Fn(&Path) -> io::Result<Space> {
-        let full = Space {
-            free: 0,
-            total: 1 << 26,
-        };
         move |folder| {
-            let entries = fs::read_dir(folder)?;
-            let files = entries.map(|entry| entry.unwrap().metadata().unwrap());
-            let taken: u64 = files.filter(fs::Metadata::is_file).map(|file| file.len()).sum();
-            let free = (full.reserve() + room).saturating_sub(taken);
-            Ok(Space { free, ..full })
+            let files = fs::read_dir(folder)?.map(|entry| entry.unwrap().metadata().unwrap().len());
+            let (free, total) = (0, 1 << 26);
+            let free = (Space { free, total }.reserve() + room).saturating_sub(files.sum());
+            Ok(Space { free, total })
         }
     }
 
-    fn there(made: &[PathBuf]) -> Vec<bool> {
+    fn back_up(core: &Core, data: &TempDir, keep: usize, space: Measure<'_>) -> Option<PathBuf> {
+        back_up_if_due(core, data.path(), HOUR, keep, space).unwrap()
+    }
+
+    /// Makes so many backups, one an hour.
+    fn hourly(core: &Core, data: &TempDir, count: usize, keep: usize) -> Vec<PathBuf> {
+        let made = (0..count).map(|_| {
+            let made = back_up(core, data, keep, &disk(1 << 30)).unwrap();
+            assert_eq!(back_up(core, data, keep, &disk(1 << 30)), None, "none is due");
+            core.clock.advance(HOUR);
+            made
+        });
+        made.collect()
+    }
+
+    fn kept(made: &[PathBuf]) -> Vec<bool> {
         made.iter().map(|file| file.exists()).collect()
     }
 
     #[test]
     fn a_backup_is_made_when_one_is_due_and_the_oldest_go() {
         let (data, core) = (TempDir::new().unwrap(), core());
-        let mut made = Vec::new();
-        for _ in 0..5 {
-            made.push(round(&core, data.path(), HOUR, 3, &unmeasured).unwrap().unwrap());
-            assert_eq!(round(&core, data.path(), HOUR, 3, &unmeasured).unwrap(), None);
-            core.clock.advance(HOUR);
-        }
-        let mut kept: Vec<_> = scheduled(&data.path().join(BACKUPS))
-            .unwrap()
-            .into_iter()
-            .map(|(_, file)| file)
-            .collect();
-        kept.sort();
-        assert_eq!(kept, made[2..]);
+        let made = hourly(&core, &data, 5, 3);
+        assert_eq!(kept(&made), [false, false, true, true, true]);
         let existing = made_in(data.path()).unwrap();
         assert_eq!(newest(&existing, core.clock.now()).unwrap().1, made[4]);
     }
 
     #[test]
-    fn an_old_backup_that_cannot_be_removed_is_in_nobodys_way() {
+    fn names_ahead_of_the_clock_put_off_no_backup_and_push_none_out() {
         let (data, core) = (TempDir::new().unwrap(), core());
-        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
-        let ago = |hours| folder.join(name(STEM, core.clock.now() - HOUR * hours));
-        let (stuck, old) = (ago(2), ago(3));
-        fs::create_dir(&stuck).unwrap();
-        fs::write(&old, "x").unwrap();
-        let first = round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
-        assert_eq!(there(&[stuck.clone(), old, first.clone()]), [true, false, true]);
-        // It is the oldest one now, and makes no room either.
-        core.clock.advance(HOUR);
-        let made = [vec![stuck, first], several(&core, &data, 2)].concat();
-        let size = fs::metadata(&made[3]).unwrap().len();
-        round(&core, data.path(), HOUR, 7, &disk(size * 5 / 2))
-            .unwrap()
-            .unwrap();
-        assert_eq!(there(&made), [true, false, false, true]);
-    }
-
-    #[test]
-    fn a_backup_from_the_future_does_not_keep_others_from_being_made() {
-        let (data, core) = (TempDir::new().unwrap(), core());
-        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
-        let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 1000));
+        let first = hourly(&core, &data, 1, 2).remove(0);
+        let ahead = data
+            .path()
+            .join(BACKUPS)
+            .join(name(STEM, core.clock.now() + HOUR * 24));
         fs::write(&ahead, "x").unwrap();
-        let made = round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
-        assert!(made.exists() && !ahead.exists());
-        assert_eq!(round(&core, data.path(), HOUR, 1, &unmeasured).unwrap(), None);
+        let second = hourly(&core, &data, 1, 2).remove(0);
+        assert_eq!(kept(&[first, second, ahead]), [true, true, false]);
     }
 
     #[test]
-    fn names_ahead_of_the_clock_push_no_true_backup_out() {
-        let (data, core) = (TempDir::new().unwrap(), core());
-        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
-        let first = round(&core, data.path(), HOUR, 2, &unmeasured).unwrap().unwrap();
-        for days in [1, 2, 3] {
-            let ahead = folder.join(name(STEM, core.clock.now() + HOUR * 24 * days));
-            fs::write(&ahead, "x").unwrap();
-        }
-        core.clock.advance(HOUR);
-        let second = round(&core, data.path(), HOUR, 2, &unmeasured).unwrap().unwrap();
-        let existing = made_in(data.path()).unwrap();
-        assert_eq!(existing.len(), 2);
-        assert!(first.exists() && second.exists());
-        let ahead = (core.clock.now() + HOUR, folder.join("ahead"));
-        let existing = [existing, vec![ahead]].concat();
-        assert_eq!(newest(&existing, core.clock.now()).unwrap().1, second);
-    }
-
-    #[test]
-    fn what_the_operator_put_there_stays_and_what_was_cut_off_goes() {
+    fn the_operators_files_stay_and_what_was_cut_off_goes() {
         let (data, core) = (TempDir::new().unwrap(), core());
         let folder = make_folder_in(data.path(), BACKUPS).unwrap();
         for file in [
@@ -467,157 +308,55 @@ mod tests {
         ] {
             fs::write(folder.join(file), "x").unwrap();
         }
-        let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
-        fs::write(&cut, "x").unwrap();
-        round(&core, data.path(), HOUR, 1, &unmeasured).unwrap();
-        assert!(!cut.exists());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
+        let stuck = folder.join("scheduled-20010102T030405Z.backup");
+        fs::create_dir(&stuck).unwrap();
+        let cut = format!("scheduled-20260102T030405Z.backup.{}.partial", "0".repeat(32));
+        fs::write(folder.join(cut), "x").unwrap();
+        hourly(&core, &data, 2, 1);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 5);
     }
 
     #[test]
-    fn a_backup_ends_when_there_is_no_more_room_and_leaves_nothing() {
+    fn without_room_there_is_no_backup_and_older_ones_go_only_if_that_is_enough() {
         let (data, core) = (TempDir::new().unwrap(), core());
-        let folder = make_folder_in(data.path(), BACKUPS).unwrap();
-        let cut = folder.join("scheduled-20260102T030405Z.backup.0.partial");
-        fs::write(&cut, "x").unwrap();
-        for looks in [0, 1] {
-            let looked = Cell::new(0);
-            let fills = |_: &Path| {
-                let free = if looked.replace(looked.get() + 1) < looks {
-                    1 << 30
-                } else {
-                    15 << 20
-                };
-                Ok(Space { free, total: 1 << 26 })
-            };
-            let missed = round(&core, data.path(), HOUR, 1, &fills).unwrap_err();
-            assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
-            assert!(missed.to_string().contains("15 MiB are free"), "{missed}");
-            assert_eq!(looked.get(), looks + 1);
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        }
-        let sparse = File::create(data.path().join("idsvc.redb")).unwrap();
-        sparse.set_len(1 << 42).unwrap();
-        round(&core, data.path(), HOUR, 1, &unmeasured).unwrap().unwrap();
-    }
-
-    #[test]
-    fn older_backups_make_room_for_a_new_one_if_that_is_enough_and_the_newest_stays() {
-        let (data, core) = (TempDir::new().unwrap(), core());
-        let folder = data.path().join(BACKUPS);
-        let mut made = Vec::new();
-        for _ in 0..4 {
-            made.push(round(&core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap());
-            core.clock.advance(HOUR);
-        }
+        let mut made = hourly(&core, &data, 4, 7);
         let size = fs::metadata(&made[3]).unwrap().len();
-        let missed = round(&core, data.path(), HOUR, 7, &disk(size / 2)).unwrap_err();
-        assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
-        assert_eq!(there(&made), [true; 4], "what would not be enough stays");
-        made.push(
-            round(&core, data.path(), HOUR, 7, &disk(size * 7 / 2))
-                .unwrap()
-                .unwrap(),
-        );
-        assert_eq!(there(&made), [false, false, true, true, true]);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
-    }
-
-    /// Makes so many backups, one an hour.
-    fn several(core: &Core, data: &TempDir, count: usize) -> Vec<PathBuf> {
-        let made = (0..count).map(|_| {
-            let made = round(core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap();
-            core.clock.advance(HOUR);
-            made
+        let full = |space: Measure<'_>| {
+            let error = back_up_if_due(&core, data.path(), HOUR, 7, space).unwrap_err();
+            assert!(matches!(error, ScheduleError::NoRoom(_)), "{error}");
+        };
+        full(&disk(size / 2));
+        assert_eq!(kept(&made), [true; 4], "it would not be enough");
+        let reserve = disk(0)(&data.path().join(BACKUPS)).unwrap().reserve();
+        full(&|_| {
+            Ok(Space {
+                free: reserve - 1,
+                total: 1 << 26,
+            })
         });
-        made.collect()
-    }
-
-    #[test]
-    fn where_what_is_removed_is_not_free_at_once_no_more_is_removed() {
-        let (data, core) = (TempDir::new().unwrap(), core());
-        let made = several(&core, &data, 5);
-        let full = Space {
-            free: 0,
-            total: 1 << 26,
-        };
-        // It lacks the room for one, and a little of its reserve.
-        let free = full.reserve() - 1;
-        let never_frees = |_: &Path| Ok(Space { free, ..full });
-        let missed = round(&core, data.path(), HOUR, 7, &never_frees).unwrap_err();
-        assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
-        assert_eq!(there(&made), [false, true, true, true, true]);
-        // What was removed is free by the next round.
-        let next = round(&core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap();
-        assert_eq!(there(&made), [false, true, true, true, true]);
-        assert!(next.exists());
-    }
-
-    #[test]
-    fn room_that_came_meanwhile_is_used_before_anything_is_removed() {
-        let (data, core) = (TempDir::new().unwrap(), core());
-        let made = several(&core, &data, 3);
-        let looked = Cell::new(0);
-        let is_full_at_first = |_: &Path| {
-            let free = if looked.replace(looked.get() + 1) == 0 {
-                0
-            } else {
-                1 << 30
-            };
-            Ok(Space { free, total: 1 << 26 })
-        };
-        let next = round(&core, data.path(), HOUR, 7, &is_full_at_first)
-            .unwrap()
-            .unwrap();
-        assert!(next.exists());
-        assert_eq!(there(&made), [true; 3]);
-    }
-
-    #[test]
-    fn older_backups_make_room_for_one_that_is_larger_than_they_are() {
-        let (data, core) = (TempDir::new().unwrap(), core());
-        let grow = |name: &'static str, mebibytes: usize| {
-            let ballast = "x".repeat(mebibytes << 20);
-            let grown = core
-                .store
-                .write_blocking("grow", move |tx| meta_put(tx, name, &ballast));
-            grown.unwrap();
-        };
-        grow("some", 2);
-        let mut made = Vec::new();
-        for _ in 0..4 {
-            made.push(round(&core, data.path(), HOUR, 7, &unmeasured).unwrap().unwrap());
-            core.clock.advance(HOUR);
-        }
-        grow("more", 3);
-        // The newest would fit in once more, and what is to be made does not.
-        made.push(
-            round(&core, data.path(), HOUR, 7, &disk(12 << 20))
-                .unwrap()
-                .unwrap(),
+        assert_eq!(
+            kept(&made),
+            [false, true, true, true],
+            "their room does not come free"
         );
-        assert_eq!(there(&made), [false, true, true, true, true]);
-        core.clock.advance(HOUR);
-        made.push(
-            round(&core, data.path(), HOUR, 7, &disk(14 << 20))
-                .unwrap()
-                .unwrap(),
-        );
-        assert_eq!(there(&made), [false, false, false, true, true, true]);
-        core.clock.advance(HOUR);
-        let missed = round(&core, data.path(), HOUR, 7, &disk(9 << 20)).unwrap_err();
-        assert!(matches!(missed, Missed::NoRoom { .. }), "{missed}");
-        assert_eq!(there(&made), [false, false, false, true, true, true]);
+        made.extend(back_up(&core, &data, 7, &disk(size * 5 / 2)));
+        assert_eq!(kept(&made), [false, false, true, true, true]);
     }
 
     #[test]
-    fn names_tell_the_moment() {
-        let moment = Timestamp::from_seconds(1_767_323_045);
-        let name = name(STEM, moment);
-        assert_eq!(name, "scheduled-20260102T030405Z.backup");
-        assert_eq!(moment_of("20260102T030405Z"), Some(moment));
+    fn a_name_tells_the_time() {
+        let at = Timestamp::from_seconds(1_767_323_045);
+        assert_eq!(name(STEM, at), "scheduled-20260102T030405Z.backup");
+        assert_eq!(
+            time_of(Path::new("/a/scheduled-20260102T030405Z.backup")),
+            Some(at)
+        );
         for odd in ["", "20260102T0304", "2026é102T03040Z", "99999999T999999Z"] {
-            assert_eq!(moment_of(odd), None, "{odd}");
+            assert_eq!(
+                time_of(Path::new(&format!("scheduled-{odd}.backup"))),
+                None,
+                "{odd}"
+            );
         }
     }
 }
