@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Admin, Done};
 use crate::clock::Timestamp;
-use crate::flow::clock_watermark::last_known;
+use crate::flow::clock_watermark;
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -70,9 +70,9 @@ pub struct SetUp {
     pub master_key_fingerprint: Option<String>,
     /// The file that is open.
     pub database: Option<FileId>,
-    /// The newest moment that the store knows of, but for the last hour.
+    /// How late it was when the service last ran, as far as the store tells.
     #[serde(default)]
-    pub last_known: Option<Timestamp>,
+    pub clock_watermark: Option<Timestamp>,
     /// How many refresh tokens last longer than one that is issued now.
     #[serde(default)]
     pub outlasting: usize,
@@ -93,7 +93,7 @@ pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
         for_development: is_for_development(store)?,
         master_key_fingerprint: stored_fingerprint(store)?,
         database: store.file(),
-        last_known: last_known(admin.core, now)?,
+        clock_watermark: clock_watermark::read(admin.core, now)?,
         outlasting: outlasting.len(),
         stalled: store.stalled().map(|stalled| stalled.lasts.as_secs()),
     })

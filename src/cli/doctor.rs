@@ -129,7 +129,7 @@ pub fn run(
         let settings = config
             .as_ref()
             .map_or(session.settings(), |config| &config.settings);
-        of_store(&session, settings, (now, set_up.last_known), &mut findings)
+        of_store(&session, settings, (now, set_up.clock_watermark), &mut findings)
     });
     let oldest = match examined {
         Ok(oldest) => oldest,
@@ -282,7 +282,7 @@ fn of_spare(taken: u64, spare: u64) -> Option<Finding> {
 fn of_store(
     session: &AdminConnection,
     settings: &Settings,
-    (now, last_known): (Timestamp, Option<Timestamp>),
+    (now, watermark): (Timestamp, Option<Timestamp>),
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Timestamp>, CliError> {
     let Reply::Keys(keys) = session.ask(Command::KeyList)? else {
@@ -297,7 +297,7 @@ fn of_store(
         .chain(clients.iter().map(|client| client.created_at));
     let oldest = made.clone().min();
     let changed = clients.iter().map(|client| client.updated_at);
-    findings.push(of_clock(now, made.chain(changed).max(), last_known));
+    findings.push(of_clock(now, made.chain(changed).max(), watermark));
     for key in &keys {
         let is_replaced = keys
             .iter()
@@ -341,7 +341,7 @@ fn of_provider(id: &str, seen: Examined) -> Finding {
 
 /// Whether the clock fits the newest of the records, and the newest moment but for the last hour that the store knows
 /// of.
-fn of_clock(now: Timestamp, newest: Option<Timestamp>, last_known: Option<Timestamp>) -> Finding {
+fn of_clock(now: Timestamp, newest: Option<Timestamp>, watermark: Option<Timestamp>) -> Finding {
     let finding = |message| Finding::good("clock", "system clock", message);
     let latest = newest.map_or(EARLIEST, |newest| newest.max(EARLIEST));
     if now + SLACK < latest {
@@ -355,11 +355,11 @@ fn of_clock(now: Timestamp, newest: Option<Timestamp>, last_known: Option<Timest
             "set the clock, and let something like chrony keep it: tokens are dated by it",
         );
     }
-    match last_known.filter(|known| is_far_ahead(now, *known).is_some()) {
-        Some(known) => finding(format!(
+    match watermark.filter(|watermark| is_far_ahead(now, *watermark)) {
+        Some(watermark) => finding(format!(
             "it shows {}, and but for the last hour nothing in the database is younger than {}",
             moment(now),
-            moment(known)
+            moment(watermark)
         ))
         .but(
             Level::Advice,

@@ -505,26 +505,26 @@ async fn watch_room(app: Arc<App>) {
 async fn keep_house(app: Arc<App>) {
     let mut cursor = sweep::Cursor::default();
     let now = app.core.clock.now();
-    let known = clock_watermark::last_known(&app.core, now).unwrap_or_else(|error| {
+    let known = clock_watermark::read(&app.core, now).unwrap_or_else(|error| {
         tracing::error!(%error, "what the clock is to be held against was not read");
         None
     });
-    let mut steady = ClockGuard::new(now, uptime(), known);
+    let mut guard = ClockGuard::new(now, uptime(), known);
     let started = Instant::now();
     loop {
         let begun = Instant::now();
         let now = app.core.clock.now();
-        if steady.is_believed(now, uptime()) {
+        if guard.is_believed(now, uptime()) {
             if let Err(error) = rotate_keys::keep(&app.core).await {
                 tracing::error!(%error, "signing keys were not moved on");
             }
             // Not at the start: a time server may yet set the clock right.
             if started.elapsed() >= HOUSEKEEPING_INTERVAL
-                && let Err(error) = clock_watermark::note(&app.core, now).await
+                && let Err(error) = clock_watermark::advance(&app.core, now).await
             {
                 tracing::error!(%error, "the time was not noted");
             }
-            while let Some(pause) = sweep_page(&app.core, &mut cursor, &mut steady).await {
+            while let Some(pause) = sweep_page(&app.core, &mut cursor, &mut guard).await {
                 tokio::time::sleep(pause).await;
                 if begun.elapsed() >= HOUSEKEEPING_INTERVAL {
                     break;
@@ -536,9 +536,9 @@ async fn keep_house(app: Arc<App>) {
 }
 
 /// Sweeps a page, and says how long to wait before the next one; none when there is nothing more to do for now.
-async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, steady: &mut ClockGuard) -> Option<Duration> {
+async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, guard: &mut ClockGuard) -> Option<Duration> {
     let now = core.clock.now();
-    if !steady.is_believed(now, uptime()) {
+    if !guard.is_believed(now, uptime()) {
         return None;
     }
     let begun = Instant::now();

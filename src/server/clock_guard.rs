@@ -2,210 +2,151 @@
 //!
 //! A clock that is a day ahead for a while makes everything look expired. Tokens are refused then and work again
 //! afterwards. But what housekeeping removes is gone: the keys that tokens are verified with, and the memory that an
-//! assertion was used, which could be used again once the clock is right.
+//! assertion was used. So after a jump ahead nothing is removed for an hour, or until the clock is back.
 //!
-//! When the service starts there is no earlier look. Then the clock is held against the newest thing in the store, where
-//! it is noted every hour how late it is: a machine without a battery may come up in any year, long before a time
-//! server answers.
-//!
-//! A machine that wakes up is no such case: the timer that the clock is held against ([`crate::clock::uptime`]) has
-//! counted the time asleep. Where it has not, as in a virtual machine that was paused, the clock seems to jump.
+//! The clock is compared with the machine's own timer ([`crate::clock::uptime`]), which counts the time asleep. At a start
+//! it is compared with the [watermark](crate::flow::clock_watermark): a machine without a battery may come up in any year,
+//! long before a time server answers.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::flow::clock_watermark::SETTLED;
 
-/// How much further than the machine's own timer the clock may go between two looks.
+/// How much further than the timer the clock may go between two looks.
 const TOLERANCE: Duration = Duration::from_mins(5);
-/// How long nothing is removed after that. A clock that is still there then was set right, not wrong.
-const PAUSE: Duration = SETTLED;
-/// How much later than the newest thing in the store it may be at a start. A service that was off for longer is
-/// taken for one whose clock is ahead, which costs it a pause.
+/// How much later than the watermark it may be at a start. A service that was off for longer pauses in vain.
 const LONGEST_GAP: Duration = Duration::from_hours(24);
-/// The longest that nothing is removed, however often the clock jumps: a machine that is paused every hour has its
-/// housekeeping done all the same.
+/// How long nothing is removed after a jump. A clock that is still there then was set right, not wrong.
+const PAUSE: Duration = SETTLED;
+/// The longest that nothing is removed, however often the clock jumps, as on a machine that is paused every hour.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24);
 
-/// What was seen of the clock at the last look.
+/// Compares the clock with the timer, look by look.
 #[derive(Debug)]
 pub(crate) struct ClockGuard {
-    looked: Duration,
-    told: Timestamp,
-    ahead: Option<Ahead>,
-}
-
-/// A clock that has jumped ahead of the timer.
-#[derive(Clone, Copy, Debug)]
-struct Ahead {
-    by: Duration,
-    /// When it first jumped, by the timer.
-    since: Duration,
-    /// When it last jumped.
+    last: Reading,
+    /// The last that was believed.
+    trusted: Reading,
+    /// When the clock last jumped ahead, by the timer.
     jumped: Duration,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    clock: Timestamp,
+    timer: Duration,
+}
+
+impl Reading {
+    /// By how much the clock is ahead of where it should be by an earlier reading.
+    fn ahead_of(self, earlier: Self) -> Duration {
+        let expected = earlier.clock + self.timer.saturating_sub(earlier.timer);
+        self.clock.since(expected)
+    }
+}
+
 impl ClockGuard {
-    /// The clock as it is when the process starts, and the newest moment that the store knows of
-    /// ([`crate::flow::clock_watermark`]).
-    pub(crate) fn new(now: Timestamp, timer: Duration, known: Option<Timestamp>) -> Self {
-        let by = known.and_then(|known| is_far_ahead(now, known));
-        if let Some(by) = by {
+    /// The clock and the timer as the process starts.
+    pub(crate) fn new(clock: Timestamp, timer: Duration, watermark: Option<Timestamp>) -> Self {
+        let last = Reading { clock, timer };
+        let far_behind = watermark.filter(|watermark| is_far_ahead(clock, *watermark));
+        if let Some(watermark) = far_behind {
             tracing::warn!(
-                seconds = by.as_secs(),
+                seconds = clock.since(watermark).as_secs(),
                 "the clock is more than a day ahead of all that is in the database: unless the service was off for so long, set it right; nothing that looks expired is removed for an hour"
             );
         }
+        let trusted = Reading {
+            clock: far_behind.unwrap_or(clock),
+            timer,
+        };
         Self {
-            looked: timer,
-            told: now,
-            ahead: by.map(|by| Ahead {
-                by,
-                since: timer,
-                jumped: timer,
-            }),
+            last,
+            trusted,
+            jumped: timer,
         }
     }
 
     /// Looks at the clock again: whether it may be believed. The timer only goes forward, by true seconds.
-    pub(crate) fn is_believed(&mut self, now: Timestamp, timer: Duration) -> bool {
-        let expected = self.told + timer.saturating_sub(self.looked);
-        if now > expected + TOLERANCE {
+    pub(crate) fn is_believed(&mut self, clock: Timestamp, timer: Duration) -> bool {
+        let reading = Reading { clock, timer };
+        let jump = reading.ahead_of(self.last);
+        if jump > TOLERANCE {
             tracing::warn!(
-                seconds = now.since(expected).as_secs(),
+                seconds = jump.as_secs(),
                 "the clock has jumped ahead: nothing that looks expired is removed for an hour"
             );
-            let before = self.ahead.unwrap_or(Ahead {
-                by: Duration::ZERO,
-                since: timer,
-                jumped: timer,
-            });
-            self.ahead = Some(Ahead {
-                by: before.by + now.since(expected),
-                jumped: timer,
-                ..before
-            });
-        } else if let Some(ahead) = self.ahead {
-            // Back again: what is expired now was so before.
-            let by = ahead.by.saturating_sub(expected.since(now));
-            self.ahead = (by > TOLERANCE).then_some(Ahead { by, ..ahead });
+            self.jumped = timer;
         }
-        (self.looked, self.told) = (timer, now);
-        self.ahead = self.ahead.filter(|ahead| {
-            timer.saturating_sub(ahead.jumped) < PAUSE && timer.saturating_sub(ahead.since) < LONGEST_PAUSE
-        });
-        self.ahead.is_none()
+        self.last = reading;
+        let is_over = timer.saturating_sub(self.jumped) >= PAUSE
+            || timer.saturating_sub(self.trusted.timer) >= LONGEST_PAUSE;
+        let is_believed = is_over || reading.ahead_of(self.trusted) <= TOLERANCE;
+        if is_believed {
+            self.trusted = reading;
+        }
+        is_believed
     }
 }
 
-/// By how much the clock is ahead of what the store knows of, where that is too much to be believed at a start.
-pub(crate) fn is_far_ahead(now: Timestamp, known: Timestamp) -> Option<Duration> {
-    Some(now.since(known)).filter(|by| *by > LONGEST_GAP)
+/// Whether the clock is too far ahead of the watermark to be believed at a start.
+pub(crate) fn is_far_ahead(clock: Timestamp, watermark: Timestamp) -> bool {
+    clock.since(watermark) > LONGEST_GAP
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const DAY: Duration = Duration::from_hours(24);
-    const MINUTE: Duration = Duration::from_mins(1);
     const NOON: Timestamp = Timestamp::from_seconds(1_000_000);
+    const HOUR: u32 = 60;
+    const DAY: u32 = 24 * HOUR;
 
-    #[test]
-    fn a_clock_that_goes_with_the_timer_is_believed() {
-        let start = DAY * 30;
-        let mut steady = ClockGuard::new(NOON, start, None);
-        for minutes in 1..200 {
-            let passed = MINUTE * minutes;
-            assert!(steady.is_believed(NOON + passed, start + passed));
-        }
+    fn minutes(minutes: u32) -> Duration {
+        Duration::from_mins(minutes.into())
+    }
+
+    /// Whether the clock is believed at each look: minutes of the timer, and minutes that the clock is ahead of it.
+    fn believed(guard: &mut ClockGuard, looks: &[(u32, u32)]) -> Vec<bool> {
+        let look =
+            |(timer, ahead): &(u32, u32)| guard.is_believed(NOON + minutes(timer + ahead), minutes(*timer));
+        looks.iter().map(look).collect()
     }
 
     #[test]
     fn a_clock_that_jumps_ahead_is_not_believed_until_it_is_back_or_an_hour_has_passed() {
-        let start = DAY * 30;
-        let mut steady = ClockGuard::new(NOON, start, None);
-        assert!(!steady.is_believed(NOON + DAY, start + MINUTE));
-        assert!(!steady.is_believed(NOON + DAY + MINUTE, start + 2 * MINUTE));
-        assert!(steady.is_believed(NOON + 3 * MINUTE, start + 3 * MINUTE));
-        assert!(!steady.is_believed(NOON + DAY, start + 4 * MINUTE));
-        assert!(!steady.is_believed(NOON + DAY + 59 * MINUTE, start + 63 * MINUTE));
-        assert!(steady.is_believed(NOON + DAY + 60 * MINUTE, start + 64 * MINUTE));
-    }
-
-    #[test]
-    fn a_machine_that_sleeps_every_hour_is_believed_and_a_jump_in_between_is_not() {
-        let start = DAY * 30;
-        let mut steady = ClockGuard::new(NOON, start, None);
-        let mut passed = Duration::ZERO;
-        for _ in 0..48 {
-            // The timer has counted the time asleep.
-            for step in [MINUTE, MINUTE, 58 * MINUTE] {
-                passed += step;
-                assert!(steady.is_believed(NOON + passed, start + passed));
-            }
-        }
-        passed += MINUTE;
-        assert!(!steady.is_believed(NOON + passed + DAY, start + passed));
-        // Nor is it while the machine sleeps less than the hour.
-        passed += 50 * MINUTE;
-        assert!(!steady.is_believed(NOON + passed + DAY, start + passed));
-        passed += 10 * MINUTE;
-        assert!(steady.is_believed(NOON + passed + DAY, start + passed));
+        let mut guard = ClockGuard::new(NOON, Duration::ZERO, None);
+        assert_eq!(believed(&mut guard, &[(1, 0), (60, 5), (61, 0)]), [true; 3]);
+        let back = [(62, DAY), (63, DAY - 9), (64, 3)];
+        assert_eq!(believed(&mut guard, &back), [false, false, true]);
+        let ahead = [(65, DAY), (124, DAY), (125, DAY), (126, 0), (127, 6)];
+        assert_eq!(believed(&mut guard, &ahead), [false, false, true, true, false]);
     }
 
     #[test]
     fn a_clock_that_jumps_every_half_hour_is_believed_once_a_day() {
-        let start = DAY * 30;
-        let mut steady = ClockGuard::new(NOON, start, None);
-        let mut believed = 0;
-        for rounds in 1..=2 * 24 * 5_u32 {
-            let passed = 30 * MINUTE * rounds;
-            believed += u32::from(steady.is_believed(NOON + passed * 2, start + passed));
-        }
-        assert_eq!(believed, 4);
+        let mut guard = ClockGuard::new(NOON, Duration::ZERO, None);
+        let looks: Vec<_> = (1..=2 * 24 * 5).map(|round| (round * 30, round * 30)).collect();
+        let times = believed(&mut guard, &looks)
+            .into_iter()
+            .filter(|is_believed| *is_believed);
+        assert_eq!(times.count(), 5);
     }
 
     #[test]
-    fn a_clock_that_comes_back_in_part_is_still_ahead() {
-        let start = DAY * 30;
-        let mut steady = ClockGuard::new(NOON, start, None);
-        assert!(!steady.is_believed(NOON + DAY, start + MINUTE));
-        assert!(!steady.is_believed(NOON + DAY - 9 * MINUTE, start + 2 * MINUTE));
-        assert!(steady.is_believed(NOON + 3 * MINUTE, start + 3 * MINUTE));
-    }
-
-    #[test]
-    fn a_clock_that_jumps_back_is_believed() {
-        let start = DAY * 30;
-        let mut steady = ClockGuard::new(NOON, start, None);
-        assert!(steady.is_believed(NOON - DAY, start + MINUTE));
-        assert!(
-            !steady.is_believed(NOON, start + 2 * MINUTE),
-            "it is ahead of what it was"
-        );
-    }
-
-    #[test]
-    fn a_clock_that_is_far_ahead_at_the_start_is_not_believed_until_it_is_back_or_an_hour_has_passed() {
-        let ahead = NOON + 365 * 73 * DAY;
-        let mut steady = ClockGuard::new(ahead, MINUTE, Some(NOON));
-        assert!(!steady.is_believed(ahead, MINUTE));
-        assert!(!steady.is_believed(ahead + 59 * MINUTE, 60 * MINUTE));
-        assert!(steady.is_believed(ahead + 60 * MINUTE, 61 * MINUTE));
+    fn a_clock_far_ahead_of_the_watermark_is_not_believed_at_the_start() {
+        let start = |ahead| ClockGuard::new(NOON + minutes(ahead), Duration::ZERO, Some(NOON));
+        let year = 365 * DAY;
+        let stays = [(0, year), (59, year), (60, year)];
+        assert_eq!(believed(&mut start(year), &stays), [false, false, true]);
         // Set right by a time server. A week in which the machine was off looks like a clock that is still ahead.
-        for (off, is_believed) in [(MINUTE, true), (7 * DAY, false)] {
-            let mut steady = ClockGuard::new(ahead, MINUTE, Some(NOON));
-            assert!(!steady.is_believed(ahead + MINUTE, 2 * MINUTE));
-            assert_eq!(steady.is_believed(NOON + off, 3 * MINUTE), is_believed);
-            assert!(steady.is_believed(NOON + off + 58 * MINUTE, 61 * MINUTE));
-        }
-    }
-
-    #[test]
-    fn a_clock_that_is_near_what_is_known_or_behind_it_is_believed_at_the_start() {
-        for now in [NOON, NOON + DAY, NOON - DAY] {
-            assert!(ClockGuard::new(now, MINUTE, Some(NOON)).is_believed(now, MINUTE));
-        }
+        assert_eq!(believed(&mut start(year), &[(1, 0)]), [true]);
+        assert_eq!(believed(&mut start(year), &[(1, 7 * DAY)]), [false]);
+        assert_eq!(believed(&mut start(DAY), &[(0, DAY)]), [true]);
+        assert!(
+            ClockGuard::new(NOON - minutes(DAY), Duration::ZERO, Some(NOON))
+                .is_believed(NOON - minutes(DAY), Duration::ZERO)
+        );
     }
 }
