@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use super::Global;
-use super::change_summary::Deed;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 use crate::admin::Admin;
 use crate::clock::Clock;
@@ -62,10 +62,10 @@ impl<'a> AdminConnector<'a> {
         output: &mut Output<'_>,
         print: impl FnOnce(Reply, &mut Output<'_>) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        let deed = Deed::of(&command);
+        let summary = ChangeSummary::of(&command);
         let reply = self.ask(command, output)?;
-        print(reply, output).map_err(|stop| match deed {
-            Some(deed) => deed.unshown(stop),
+        print(reply, output).map_err(|stop| match summary {
+            Some(summary) => summary.unshown(stop),
             None => stop,
         })
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::admin_connection::AdminConnector;
-use super::change_summary::Deed;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
 use super::progress::Progress;
 use crate::admin::SecretString;
@@ -218,7 +218,7 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     }
     let name = file.display().to_string();
     show(&header, &name, bytes, output)
-        .map_err(|stop| Deed::plain(format!("the backup {name} was made")).unshown(stop))?;
+        .map_err(|stop| ChangeSummary::plain(format!("the backup {name} was made")).unshown(stop))?;
     output.hint(&advice(&header, &data_dir));
     Ok(())
 }
@@ -353,7 +353,7 @@ pub fn restore(
         subject: &header.master_key_fingerprint,
     });
     show_restored(&header, &data_dir, length, output).map_err(|stop| {
-        Deed::plain(format!("the backup was restored into {}", data_dir.display())).unshown(stop)
+        ChangeSummary::plain(format!("the backup was restored into {}", data_dir.display())).unshown(stop)
     })?;
     output.hint(&format!(
         "\nStart the service. What happened after {} is forgotten: whoever refreshed since then signs in again.",

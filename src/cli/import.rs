@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
-use super::change_summary::Deed;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 use super::progress::Progress;
 use super::value_parsers::warn_of_claims;
@@ -352,7 +352,7 @@ pub fn run(
     };
     show(&done, request.dry_run, output).map_err(|stop| match changed {
         0 => stop,
-        _ => Deed::plain(imported(&done)).unshown(stop),
+        _ => ChangeSummary::plain(imported(&done)).unshown(stop),
     })
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 
 use super::Cli;
-use super::change_summary::Deed;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 
 /// Where the pages go.
@@ -37,5 +37,5 @@ pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), CliError> {
     } else {
         output.line(&made)
     };
-    shown.map_err(|stop| Deed::plain(made).unshown(stop))
+    shown.map_err(|stop| ChangeSummary::plain(made).unshown(stop))
 }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admin_connection::AdminConnector;
-use super::change_summary::Deed;
+use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, printable, yes_no};
 use crate::data_dir;
 use crate::http::preview::{self, Previewed};
@@ -228,7 +228,7 @@ fn make(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> R
     } else {
         output.line(&made)
     };
-    shown.map_err(|stop| Deed::plain(made).unshown(stop))?;
+    shown.map_err(|stop| ChangeSummary::plain(made).unshown(stop))?;
     output.hint(&format!(
         "Look at it: idsvc theme preview {0}\nUse it for one client: idsvc client update ID --theme {1}; for all: theme = \"{1}\"",
         new.theme, place.name
