@@ -14,7 +14,8 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
 use crate::control::{self, Command, PourError, Reply, client};
-use crate::data_dir::{DataDir, DataDirError, control_socket, exposure, in_turn, is_served};
+use crate::data_dir::lock::{is_served, wait_and_open};
+use crate::data_dir::{DataDir, DataDirError, control_socket, exposure};
 use crate::flow::Core;
 use crate::observe::log;
 use crate::password::PasswordPool;
@@ -95,7 +96,7 @@ impl AdminConnection {
             .enable_all()
             .build()
             .map_err(CliError::refused)?;
-        let opened = in_turn(|| is_served(&settings.data_dir), || open(&settings, first));
+        let opened = wait_and_open(|| is_served(&settings.data_dir), || open(&settings, first));
         let core = opened.map_err(|error| match error {
             DataDirError::Open(OpenError::AlreadyOpen { path }) => CliError::Refused {
                 message: format!("{} is in use by a process that takes no commands", path.display()),

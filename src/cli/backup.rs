@@ -19,6 +19,7 @@ use crate::control::Command;
 use crate::data_dir;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
+use crate::data_dir::master_key;
 use crate::data_dir::restore;
 use crate::data_dir::{BACKUPS, DATABASE};
 use crate::observe::audit;
@@ -143,11 +144,11 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
     let mut request = Command::BackUp(BackUp::default());
     let session = connector.session(&request, output)?;
     let data_dir = session.settings().data_dir.clone();
-    let key = data_dir::master_key(&data_dir).map_err(CliError::refused)?;
+    let key = master_key::master_key(&data_dir).map_err(CliError::refused)?;
     let sealer = Sealer::new(&key);
     if backup.with_master_key {
         request = Command::BackUp(BackUp {
-            master_key: Some(SecretString::new(data_dir::to_hex(&key).as_str())),
+            master_key: Some(SecretString::new(master_key::to_hex(&key).as_str())),
         });
     }
     if is_piped {
@@ -303,7 +304,7 @@ fn advice(header: &Header, data_dir: &Path) -> String {
     } else {
         format!(
             "\nThe master key is not in the backup, and a restore needs it: keep a copy of {} in another place.",
-            data_dir.join(data_dir::MASTER_KEY).display()
+            data_dir.join(master_key::MASTER_KEY).display()
         )
     }
 }

@@ -30,8 +30,9 @@ use crate::clock::{Clock, EARLIEST, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
 use crate::control::{Command, Reply};
+use crate::data_dir::DATABASE;
 use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
-use crate::data_dir::{DATABASE, MASTER_KEY};
+use crate::data_dir::master_key::MASTER_KEY;
 use crate::oauth::policy::KeyRotation;
 use crate::server::clock_guard::is_far_ahead;
 

@@ -20,9 +20,8 @@ use crate::config::resolve::resolve;
 use crate::config::{Config, Tls, host_of};
 use crate::control;
 use crate::control::server::ControlSocket;
-use crate::data_dir::{
-    DATABASE, DataDir, DataDirError, control_socket, exposure, in_turn, io_error, is_served,
-};
+use crate::data_dir::lock::{is_served, wait_and_open};
+use crate::data_dir::{DATABASE, DataDir, DataDirError, control_socket, exposure, io_error};
 use crate::flow::{Core, clock_watermark, rotate_keys, sweep};
 use crate::http::error::fallback;
 use crate::http::{self, respond};
@@ -284,7 +283,7 @@ async fn open_core(
     let data_dir = &settings.data_dir;
     // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
     let is_told = || *stops.borrow() > 0;
-    let opened = in_turn(
+    let opened = wait_and_open(
         || Ok(is_told() || is_served(data_dir).unwrap_or(false)),
         || DataDir::open(data_dir, true, &random),
     );

@@ -1,27 +1,23 @@
-//! The data directory: the database, the master key that its secrets are sealed under, and what is fixed at
-//! the first start.
+//! The data directory: the database beside its master key, and what is fixed at the first start.
 
 pub mod atomic_file;
 pub mod disk;
-
+pub mod lock;
+pub mod master_key;
 pub mod restore;
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use zeroize::Zeroizing;
 
-use self::atomic_file::AtomicFile;
+use self::master_key::{MASTER_KEY, read_key, read_or_make_key, sealer_of};
 use crate::admin::installation;
 use crate::control;
-use crate::hex;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::store::engine::redb::journal_of;
@@ -29,15 +25,8 @@ use crate::store::{self, Options, Store, StoreError, owner};
 
 /// The database's name in the data directory.
 pub const DATABASE: &str = "idsvc.redb";
-/// The name of the key that the secrets in the database are sealed under.
-pub const MASTER_KEY: &str = "master.key";
 /// The folder of the backups that stay in the data directory.
 pub const BACKUPS: &str = "backups";
-const KEY_BYTES: usize = 32;
-
-/// How long another process is waited for that has the data but for a moment: a command, or a service that starts or ends.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -188,67 +177,33 @@ pub fn exposure(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether a service has the data directory that takes commands.
-pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {
-    Ok(control::client::is_there(&control_socket(data_dir))?)
-}
-
-/// Opens a data directory by `open` when it is this process's turn. Nothing comes of it once `is_over` says that there
-/// is nothing to wait for, as where a service has the directory.
-pub fn in_turn<T>(
-    is_over: impl Fn() -> Result<bool, DataDirError>,
-    open: impl Fn() -> Result<T, DataDirError>,
-) -> Result<Option<T>, DataDirError> {
-    let begun = Instant::now();
-    while !is_over()? {
-        match open() {
-            Err(DataDirError::Open(store::OpenError::AlreadyOpen { .. })) if begun.elapsed() < PATIENCE => {
-                thread::sleep(PAUSE);
-            }
-            opened => return opened.map(Some),
-        }
-    }
-    Ok(None)
-}
-
 impl DataDir {
     /// Opens the directory; makes it, the database and the master key when `may_create` and there are none.
     ///
     /// The key is made once there is a database, and under its lock. So a key without a database is never
     /// what a start left behind that was cut off: the database was lost.
     pub fn open(path: &Path, may_create: bool, random: &Random) -> Result<Self, DataDirError> {
-        let (database, key_file) = (path.join(DATABASE), path.join(MASTER_KEY));
-        let mut key = read_key(&key_file)?;
-        let has_database = match fs::metadata(&database) {
-            Ok(found) => found.len() != 0,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(io_error(&database)(error)),
-        };
-        if !has_database && key.is_some() {
-            return Err(DataDirError::DatabaseMissing(database));
-        }
-        let journal = journal_of(&database);
-        if !has_database && journal.exists() {
-            return Err(DataDirError::JournalAlone(journal));
-        }
-        if !has_database && !may_create {
-            return Err(DataDirError::Absent(path.to_owned()));
+        let database = path.join(DATABASE);
+        let has_key = read_key(&path.join(MASTER_KEY))?.is_some();
+        if !has_content(&database)? {
+            let journal = journal_of(&database);
+            if has_key {
+                return Err(DataDirError::DatabaseMissing(database));
+            }
+            if journal.exists() {
+                return Err(DataDirError::JournalAlone(journal));
+            }
+            if !may_create {
+                return Err(DataDirError::Absent(path.to_owned()));
+            }
         }
         make_folder(path)?;
         let store = Store::open(&database, Options::default()).map_err(store_error)?;
         fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(io_error(&database))?;
-        let fingerprint = installation::stored_fingerprint(&store)?;
-        if key.is_none() {
-            key = read_key(&key_file)?;
-        }
-        let sealer = if let Some(stored) = fingerprint {
-            fitting(key_file, key, &stored)?
+        let sealer = if let Some(fingerprint) = installation::stored_fingerprint(&store)? {
+            sealer_of(path, &fingerprint)?
         } else {
-            let key = match key {
-                Some(key) => key,
-                None => make_key(&key_file, random)?,
-            };
-            let sealer = Sealer::new(&key);
+            let sealer = Sealer::new(&*read_or_make_key(path, random)?);
             installation::put_fingerprint(&store, &sealer.fingerprint())?;
             sealer
         };
@@ -294,8 +249,14 @@ impl DataDir {
     }
 }
 
-/// A master key.
-pub type MasterKey = Zeroizing<[u8; KEY_BYTES]>;
+/// Whether there is a file that is not empty.
+fn has_content(path: &Path) -> Result<bool, DataDirError> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(found.len() != 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error(path)(error)),
+    }
+}
 
 /// Makes a folder for the owner only, if it is not there.
 pub fn make_folder(path: &Path) -> Result<PathBuf, DataDirError> {
@@ -322,88 +283,6 @@ pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<PathBuf, DataDirErr
     let path = make_folder(data_dir)?.join(name);
     owner::make_folder(&path, 0o700, data_dir).map_err(io_error(&path))?;
     Ok(path)
-}
-
-/// The master key of a data directory.
-pub fn master_key(directory: &Path) -> Result<MasterKey, DataDirError> {
-    let path = directory.join(MASTER_KEY);
-    read_key(&path)?.ok_or(DataDirError::KeyMissing(path))
-}
-
-/// Encryption under the master key of a data directory whose store was sealed under the key of this fingerprint.
-pub(crate) fn sealer_of(directory: &Path, fingerprint: &str) -> Result<Sealer, DataDirError> {
-    let path = directory.join(MASTER_KEY);
-    let key = read_key(&path)?;
-    fitting(path, key, fingerprint)
-}
-
-fn fitting(path: PathBuf, key: Option<MasterKey>, fingerprint: &str) -> Result<Sealer, DataDirError> {
-    let Some(key) = key else {
-        return Err(DataDirError::KeyMissing(path));
-    };
-    let sealer = Sealer::new(&key);
-    if sealer.fingerprint() == fingerprint {
-        Ok(sealer)
-    } else {
-        Err(DataDirError::KeyForeign(path))
-    }
-}
-
-/// The key in the file; none when there is no file.
-pub(crate) fn read_key(path: &Path) -> Result<Option<MasterKey>, DataDirError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => Zeroizing::new(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            return Err(DataDirError::KeyMalformed(path.to_owned()));
-        }
-        Err(error) => return Err(io_error(path)(error)),
-    };
-    from_hex(text.trim())
-        .map(Some)
-        .ok_or_else(|| DataDirError::KeyMalformed(path.to_owned()))
-}
-
-/// The key that these 64 hexadecimal digits stand for.
-pub(crate) fn from_hex(text: &str) -> Option<MasterKey> {
-    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut key = Zeroizing::new([0; KEY_BYTES]);
-    for (place, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-    }
-    Some(key)
-}
-
-/// The key as 64 hexadecimal digits.
-pub(crate) fn to_hex(key: &MasterKey) -> Zeroizing<String> {
-    let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
-    hex::push(&mut text, key.iter());
-    text
-}
-
-/// Writes a key. It appears whole or not at all, and never over another.
-pub(crate) fn place_key(path: &Path, key: &MasterKey, random: &Random) -> io::Result<()> {
-    let mut text = to_hex(key);
-    text.push('\n');
-    let mut unfinished = AtomicFile::beside(path, random);
-    unfinished
-        .create(Some(owner::folder_of(path)))?
-        .write_all(text.as_bytes())?;
-    unfinished.place(path, false)
-}
-
-/// Makes the key, unless another process has just made one.
-fn make_key(path: &Path, random: &Random) -> Result<MasterKey, DataDirError> {
-    let key = Sealer::generate(random);
-    match place_key(path, &key, random) {
-        Ok(()) => Ok(key),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            read_key(path)?.ok_or_else(|| DataDirError::KeyMissing(path.to_owned()))
-        }
-        Err(error) => Err(io_error(path)(error)),
-    }
 }
 
 #[cfg(test)]
@@ -437,30 +316,6 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_data_for_a_moment_is_waited_for_and_a_service_is_not() {
-        let tries = std::cell::Cell::new(0);
-        let open = || {
-            tries.set(tries.get() + 1);
-            if tries.get() < 3 {
-                let path = PathBuf::from(DATABASE);
-                return Err(DataDirError::Open(store::OpenError::AlreadyOpen { path }));
-            }
-            Ok(tries.get())
-        };
-        assert_eq!(
-            in_turn(|| Ok(tries.get() == 1), open).unwrap(),
-            None,
-            "a service began to answer"
-        );
-        assert_eq!(in_turn(|| Ok(false), open).unwrap(), Some(3));
-        let absent = || Err::<(), _>(DataDirError::Absent(PathBuf::from(DATABASE)));
-        assert!(matches!(
-            in_turn(|| Ok(false), absent),
-            Err(DataDirError::Absent(_))
-        ));
-    }
-
-    #[test]
     fn the_first_start_makes_everything_closed_to_others() {
         let scratch = Scratch::new();
         let absent = DataDir::open(&scratch.path, false, &Random::system());
@@ -483,7 +338,7 @@ mod tests {
         fs::remove_file(&key).unwrap();
         assert!(matches!(scratch.open(), Err(DataDirError::KeyMissing(_))));
         assert!(!key.exists());
-        fs::write(&key, "00".repeat(KEY_BYTES)).unwrap();
+        fs::write(&key, "00".repeat(32)).unwrap();
         assert!(matches!(scratch.open(), Err(DataDirError::KeyForeign(_))));
         fs::write(&key, "not a key").unwrap();
         assert!(matches!(scratch.open(), Err(DataDirError::KeyMalformed(_))));
@@ -528,7 +383,7 @@ mod tests {
         let scratch = Scratch::new();
         fs::create_dir(&scratch.path).unwrap();
         drop(Store::open(&scratch.path.join(DATABASE), Options::default()).unwrap());
-        let key = make_key(&scratch.path.join(MASTER_KEY), &Random::system()).unwrap();
+        let key = read_or_make_key(&scratch.path, &Random::system()).unwrap();
         assert_eq!(
             scratch.open().unwrap().sealer.fingerprint(),
             Sealer::new(&key).fingerprint()

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::atomic_file;
 use super::atomic_file::AtomicFile;
-use super::{DATABASE, DataDirError, MASTER_KEY};
+use super::lock::is_served;
+use super::master_key;
+use super::master_key::{MASTER_KEY, MasterKey};
+use super::{DATABASE, DataDirError};
 use crate::config::Settings;
 use crate::data_dir;
 use crate::flow::Catalog;
@@ -74,7 +77,7 @@ pub fn restore(
     if journal.exists() {
         return Err(RestoreError::NotEmpty(journal));
     }
-    if data_dir::is_served(directory)? {
+    if is_served(directory)? {
         return Err(RestoreError::Served(directory.to_owned()));
     }
     let incoming = Incoming::open(source)?;
@@ -111,7 +114,7 @@ pub fn restore(
     let key_path = directory.join(MASTER_KEY);
     let is_key_new = !key_path.exists();
     if is_key_new {
-        data_dir::place_key(&key_path, &key, random).map_err(data_dir::io_error(&key_path))?;
+        master_key::place_key(&key_path, &key, random).map_err(data_dir::io_error(&key_path))?;
     }
     if fs::metadata(&database).is_ok_and(|found| found.len() == 0) {
         fs::remove_file(&database).map_err(data_dir::io_error(&database))?;
@@ -130,16 +133,12 @@ pub fn restore(
     Ok(header)
 }
 
-fn find_key(
-    directory: &Path,
-    key_file: Option<&Path>,
-    header: &Header,
-) -> Result<data_dir::MasterKey, RestoreError> {
+fn find_key(directory: &Path, key_file: Option<&Path>, header: &Header) -> Result<MasterKey, RestoreError> {
     let own = directory.join(MASTER_KEY);
     let fingerprint = header.master_key_fingerprint.clone();
     // A key that lies in the directory is never replaced, so it must be the right one.
     for path in [Some(own.as_path()), key_file].into_iter().flatten() {
-        match data_dir::read_key(path)? {
+        match master_key::read_key(path)? {
             Some(key) if Sealer::new(&key).fingerprint() == fingerprint => return Ok(key),
             Some(_) => {
                 return Err(RestoreError::OtherKey {
@@ -159,7 +158,7 @@ fn find_key(
     let enclosed = header
         .master_key
         .as_ref()
-        .and_then(|text| data_dir::from_hex(text));
+        .and_then(|text| master_key::from_hex(text));
     enclosed
         .filter(|key| Sealer::new(key).fingerprint() == fingerprint)
         .ok_or(RestoreError::NoKey {

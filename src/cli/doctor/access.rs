@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::finding::{Finding, Level};
-use crate::data_dir::{BACKUPS, DATABASE, MASTER_KEY, reopening};
+use crate::data_dir::master_key::MASTER_KEY;
+use crate::data_dir::{BACKUPS, DATABASE, reopening};
 use crate::observe::audit_file::{CURRENT, EVENTS};
 use crate::store::engine::redb::journal_of;
 

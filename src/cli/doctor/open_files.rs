@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::finding::{Finding, Level};
 use crate::admin::installation::SetUp;
-use crate::data_dir::{DATABASE, sealer_of};
+use crate::data_dir::DATABASE;
+use crate::data_dir::master_key::sealer_of;
 use crate::store::engine::FileId;
 
 /// Whether the master key and the database are still those that the service was started with. One that does not run was

@@ -1,0 +1,61 @@
+//! Waiting for the data directory while another process has it.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{DataDirError, control_socket};
+use crate::control::client;
+use crate::store::OpenError;
+
+/// How long to wait for a process that has the data for a moment: a command, or a service that starts or ends.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Whether a service that takes commands has the data directory.
+pub fn is_served(data_dir: &Path) -> Result<bool, DataDirError> {
+    Ok(client::is_there(&control_socket(data_dir))?)
+}
+
+/// Opens a data directory by `open`, once no other process has it. Nothing is opened if `is_over` says that there is
+/// nothing to wait for, as when a service has the directory.
+pub fn wait_and_open<T>(
+    is_over: impl Fn() -> Result<bool, DataDirError>,
+    open: impl Fn() -> Result<T, DataDirError>,
+) -> Result<Option<T>, DataDirError> {
+    let begun = Instant::now();
+    while !is_over()? {
+        match open() {
+            Err(DataDirError::Open(OpenError::AlreadyOpen { .. })) if begun.elapsed() < LOCK_TIMEOUT => {
+                thread::sleep(RETRY);
+            }
+            opened => return opened.map(Some),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_the_data_for_a_moment_is_waited_for_and_a_service_is_not() {
+        let path = || PathBuf::from("idsvc.redb");
+        let tries = Cell::new(0);
+        let open = || {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                1 | 2 => Err(DataDirError::Open(OpenError::AlreadyOpen { path: path() })),
+                opened => Ok(opened),
+            }
+        };
+        assert_eq!(wait_and_open(|| Ok(tries.get() == 1), open).unwrap(), None);
+        assert_eq!(wait_and_open(|| Ok(false), open).unwrap(), Some(3));
+        let absent = wait_and_open(|| Ok(false), || Err::<(), _>(DataDirError::Absent(path())));
+        assert!(matches!(absent, Err(DataDirError::Absent(_))));
+    }
+}
