@@ -121,7 +121,7 @@ pub fn run(
     let examined = reached.and_then(|(set_up, session)| {
         let data_dir = &session.settings().data_dir;
         access::examine(data_dir, &mut findings);
-        self::open_files::examine(data_dir, &set_up, &mut findings);
+        open_files::examine(data_dir, &set_up, &mut findings);
         findings.extend(of_outlasting(set_up.outlasting));
         if let Some(config) = &config {
             findings.push(of_issuer(&set_up.issuer, config));

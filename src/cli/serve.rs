@@ -2,55 +2,46 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::Global;
 use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
 use crate::admin::Admin;
 use crate::app::App;
-use crate::clock::{Clock, uptime};
+use crate::clock::Clock;
 use crate::config::resolve::resolve;
 use crate::config::{Config, Tls, host_of};
 use crate::control;
 use crate::control::server::ControlSocket;
 use crate::data_dir::lock::{is_served, wait_and_open};
 use crate::data_dir::{DATABASE, DataDir, DataDirError, control_socket, exposure, io_error};
-use crate::flow::{Core, clock_watermark, rotate_keys, sweep};
+use crate::flow::{Core, rotate_keys};
 use crate::http::error::fallback;
 use crate::http::{self, respond};
 use crate::net::acme::folder::Folder;
-use crate::net::acme::renewal::Renewal;
 use crate::net::inherited::Inherited;
 use crate::net::listener::Listener;
 use crate::net::notify;
-use crate::net::outbound;
 use crate::net::tls::Acceptor;
 use crate::observe::log;
 use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::route::Route;
-use crate::server::clock_guard::ClockGuard;
 use crate::server::dev;
 use crate::server::dev::Example;
-use crate::server::{acme_task, backup_schedule, listen};
+use crate::server::{background_tasks, listen};
 use crate::store::{OpenError, Store};
 use crate::themes::theme_set::Themes;
 
-const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
-const THEME_INTERVAL: Duration = Duration::from_secs(1);
-const ROOM_INTERVAL: Duration = Duration::from_secs(1);
-/// How often is looked whether the disk hangs.
-const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the process waits at its end for what it does beside the answers.
 const LAST_WAIT: Duration = Duration::from_secs(3);
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What to do where the development server has another address than at its first start: it follows from flags, which
 /// come with each start.
@@ -106,70 +97,39 @@ async fn serve_until_stopped(
 ) -> Result<(), CliError> {
     let stops = stops().map_err(CliError::refused)?;
     let hangup = signal(SignalKind::hangup()).map_err(CliError::refused)?;
-    let clock = Clock::System;
     let edge = listen::edge(config);
     let listener = listen::public(config, inherited.public, edge.clone()).await?;
     let metrics = listen::metrics(config, inherited.metrics, edge).await?;
-    let data_dir = &config.settings.data_dir;
-    let now = clock.now().seconds();
-    // What the operator's files get wrong is said before the first start fixes anything.
-    let tls = match &config.tls {
-        Tls::Files { cert, key } => {
-            let acceptor = Acceptor::from_files(cert, key, config.host(), now);
-            Some(acceptor.map_err(CliError::refused)?)
-        }
-        Tls::Acme(_) | Tls::SelfSigned | Tls::Off => None,
-    };
-    let Some((core, store)) = open_core(config, &clock, &stops).await? else {
+    // Mistakes in the operator's files are said before the first start fixes anything.
+    let given = given_certificate(config)?;
+    let Some((core, store)) = open_core(config, &stops).await? else {
         tracing::info!("stopped before the data could be opened");
         return Ok(());
     };
-    let tls = match &config.tls {
-        Tls::Acme(plan) => {
-            let acceptor = Acceptor::acme(&Folder::of(data_dir), &plan.domains, now);
-            Some(acceptor.map_err(CliError::refused)?)
-        }
-        Tls::SelfSigned => {
-            let names: Vec<String> = config.host().into_iter().collect();
-            Some(Acceptor::self_signed(data_dir, &names, now).map_err(CliError::refused)?)
-        }
-        Tls::Files { .. } | Tls::Off => tls,
-    };
-    let example = if config.is_dev {
-        Some(dev::prepare(&core).await.map_err(CliError::refused)?)
-    } else {
-        None
+    let tls = match given {
+        Some(given) => Some(given),
+        None => own_certificate(config)?,
     };
     let listening: Vec<String> = listener.local_addrs().iter().map(ToString::to_string).collect();
-    if let Some(example) = &example {
-        match announce(&listening, &config.issuer, example, output) {
+    let example = if config.is_dev {
+        let example = dev::prepare(&core).await.map_err(CliError::refused)?;
+        match announce(&listening, &config.issuer, &example, output) {
             Err(CliError::BrokenPipe) => tracing::warn!("nobody reads how to sign in"),
             announced => announced?,
         }
-    }
+        Some(example)
+    } else {
+        None
+    };
     let app = Arc::new(furnish(config, core, example));
     let control = take_commands(&app, config, stops.clone())?;
-    let mut tasks = start_tasks(&app, config, tls.as_ref(), hangup, &clock)?;
+    let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
     if let Some(metrics) = metrics {
         expose(metrics, Arc::clone(&app), tls.clone(), stops.clone());
     }
-    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %data_dir.display(), "ready");
+    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %config.settings.data_dir.display(), "ready");
     notify::ready();
-    let (answered, unanswered) = (Arc::clone(&app), Arc::clone(&app));
-    let listener = listener.with_fallback(move |request| fallback(&unanswered, &request));
-    let service = move |request, peer| respond(Arc::clone(&answered), request, peer);
-    let until_told = {
-        let stops = stops.clone();
-        async move {
-            told(stops, 1).await;
-            tracing::info!("stopping: finishing what has begun");
-            notify::stopping();
-        }
-    };
-    tokio::select! {
-        () = listener.serve(tls, service, until_told) => {}
-        () = told(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
-    }
+    answer(listener, app, tls, stops).await;
     tasks.abort_all();
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
@@ -178,6 +138,50 @@ async fn serve_until_stopped(
     store.close();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The certificate in the operator's files, if the settings name any.
+fn given_certificate(config: &Config) -> Result<Option<Acceptor>, CliError> {
+    let Tls::Files { cert, key } = &config.tls else {
+        return Ok(None);
+    };
+    Acceptor::from_files(cert, key, config.host(), Clock::System.now().seconds())
+        .map(Some)
+        .map_err(CliError::refused)
+}
+
+/// The certificate that the service gets or makes by itself, if it does.
+fn own_certificate(config: &Config) -> Result<Option<Acceptor>, CliError> {
+    let (data_dir, now) = (&config.settings.data_dir, Clock::System.now().seconds());
+    match &config.tls {
+        Tls::Acme(plan) => Acceptor::acme(&Folder::of(data_dir), &plan.domains, now)
+            .map(Some)
+            .map_err(CliError::refused),
+        Tls::SelfSigned => {
+            let names: Vec<String> = config.host().into_iter().collect();
+            Acceptor::self_signed(data_dir, &names, now)
+                .map(Some)
+                .map_err(CliError::refused)
+        }
+        Tls::Files { .. } | Tls::Off => Ok(None),
+    }
+}
+
+/// Answers requests until the process is told to stop, and finishes those that have begun unless it is told again.
+async fn answer(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
+    let unanswered = Arc::clone(&app);
+    let listener = listener.with_fallback(move |request| fallback(&unanswered, &request));
+    let service = move |request, peer| respond(Arc::clone(&app), request, peer);
+    let first_stop = told(stops.clone(), 1);
+    let until_told = async move {
+        first_stop.await;
+        tracing::info!("stopping: finishing what has begun");
+        notify::stopping();
+    };
+    tokio::select! {
+        () = listener.serve(tls, service, until_told) => {}
+        () = told(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
+    }
 }
 
 /// The service of this core, with the operator's proxies, themes and disk.
@@ -208,50 +212,6 @@ fn expose(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch
     tokio::spawn(async move { listener.serve(None, service, told(stops, 1)).await });
 }
 
-/// Starts what goes on beside the answers until it is broken off.
-fn start_tasks(
-    app: &Arc<App>,
-    config: &Config,
-    tls: Option<&Acceptor>,
-    hangup: Signal,
-    clock: &Clock,
-) -> Result<JoinSet<()>, CliError> {
-    let mut tasks = JoinSet::new();
-    let haste = Arc::new(Notify::new());
-    if let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) {
-        let folder = Folder::of(&config.settings.data_dir);
-        let client = outbound::Client::new(&config.settings.outbound).map_err(CliError::refused)?;
-        acme_task::begin(app, plan, tls);
-        let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
-        tasks.spawn(acme_task::keep(
-            Arc::clone(app),
-            renewal,
-            tls.clone(),
-            Arc::clone(&haste),
-        ));
-    }
-    if let Some(interval) = config.backups.interval {
-        let data_dir = config.settings.data_dir.clone();
-        tasks.spawn(backup_schedule::keep(
-            Arc::clone(app),
-            data_dir,
-            interval,
-            config.backups,
-        ));
-    }
-    tasks.spawn(keep_house(Arc::clone(app)));
-    tasks.spawn(watch_themes(Arc::clone(app)));
-    tasks.spawn(keep_fresh(Arc::clone(app)));
-    tasks.spawn(watch_disk(Arc::clone(app)));
-    tasks.spawn(watch_room(Arc::clone(app)));
-    tasks.spawn(reload(tls.cloned(), hangup, clock.clone(), haste));
-    if let Some(tls) = tls.cloned() {
-        let clock = clock.clone();
-        tasks.spawn(tls.watch(CERTIFICATE_INTERVAL, move || clock.now().seconds()));
-    }
-    Ok(tasks)
-}
-
 /// Answers commands on the control socket, until the process is told to stop.
 fn take_commands(
     app: &Arc<App>,
@@ -274,11 +234,7 @@ fn take_commands(
 
 /// Opens the data directory, or makes it, and sees to it that there are keys. Nothing comes of it where the process is
 /// told to stop while another one has the data.
-async fn open_core(
-    config: &Config,
-    clock: &Clock,
-    stops: &watch::Receiver<u32>,
-) -> Result<Option<(Core, Store)>, CliError> {
+async fn open_core(config: &Config, stops: &watch::Receiver<u32>) -> Result<Option<(Core, Store)>, CliError> {
     let (settings, random) = (&config.settings, Random::system());
     let data_dir = &settings.data_dir;
     // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
@@ -310,7 +266,7 @@ async fn open_core(
     let store = data.store.clone();
     let core = Core::open(
         data.store,
-        clock.clone(),
+        Clock::System,
         random,
         data.sealer,
         settings.policy(&issuer),
@@ -404,151 +360,6 @@ fn stops() -> std::io::Result<watch::Receiver<u32>> {
 async fn told(mut stops: watch::Receiver<u32>, times: u32) {
     if stops.wait_for(|count| *count >= times).await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-/// Reads the certificates again whenever SIGHUP comes, and orders at once what waits to be ordered again.
-async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, haste: Arc<Notify>) {
-    while hangup.recv().await.is_some() {
-        notify::reloading();
-        haste.notify_one();
-        if tls.is_none() {
-            tracing::info!("there is no certificate to read again: tls.mode is off");
-        }
-        if let Some(tls) = tls.clone() {
-            let (now, is_there) = (clock.now().seconds(), tls.has_certificate());
-            match tokio::task::spawn_blocking(move || tls.reload(now)).await {
-                Ok(Ok(true)) => tracing::info!("new certificate in use"),
-                Ok(Ok(false)) if is_there => tracing::info!("the certificate is unchanged"),
-                Ok(Ok(false)) => tracing::info!("there is no certificate to read again yet"),
-                Ok(Err(error)) => tracing::error!(%error, "keeping the old certificate"),
-                Err(error) => tracing::error!(%error, "keeping the old certificate"),
-            }
-        }
-        notify::ready();
-    }
-}
-
-/// Picks up what the operator changes in themes.
-async fn watch_themes(app: Arc<App>) {
-    loop {
-        tokio::time::sleep(THEME_INTERVAL).await;
-        let looked = Arc::clone(&app);
-        match tokio::task::spawn_blocking(move || looked.themes.refresh()).await {
-            Ok(true) => tracing::info!("themes were read again"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "themes were not read"),
-        }
-    }
-}
-
-/// Fetches again, every minute, what others publish and this service remembers.
-async fn keep_fresh(app: Arc<App>) {
-    loop {
-        let catalog = app.core.catalog();
-        let issuers: Vec<_> = catalog
-            .providers()
-            .map(|provider| provider.issuer.clone())
-            .collect();
-        let (upstreams, now) = (&app.core.upstreams, app.core.clock.now());
-        upstreams.refresh(&issuers, &catalog.jwks_uris(), now).await;
-        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
-    }
-}
-
-/// Says when the disk hangs, which no error tells, or a compaction lasts, and when that is over.
-async fn watch_disk(app: Arc<App>) {
-    let mut was_stalled = false;
-    loop {
-        let stalled = app.core.store.stalled();
-        match stalled {
-            Some(stalled) if !was_stalled => tracing::error!("{stalled}"),
-            None if was_stalled => tracing::warn!("the database answers again"),
-            _ => {}
-        }
-        was_stalled = stalled.is_some();
-        tokio::time::sleep(DISK_INTERVAL).await;
-    }
-}
-
-/// Looks, while the disk is nearly full, how much of the database holds nothing any more, for others to use; at most a
-/// twentieth of the time is spent on that.
-async fn watch_room(app: Arc<App>) {
-    let mut was_short = false;
-    loop {
-        let begun = Instant::now();
-        let short = app.short_space();
-        match &short {
-            Some(space) if !was_short => {
-                tracing::warn!(
-                    free = space.free,
-                    kept = space.reserve(),
-                    "the disk is nearly full: sign-ins that begin are answered with 503 unless the database file has unused room"
-                );
-            }
-            None if was_short => tracing::info!("the disk has room again"),
-            _ => {}
-        }
-        was_short = short.is_some();
-        app.count_on(if was_short {
-            app.core.store.spare().await.unwrap_or(0)
-        } else {
-            0
-        });
-        tokio::time::sleep(ROOM_INTERVAL.max(begun.elapsed() * 20)).await;
-    }
-}
-
-/// Moves keys on and removes what has expired, every minute, unless the clock is not to be believed. A round of the
-/// sweep that takes longer goes on in the next minute.
-async fn keep_house(app: Arc<App>) {
-    let mut cursor = sweep::Cursor::default();
-    let now = app.core.clock.now();
-    let known = clock_watermark::read(&app.core, now).unwrap_or_else(|error| {
-        tracing::error!(%error, "what the clock is to be held against was not read");
-        None
-    });
-    let mut guard = ClockGuard::new(now, uptime(), known);
-    let started = Instant::now();
-    loop {
-        let begun = Instant::now();
-        let now = app.core.clock.now();
-        if guard.is_believed(now, uptime()) {
-            if let Err(error) = rotate_keys::keep(&app.core).await {
-                tracing::error!(%error, "signing keys were not moved on");
-            }
-            // Not at the start: a time server may yet set the clock right.
-            if started.elapsed() >= HOUSEKEEPING_INTERVAL
-                && let Err(error) = clock_watermark::advance(&app.core, now).await
-            {
-                tracing::error!(%error, "the time was not noted");
-            }
-            while let Some(pause) = sweep_page(&app.core, &mut cursor, &mut guard).await {
-                tokio::time::sleep(pause).await;
-                if begun.elapsed() >= HOUSEKEEPING_INTERVAL {
-                    break;
-                }
-            }
-        }
-        tokio::time::sleep(HOUSEKEEPING_INTERVAL.saturating_sub(begun.elapsed())).await;
-    }
-}
-
-/// Sweeps a page, and says how long to wait before the next one; none when there is nothing more to do for now.
-async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, guard: &mut ClockGuard) -> Option<Duration> {
-    let now = core.clock.now();
-    if !guard.is_believed(now, uptime()) {
-        return None;
-    }
-    let begun = Instant::now();
-    match sweep::sweep(core, cursor, now).await {
-        Ok(swept) => swept
-            .pause(begun.elapsed())
-            .map(|pause| pause.min(HOUSEKEEPING_INTERVAL)),
-        Err(error) => {
-            tracing::error!(%error, "what has expired was not removed");
-            None
-        }
     }
 }
 
