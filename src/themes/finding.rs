@@ -29,7 +29,7 @@ impl Severity {
 }
 
 /// One thing that is wrong with a theme.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
     /// What it means.
     pub severity: Severity,

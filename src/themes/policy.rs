@@ -17,6 +17,16 @@ impl Load {
     /// Everything that a theme may name sources for, in the order of the header.
     pub const ALL: [Self; 4] = [Self::Style, Self::Image, Self::Script, Self::Font];
 
+    /// Its key in the table `csp` of `theme.toml`.
+    pub(in crate::themes) const fn key(self) -> &'static str {
+        match self {
+            Self::Style => "style",
+            Self::Image => "image",
+            Self::Script => "script",
+            Self::Font => "font",
+        }
+    }
+
     const fn directive(self) -> &'static str {
         match self {
             Self::Style => "style-src 'self'",

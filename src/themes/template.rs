@@ -7,8 +7,8 @@ use std::sync::Arc;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 
+use super::context::TemplateContext;
 use super::finding::{Finding, Severity};
-use super::template_context::TemplateContext;
 use super::{finding, grammar};
 use crate::pages::form::sentence;
 
@@ -28,8 +28,8 @@ const LONGEST_TEMPLATE: usize = 64_000;
 #[derive(Debug)]
 pub struct Templates {
     environment: Environment<'static>,
-    /// The names that each template reads, and those that it draws besides itself.
-    names: BTreeMap<String, Arc<BTreeSet<String>>>,
+    /// The names that any of them reads.
+    names: Arc<BTreeSet<String>>,
 }
 
 impl Templates {
@@ -67,17 +67,15 @@ impl Templates {
             })
         });
         let mut findings = Vec::new();
-        let mut read = BTreeMap::new();
+        let mut names = BTreeSet::new();
         for (name, source) in sources {
             if source.len() > LONGEST_TEMPLATE {
                 let message = format!("a template has at most {LONGEST_TEMPLATE} bytes");
                 findings.push(Finding::refused(&name, message));
                 continue;
             }
-            let reading = grammar::read(&name, &source);
-            let mut faults = reading.findings;
+            let mut faults = grammar::check(&name, &source, &mut names);
             faults.extend(unquoted(&name, &source));
-            read.insert(name.clone(), (reading.names, reading.files));
             if faults.is_empty()
                 && let Err(error) = environment.add_template_owned(name.clone(), source)
             {
@@ -85,16 +83,13 @@ impl Templates {
             }
             findings.extend(faults);
         }
-        let names = read
-            .keys()
-            .map(|name| (name.clone(), Arc::new(names_of(name, &read))))
-            .collect();
+        let names = Arc::new(names);
         (Self { environment, names }, findings)
     }
 
-    /// The names that a template reads, by itself and by those that it draws besides itself.
-    pub fn names(&self, name: &str) -> Arc<BTreeSet<String>> {
-        self.names.get(name).cloned().unwrap_or_default()
+    /// An empty context for one of them, which takes the values that any of them reads.
+    pub fn context(&self) -> TemplateContext {
+        TemplateContext::of(Arc::clone(&self.names))
     }
 
     /// Whether there is a template of that name.
@@ -103,7 +98,7 @@ impl Templates {
     }
 
     /// Draws one, or says what went wrong and where.
-    pub fn draw(&self, name: &str, slots: TemplateContext) -> Result<String, Finding> {
+    pub fn draw(&self, name: &str, context: TemplateContext) -> Result<String, Finding> {
         let fault = |error: &Error| of_error(name, error);
         let template = self
             .environment
@@ -111,22 +106,10 @@ impl Templates {
             .map_err(|error| fault(&error))?;
         let mut page = Capped(Vec::with_capacity(8 * 1024));
         template
-            .render_captured_to(slots.into_value(), &mut page)
+            .render_captured_to(context.into_value(), &mut page)
             .map_err(|error| fault(&error))?;
         String::from_utf8(page.0).map_err(|_| Finding::refused(name, "the page is no text"))
     }
-}
-
-fn names_of(name: &str, read: &BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let (mut seen, mut left) = (BTreeSet::new(), vec![name]);
-    while let Some(file) = left.pop() {
-        if let Some((own, files)) = read.get(file).filter(|_| seen.insert(file)) {
-            names.extend(own.iter().cloned());
-            left.extend(files.iter().map(String::as_str));
-        }
-    }
-    names
 }
 
 /// A page that is being written, up to the most that one may have.
@@ -192,12 +175,12 @@ mod tests {
         if let Some(finding) = findings.first() {
             return Err(finding.to_string());
         }
-        let mut slots = TemplateContext::default();
-        slots.text("name", "<b>\"&'");
-        slots.text("phrase", "to {} now");
-        slots.list("things", (0..100).map(|_| [("text", "a thing")]));
+        let mut context = TemplateContext::default();
+        context.text("name", "<b>\"&'");
+        context.text("phrase", "to {} now");
+        context.list("things", (0..100).map(|_| [("text", "a thing")]));
         templates
-            .draw("page.html", slots)
+            .draw("page.html", context)
             .map_err(|finding| finding.to_string())
     }
 

@@ -1,6 +1,6 @@
 //! What becomes of themes, good and bad.
 
-use crate::pages::{Account, Consent, ErrorPage, Login, LoginProblem};
+use crate::pages::{Account, Consent, ErrorPage, Login, LoginProblem, sample};
 use crate::themes::*;
 
 fn source(name: &str, files: &[(&str, &str)]) -> Source {
@@ -158,46 +158,6 @@ fn a_form_that_leads_elsewhere_refuses_its_page() {
     let theme = load(&[("login.html", &evil)]).unwrap();
     assert!(refusals(&theme)[0].contains("https://evil.example"));
     assert!(!theme.draw(&Login::sample(), english()).html.contains("evil"));
-}
-
-/// Pages are read at every view. Whoever would look at each of these to the end of the page each time, or go back to its
-/// beginning, would take minutes. No clock is asked: what is held is the verdict, that of the same page were it short.
-#[test]
-fn the_longest_page_is_judged_whatever_it_is_made_of() {
-    let most = template::LONGEST_PAGE;
-    let times = |part: &str| most / part.len();
-    let long = |part: &str| part.repeat(times(part));
-    let halves =
-        |one: &str, other: &str| format!("{}{}", one.repeat(times(one) / 2), other.repeat(times(other) / 2));
-    // What each page is made of, how much of it refuses the page, how much is a fault.
-    let pages = [
-        (long("<!---->"), 0, 0),
-        (long("<!-- "), 0, 0),
-        (long("<!x"), times("<!x"), 0),
-        (long("<a '"), 2, 1),
-        (long("<title></"), times("<title></") + 1, 1),
-        (long("<title></titl>"), 1, 1),
-        (long("<p id=a>"), 0, times("<p id=a>") - 1),
-        (long("</b>"), 0, times("</b>")),
-        (format!("<p title=\"{}\">", long("&")), 0, 0),
-        (format!("<p title=\"{}\">", long("&#1")), 0, 0),
-        (halves("<a>", "</b>"), 0, times("<a>") / 2 + times("</b>") / 2),
-        (halves("<a>", "</a>"), 0, times("<a>") / 2 - times("</a>") / 2),
-        (halves("<fieldset>", "<input>"), 0, times("<fieldset>") / 2),
-    ];
-    let form =
-        "<title>x</title><form method=post action=/login><input name=username><button>Go</button></form>";
-    let policy = ContentSecurityPolicy::default();
-    let usual = markup::inspect("login.html", form, &policy).len();
-    for (page, refused, faults) in pages {
-        let page = format!("{form}{page}");
-        let found = markup::inspect("login.html", &page, &policy);
-        let verdict = (
-            forms::compare("login.html", &page, form).len(),
-            found.len() - usual,
-        );
-        assert_eq!(verdict, (refused, faults), "{}", &page[form.len()..][..20]);
-    }
 }
 
 #[test]

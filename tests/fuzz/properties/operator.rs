@@ -8,11 +8,12 @@ use idsvc::config::Sources;
 use idsvc::config::file::{self, Origin};
 use idsvc::config::reference;
 use idsvc::config::resolve::{resolve, resolve_settings};
+use idsvc::themes::check::{check_content, check_forms};
 use idsvc::themes::manifest;
 use idsvc::themes::manifest::Manifest;
 use idsvc::themes::template::Templates;
 use idsvc::themes::tokens::is_length;
-use idsvc::themes::{Load, TemplateContext, grammar, style};
+use idsvc::themes::{ContentSecurityPolicy, Load, TemplateContext, style};
 
 /// Every value of a file is one that the reference names, and every fault names a line of it.
 pub(super) fn config_file(data: &[u8]) -> bool {
@@ -133,22 +134,15 @@ pub(super) fn theme_template(data: &[u8]) -> bool {
     ]);
     let assets = BTreeMap::from([("a.css".to_owned(), "/theme/x/1/a.css".to_owned())]);
     let (templates, findings) = Templates::compile(sources, Arc::new(assets));
-    let reading = grammar::read("page.html", text);
     assert!(templates.has("layout.html"));
     assert!(!templates.has("page.html") || findings.is_empty());
     assert!(templates.has("page.html") || !findings.is_empty());
-    assert!(
-        reading
-            .names
-            .iter()
-            .all(|name| templates.names("page.html").contains(name))
-    );
-    let mut slots = TemplateContext::default();
-    slots.text("name", HOSTILE);
-    slots.text("phrase", "to {} now");
-    slots.flag("yes", true);
-    slots.list("things", (0..3).map(|_| [("text", HOSTILE)]));
-    let Ok(page) = templates.draw("page.html", slots) else {
+    let mut context = TemplateContext::default();
+    context.text("name", HOSTILE);
+    context.text("phrase", "to {} now");
+    context.flag("yes", true);
+    context.list("things", (0..3).map(|_| [("text", HOSTILE)]));
+    let Ok(page) = templates.draw("page.html", context) else {
         return false;
     };
     assert!(page.len() <= 256 * 1024);
@@ -158,5 +152,12 @@ pub(super) fn theme_template(data: &[u8]) -> bool {
         is_marked || !as_markup.iter().any(|markup| page.contains(markup)),
         "{page}"
     );
+    let findings = check_forms("page.html", &page, "");
+    let lower = page.to_ascii_lowercase();
+    let is_form =
+        |after: &str| after.starts_with(|c: char| c.is_ascii_whitespace() || matches!(c, '/' | '>'));
+    let has_form = lower.split("<form").skip(1).any(is_form);
+    assert!(!has_form || !findings.is_empty(), "a form is not seen: {page}");
+    check_content("page.html", &page, &ContentSecurityPolicy::default());
     true
 }

