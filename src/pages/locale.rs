@@ -7,7 +7,7 @@ use minijinja::Value;
 
 use super::Text;
 use super::text;
-use crate::themes::manifest::Language;
+use crate::themes::language::Language;
 
 /// How a language is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::manifest::{Language, parse_language};
+use super::language::{Language, parse_language};
 use super::media::Media;
 use super::theme_set::check_name;
 use super::{Finding, LARGEST_FILE, LARGEST_THEME, MOST_FILES, Source};

@@ -8,8 +8,9 @@ use ring::digest;
 
 use super::check::check_content;
 use super::finding::{Finding, Severity};
+use super::language::{Language, parse_language};
 use super::manifest;
-use super::manifest::{Language, Manifest};
+use super::manifest::Manifest;
 use super::media::Media;
 use super::policy::{ContentSecurityPolicy, Load};
 use super::template::Templates;
@@ -148,7 +149,7 @@ fn languages(manifest: &Manifest, source: &Source) -> Result<BTreeMap<String, La
             let message = "the name of the file is no language tag, as in locales/pt-BR.toml";
             return Err(vec![Finding::refused(name, message)]);
         }
-        let language = manifest::parse_language(name, text(name, bytes)?)?;
+        let language = parse_language(name, text(name, bytes)?)?;
         languages.entry(tag.to_owned()).or_default().underlay(&language);
     }
     for (tag, language) in &source.languages {

@@ -1,4 +1,4 @@
-//! `theme.toml`: what a theme says without writing HTML or CSS, and `locales/xx.toml`, which adds a language.
+//! `theme.toml`: what a theme says without writing HTML or CSS.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,12 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::CONTRACT;
-use super::finding::{Finding, Severity, line_of};
+use super::finding::Finding;
+use super::language::{Language, RawWords, Words};
 use super::policy::{ContentSecurityPolicy, Load};
+use super::reader::Reader;
 use super::tokens::{COLOURS, Colour, Palette, Tokens, is_font_stack, is_length};
-use crate::pages::locale::{Direction, is_tag};
-use crate::pages::text;
-use crate::pages::text::{PLACE, PLACE_OPTIONAL};
-
-/// Texts by their names, or words for scopes by theirs.
-pub type Words = BTreeMap<String, String>;
+use crate::pages::locale::is_tag;
 
 /// A link of the operator's, such as one to the privacy policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,35 +20,6 @@ pub struct Link {
     pub href: String,
     /// Its text by language tag; under the empty tag for all other languages.
     pub texts: Words,
-}
-
-/// What a theme adds to one language.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Language {
-    /// Its name in itself; nothing when the service knows it, or nobody does.
-    pub name: Option<String>,
-    /// How it is written; nothing when the tag says it.
-    pub direction: Option<Direction>,
-    /// Texts in the place of the built-in ones.
-    pub texts: Words,
-    /// Words for scopes.
-    pub scopes: Words,
-}
-
-impl Language {
-    /// Takes what `weaker` says where this says nothing.
-    pub fn underlay(&mut self, weaker: &Self) {
-        self.direction = self.direction.or(weaker.direction);
-        self.name = self.name.take().or_else(|| weaker.name.clone());
-        for (mine, theirs) in [
-            (&mut self.texts, &weaker.texts),
-            (&mut self.scopes, &weaker.scopes),
-        ] {
-            for (name, value) in theirs {
-                mine.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-        }
-    }
 }
 
 /// What `theme.toml` says, checked.
@@ -100,8 +68,6 @@ struct Raw {
     scopes: BTreeMap<String, RawWords>,
 }
 
-type RawWords = BTreeMap<String, Spanned<String>>;
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawLink {
@@ -128,66 +94,9 @@ struct RawPolicy {
     font: Vec<Spanned<String>>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawLanguage {
-    name: Option<Spanned<String>>,
-    direction: Option<Spanned<String>>,
-    #[serde(default)]
-    texts: RawWords,
-    #[serde(default)]
-    scopes: RawWords,
-}
-
 const MOST_LINKS: usize = 12;
-const LONGEST_TEXT: usize = 1000;
-
-/// Reads one file and keeps what is wrong with it.
-struct Reader<'a> {
-    file: &'a str,
-    text: &'a str,
-    faults: Vec<Finding>,
-}
 
 impl Reader<'_> {
-    fn fault(&mut self, offset: usize, message: impl Into<String>) {
-        let line = line_of(self.text, offset);
-        self.faults
-            .push(Finding::at_line(Severity::Refused, self.file, line, message));
-    }
-
-    fn parse<T: for<'de> Deserialize<'de>>(&mut self) -> Option<T> {
-        toml::from_str(self.text)
-            .map_err(|error| {
-                let offset = error.span().map_or(0, |span| span.start);
-                self.fault(offset, error.message());
-            })
-            .ok()
-    }
-
-    fn finish<T>(self, value: T) -> Result<T, Vec<Finding>> {
-        if self.faults.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.faults)
-        }
-    }
-
-    fn checked(
-        &mut self,
-        value: Spanned<String>,
-        is_fit: impl Fn(&str) -> bool,
-        wanted: &str,
-    ) -> Option<String> {
-        let offset = value.span().start;
-        let value = value.into_inner();
-        if is_fit(&value) {
-            return Some(value);
-        }
-        self.fault(offset, format!("{value:?} is not {wanted}"));
-        None
-    }
-
     fn palette(
         &mut self,
         scheme: &str,
@@ -199,14 +108,13 @@ impl Reader<'_> {
             let offset = value.span().start;
             match value.get_ref().parse::<Colour>() {
                 Err(problem) => self.fault(offset, format!("{scheme}.{name}: {problem}")),
-                Ok(colour) => {
-                    if !palette.set(&name, colour) {
-                        let known = COLOURS.join(", ");
-                        self.fault(
-                            offset,
-                            format!("{scheme}.{name} is no colour of the contract: {known}"),
-                        );
-                    }
+                Ok(colour) if palette.set(&name, colour) => {}
+                Ok(_) => {
+                    let known = COLOURS.join(", ");
+                    self.fault(
+                        offset,
+                        format!("{scheme}.{name} is no colour of the contract: {known}"),
+                    );
                 }
             }
         }
@@ -214,17 +122,14 @@ impl Reader<'_> {
     }
 
     fn links(&mut self, links: Vec<RawLink>) -> Vec<Link> {
-        if let Some(one_too_many) = links.get(MOST_LINKS) {
-            self.fault(
-                one_too_many.href.span().start,
-                format!("more than {MOST_LINKS} links"),
-            );
+        if let Some(link) = links.get(MOST_LINKS) {
+            self.fault(link.href.span().start, format!("more than {MOST_LINKS} links"));
         }
         let wanted = "an address that begins with https://, http://, mailto: or /";
         links
             .into_iter()
             .filter_map(|link| {
-                let href = self.checked(link.href, is_link, wanted)?;
+                let href = self.checked(Some(link.href), is_link, wanted)?;
                 let texts = match link.text {
                     LinkText::One(text) => Words::from([(String::new(), text)]),
                     LinkText::Each(texts) => texts,
@@ -235,71 +140,24 @@ impl Reader<'_> {
     }
 
     fn policy(&mut self, raw: RawPolicy) -> ContentSecurityPolicy {
-        let lists = [
+        let mut policy = ContentSecurityPolicy::default();
+        for (load, sources) in [
             (Load::Style, raw.style),
             (Load::Image, raw.image),
             (Load::Script, raw.script),
             (Load::Font, raw.font),
-        ];
-        let mut policy = ContentSecurityPolicy::default();
-        for (load, source) in lists
-            .into_iter()
-            .flat_map(|(load, sources)| sources.into_iter().map(move |source| (load, source)))
-        {
-            match policy.clone().allow(load, source.get_ref()) {
-                Ok(wider) => policy = wider,
-                Err(problem) => {
-                    self.fault(
-                        source.span().start,
-                        format!("{:?} is {problem}", source.get_ref()),
-                    );
+        ] {
+            for source in sources {
+                match policy.clone().allow(load, source.get_ref()) {
+                    Ok(wider) => policy = wider,
+                    Err(problem) => {
+                        let message = format!("{:?} is {problem}", source.get_ref());
+                        self.fault(source.span().start, message);
+                    }
                 }
             }
         }
         policy
-    }
-
-    /// Texts whose names the pages have, with a place where the English text has one.
-    fn texts(&mut self, raw: RawWords) -> Words {
-        let mut texts = Words::new();
-        for (name, value) in raw {
-            let offset = value.span().start;
-            let Some((_, english)) = text::EN.entries().find(|(known, _)| *known == name) else {
-                self.fault(offset, format!("{name} is no text of the contract"));
-                continue;
-            };
-            let value = value.into_inner();
-            let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
-            let is_left_out = has == 0 && PLACE_OPTIONAL.contains(&name.as_str());
-            if has != wants && !is_left_out {
-                self.fault(
-                    offset,
-                    format!("{name} has {PLACE} {has} times and needs it {wants} times"),
-                );
-            } else if value.trim().is_empty() || value.len() > LONGEST_TEXT {
-                self.fault(offset, format!("{name} must have 1 to {LONGEST_TEXT} bytes"));
-            } else {
-                texts.insert(name, value);
-            }
-        }
-        texts
-    }
-
-    fn scopes(&mut self, raw: RawWords) -> Words {
-        let mut scopes = Words::new();
-        for (name, value) in raw {
-            let offset = value.span().start;
-            let value = value.into_inner();
-            if value.trim().is_empty() || value.len() > LONGEST_TEXT {
-                self.fault(
-                    offset,
-                    format!("the words for {name} must have 1 to {LONGEST_TEXT} bytes"),
-                );
-            } else {
-                scopes.insert(name, value);
-            }
-        }
-        scopes
     }
 
     fn languages(
@@ -360,27 +218,17 @@ fn check_contract(reader: &mut Reader<'_>) -> bool {
 
 /// Reads `theme.toml`. What it leaves out is as in `base`.
 pub fn parse(text: &str, base: &Manifest) -> Result<Manifest, Vec<Finding>> {
-    let mut reader = Reader {
-        file: "theme.toml",
-        text,
-        faults: Vec::new(),
-    };
+    let mut reader = Reader::new("theme.toml", text);
     if !check_contract(&mut reader) {
-        return Err(reader.faults);
+        return reader.finish(Manifest::default());
     }
     let Some(raw) = reader.parse::<Raw>() else {
-        return Err(reader.faults);
+        return reader.finish(Manifest::default());
     };
     let is_name = |name: &str| !name.trim().is_empty() && name.len() <= 200;
-    let product_name = raw
-        .product_name
-        .and_then(|name| reader.checked(name, is_name, "a name of 1 to 200 bytes"));
-    let radius = raw
-        .radius
-        .and_then(|radius| reader.checked(radius, is_length, "a length such as 0, 12px or 0.75rem"));
-    let font = raw
-        .font
-        .and_then(|font| reader.checked(font, is_font_stack, "a list of font names"));
+    let product_name = reader.checked(raw.product_name, is_name, "a name of 1 to 200 bytes");
+    let radius = reader.checked(raw.radius, is_length, "a length such as 0, 12px or 0.75rem");
+    let font = reader.checked(raw.font, is_font_stack, "a list of font names");
     let tokens = Tokens {
         light: reader.palette("light", base.tokens.light, raw.light),
         dark: reader.palette("dark", base.tokens.dark, raw.dark),
@@ -397,32 +245,6 @@ pub fn parse(text: &str, base: &Manifest) -> Result<Manifest, Vec<Finding>> {
         languages: reader.languages(raw.texts, raw.scopes),
     };
     reader.finish(manifest)
-}
-
-/// Reads a language's file, called `file` in what is said of it.
-pub fn parse_language(file: &str, text: &str) -> Result<Language, Vec<Finding>> {
-    let mut reader = Reader {
-        file,
-        text,
-        faults: Vec::new(),
-    };
-    let Some(raw) = reader.parse::<RawLanguage>() else {
-        return Err(reader.faults);
-    };
-    let direction = raw
-        .direction
-        .and_then(|given| reader.checked(given, |text| Direction::of(text).is_some(), "ltr or rtl"));
-    let is_name = |name: &str| !name.trim().is_empty() && name.len() <= 100;
-    let name = raw
-        .name
-        .and_then(|name| reader.checked(name, is_name, "a name of 1 to 100 bytes"));
-    let language = Language {
-        name,
-        direction: direction.as_deref().and_then(Direction::of),
-        texts: reader.texts(raw.texts),
-        scopes: reader.scopes(raw.scopes),
-    };
-    reader.finish(language)
 }
 
 #[cfg(test)]
@@ -481,49 +303,6 @@ mod tests {
             "line 13: nonsense is no text",
         ] {
             assert!(found.contains(part), "{part}\n{found}");
-        }
-    }
-
-    #[test]
-    fn a_language_file_says_how_it_is_written() {
-        let language = parse_language(
-            "fa.toml",
-            "name = \"فارسی\"\ndirection = \"rtl\"\n[texts]\nsign_in = \"ورود\"",
-        )
-        .unwrap();
-        assert_eq!(language.direction, Some(Direction::Rtl));
-        assert_eq!(language.name.as_deref(), Some("فارسی"));
-        assert_eq!(language.texts["sign_in"], "ورود");
-        let found = parse_language("fa.toml", "direction = \"up\"").unwrap_err();
-        assert_eq!(found[0].to_string(), "fa.toml line 1: \"up\" is not ltr or rtl");
-    }
-
-    /// A text that asks for a place, or for one more, refuses the files that were right before: a text may only be
-    /// added to these two lists, and to the first only as a text that nobody has written yet.
-    #[test]
-    fn the_places_of_a_text_are_those_that_its_contract_began_with() {
-        let wanted: Vec<_> = text::EN
-            .entries()
-            .filter(|(_, english)| english.contains(PLACE))
-            .map(|(name, english)| (name, english.matches(PLACE).count()))
-            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name))
-            .collect();
-        let of_names = [
-            "sign_in_to",
-            "continue_as",
-            "problem_elsewhere",
-            "continue_with",
-            "consent_lead",
-            "consent_user",
-            "logout_user",
-            "home_user",
-            "account_password_rule",
-        ];
-        assert_eq!(wanted, of_names.map(|name| (name, 1)));
-        assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);
-        for (written, is_right) in [("Te lang", true), ("Te lang: {}", true), ("{} {}", false)] {
-            let read = parse_language("nl.toml", &format!("[texts]\nproblem_too_long = \"{written}\""));
-            assert_eq!(read.is_ok(), is_right, "{written}");
         }
     }
 

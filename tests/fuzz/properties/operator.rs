@@ -9,6 +9,7 @@ use idsvc::config::file::{self, Origin};
 use idsvc::config::reference;
 use idsvc::config::resolve::{resolve, resolve_settings};
 use idsvc::themes::check::{check_content, check_forms};
+use idsvc::themes::language::parse_language;
 use idsvc::themes::manifest;
 use idsvc::themes::manifest::Manifest;
 use idsvc::themes::template::Templates;
@@ -110,7 +111,7 @@ pub(super) fn theme_manifest(data: &[u8]) -> bool {
             false
         }
     };
-    if let Err(findings) = manifest::parse_language("locales/nl.toml", text) {
+    if let Err(findings) = parse_language("locales/nl.toml", text) {
         assert!(!findings.is_empty());
     }
     is_accepted

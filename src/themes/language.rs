@@ -1,0 +1,160 @@
+//! `locales/xx.toml`, which adds a language, and the words that `theme.toml` has for one.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::finding::Finding;
+use super::reader::Reader;
+use crate::pages::locale::Direction;
+use crate::pages::text;
+use crate::pages::text::{PLACE, PLACE_OPTIONAL};
+
+/// Texts by their names, or words for scopes by theirs.
+pub type Words = BTreeMap<String, String>;
+
+/// What a theme adds to one language.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Language {
+    /// Its name in itself; nothing when the service knows it, or nobody does.
+    pub name: Option<String>,
+    /// How it is written; nothing when the tag says it.
+    pub direction: Option<Direction>,
+    /// Texts in the place of the built-in ones.
+    pub texts: Words,
+    /// Words for scopes.
+    pub scopes: Words,
+}
+
+impl Language {
+    /// Takes what `weaker` says where this says nothing.
+    pub fn underlay(&mut self, weaker: &Self) {
+        self.direction = self.direction.or(weaker.direction);
+        self.name = self.name.take().or_else(|| weaker.name.clone());
+        for (mine, theirs) in [
+            (&mut self.texts, &weaker.texts),
+            (&mut self.scopes, &weaker.scopes),
+        ] {
+            for (name, value) in theirs {
+                mine.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+}
+
+pub(in crate::themes) type RawWords = BTreeMap<String, Spanned<String>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLanguage {
+    name: Option<Spanned<String>>,
+    direction: Option<Spanned<String>>,
+    #[serde(default)]
+    texts: RawWords,
+    #[serde(default)]
+    scopes: RawWords,
+}
+
+const LONGEST_TEXT: usize = 1000;
+
+impl Reader<'_> {
+    /// Texts whose names the pages have, with a place where the English text has one.
+    pub(in crate::themes) fn texts(&mut self, raw: RawWords) -> Words {
+        self.words(raw, |name, value| {
+            let Some((_, english)) = text::EN.entries().find(|(known, _)| *known == name) else {
+                return Some(format!("{name} is no text of the contract"));
+            };
+            let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
+            let is_right = has == wants || (has == 0 && PLACE_OPTIONAL.contains(&name));
+            (!is_right).then(|| format!("{name} has {PLACE} {has} times and needs it {wants} times"))
+        })
+    }
+
+    /// Words for scopes, which have any name.
+    pub(in crate::themes) fn scopes(&mut self, raw: RawWords) -> Words {
+        self.words(raw, |_, _| None)
+    }
+
+    fn words(&mut self, raw: RawWords, problem: impl Fn(&str, &str) -> Option<String>) -> Words {
+        let mut words = Words::new();
+        for (name, value) in raw {
+            let offset = value.span().start;
+            let value = value.into_inner();
+            let is_fit = !value.trim().is_empty() && value.len() <= LONGEST_TEXT;
+            let length = || format!("{name} must have 1 to {LONGEST_TEXT} bytes");
+            match problem(&name, &value).or_else(|| (!is_fit).then(length)) {
+                Some(problem) => self.fault(offset, problem),
+                None => drop(words.insert(name, value)),
+            }
+        }
+        words
+    }
+}
+
+/// Reads a language's file, called `file` in what is said of it.
+pub fn parse_language(file: &str, text: &str) -> Result<Language, Vec<Finding>> {
+    let mut reader = Reader::new(file, text);
+    let Some(raw) = reader.parse::<RawLanguage>() else {
+        return reader.finish(Language::default());
+    };
+    let is_direction = |text: &str| Direction::of(text).is_some();
+    let direction = reader.checked(raw.direction, is_direction, "ltr or rtl");
+    let is_name = |name: &str| !name.trim().is_empty() && name.len() <= 100;
+    let name = reader.checked(raw.name, is_name, "a name of 1 to 100 bytes");
+    let language = Language {
+        name,
+        direction: direction.as_deref().and_then(Direction::of),
+        texts: reader.texts(raw.texts),
+        scopes: reader.scopes(raw.scopes),
+    };
+    reader.finish(language)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_file_says_how_it_is_written() {
+        let language = parse_language(
+            "fa.toml",
+            "name = \"فارسی\"\ndirection = \"rtl\"\n[texts]\nsign_in = \"ورود\"",
+        )
+        .unwrap();
+        assert_eq!(language.direction, Some(Direction::Rtl));
+        assert_eq!(language.name.as_deref(), Some("فارسی"));
+        assert_eq!(language.texts["sign_in"], "ورود");
+        let found = parse_language("fa.toml", "direction = \"up\"").unwrap_err();
+        assert_eq!(found[0].to_string(), "fa.toml line 1: \"up\" is not ltr or rtl");
+    }
+
+    /// A text that asks for a place, or for one more, refuses the files that were right before: a text may only be
+    /// added to these two lists, and to the first only as a text that nobody has written yet.
+    #[test]
+    fn the_places_of_a_text_are_those_that_its_contract_began_with() {
+        let wanted: Vec<_> = text::EN
+            .entries()
+            .filter(|(_, english)| english.contains(PLACE))
+            .map(|(name, english)| (name, english.matches(PLACE).count()))
+            .filter(|(name, _)| !PLACE_OPTIONAL.contains(name))
+            .collect();
+        let of_names = [
+            "sign_in_to",
+            "continue_as",
+            "problem_elsewhere",
+            "continue_with",
+            "consent_lead",
+            "consent_user",
+            "logout_user",
+            "home_user",
+            "account_password_rule",
+        ];
+        assert_eq!(wanted, of_names.map(|name| (name, 1)));
+        assert_eq!(PLACE_OPTIONAL, ["problem_too_long"]);
+        for (written, is_right) in [("Te lang", true), ("Te lang: {}", true), ("{} {}", false)] {
+            let read = parse_language("nl.toml", &format!("[texts]\nproblem_too_long = \"{written}\""));
+            assert_eq!(read.is_ok(), is_right, "{written}");
+        }
+    }
+}

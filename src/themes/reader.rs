@@ -1,0 +1,64 @@
+//! Reads a TOML file of a theme, and says on which line it is wrong.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::finding::{Finding, Severity, line_of};
+
+/// Reads one file and keeps what is wrong with it.
+pub(in crate::themes) struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+    faults: Vec<Finding>,
+}
+
+impl<'a> Reader<'a> {
+    pub(in crate::themes) fn new(file: &'a str, text: &'a str) -> Self {
+        Self {
+            file,
+            text,
+            faults: Vec::new(),
+        }
+    }
+
+    pub(in crate::themes) fn fault(&mut self, offset: usize, message: impl Into<String>) {
+        let line = line_of(self.text, offset);
+        self.faults
+            .push(Finding::at_line(Severity::Refused, self.file, line, message));
+    }
+
+    pub(in crate::themes) fn parse<T: for<'de> Deserialize<'de>>(&mut self) -> Option<T> {
+        toml::from_str(self.text)
+            .map_err(|error| {
+                let offset = error.span().map_or(0, |span| span.start);
+                self.fault(offset, error.message());
+            })
+            .ok()
+    }
+
+    /// The value, if nothing is wrong.
+    pub(in crate::themes) fn finish<T>(self, value: T) -> Result<T, Vec<Finding>> {
+        if self.faults.is_empty() {
+            Ok(value)
+        } else {
+            Err(self.faults)
+        }
+    }
+
+    /// A text that is fit, if there is one.
+    pub(in crate::themes) fn checked(
+        &mut self,
+        value: Option<Spanned<String>>,
+        is_fit: impl Fn(&str) -> bool,
+        wanted: &str,
+    ) -> Option<String> {
+        let value = value?;
+        let offset = value.span().start;
+        let value = value.into_inner();
+        if is_fit(&value) {
+            return Some(value);
+        }
+        self.fault(offset, format!("{value:?} is not {wanted}"));
+        None
+    }
+}
