@@ -200,7 +200,8 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
     {
         if !wanted.iter().any(|wanted| wanted.action == *action) {
             problems.push(format!(
-                "a form leads to {action:?}: forms of this page lead to {{{{ action }}}} and nowhere else"
+                "a form leads to {action:?}, where no form of the service leads: write action=\"{{{{ action }}}}\", and \
+                 the form only if the service has one"
             ));
         } else if !wanted
             .iter()

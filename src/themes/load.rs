@@ -53,7 +53,11 @@ impl Theme {
         }
         findings.extend(weak_contrast(&manifest));
         findings.extend(foreign_scripts(&manifest.policy));
-        for (file, bytes) in source.files.iter().filter(|(name, _)| name.ends_with(".css")) {
+        for (file, bytes) in source
+            .files
+            .iter()
+            .filter(|(name, _)| name.strip_suffix(".css").is_some())
+        {
             let has = |path: &str| files.contains_key(path);
             let css = String::from_utf8_lossy(bytes);
             findings.extend(style::inspect(file, &css, &manifest.policy, has));
@@ -78,7 +82,11 @@ impl Theme {
 
     fn add_templates(&mut self, source: &Source) -> Result<(), Vec<Finding>> {
         let mut sources = BTreeMap::new();
-        for (name, bytes) in source.files.iter().filter(|(name, _)| name.ends_with(".html")) {
+        for (name, bytes) in source
+            .files
+            .iter()
+            .filter(|(name, _)| name.strip_suffix(".html").is_some())
+        {
             sources.insert(name.clone(), text(name, bytes)?.to_owned());
         }
         if sources.is_empty() {

@@ -70,7 +70,7 @@ pub struct Themes {
     base_path: String,
     chosen: String,
     folder: Option<PathBuf>,
-    themes: ArcSwap<ThemeSet>,
+    current: ArcSwap<ThemeSet>,
     watch: Mutex<Watch>,
 }
 
@@ -104,7 +104,7 @@ impl Themes {
             base_path: base_path.to_owned(),
             chosen: chosen.to_owned(),
             folder: folder.map(Path::to_owned),
-            themes: ArcSwap::from_pointee(themes),
+            current: ArcSwap::from_pointee(themes),
             watch: Mutex::new(watch),
         }
     }
@@ -112,7 +112,7 @@ impl Themes {
     /// The theme of that name, or the chosen one; the default theme where that cannot be used. The log says
     /// once of each theme that it is not there.
     pub fn theme(&self, name: Option<&str>) -> Arc<Theme> {
-        let themes = self.themes.load();
+        let themes = self.current.load();
         for name in name.into_iter().chain([self.chosen.as_str()]) {
             if let Some(theme) = themes.theme(name) {
                 return Arc::clone(theme);
@@ -128,7 +128,7 @@ impl Themes {
 
     /// All themes as of the last look.
     pub fn current(&self) -> Arc<ThemeSet> {
-        self.themes.load_full()
+        self.current.load_full()
     }
 
     /// Looks at the folder and reads it anew when it has changed and has not changed again since the look
@@ -151,7 +151,7 @@ impl Themes {
         let mut watch = self.watch();
         watch.loaded = now;
         watch.report(&themes);
-        self.themes.store(Arc::new(themes));
+        self.current.store(Arc::new(themes));
         true
     }
 
