@@ -14,14 +14,14 @@ use super::output::{CliError, Output, moment, yes_no};
 use super::progress::Progress;
 use crate::admin::SecretString;
 use crate::admin::backup::BackUp;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use crate::control::Command;
 use crate::data_dir;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::master_key;
 use crate::data_dir::restore;
-use crate::data_dir::{BACKUPS, DATABASE};
+use crate::data_dir::{BACKUP_ENDING, BACKUPS, DATABASE, backup_name};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::observe::log;
@@ -31,7 +31,6 @@ use crate::store::backup::{BackupError, Header, Incoming, NAME_LEN, may_be_one};
 use crate::store::owner;
 
 /// What the names of backups end with, and those begin with that somebody asked for.
-const ENDING: &str = ".backup";
 const STEM: &str = "idsvc";
 
 /// Where a backup goes and what is in it.
@@ -166,11 +165,11 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
         file.clone()
     } else {
         let folder = data_dir::make_folder_in(&data_dir, BACKUPS).map_err(CliError::refused)?;
-        folder.join(name(STEM, now))
+        folder.join(backup_name(STEM, now))
     };
     let may_replace = is_named && backup.replace;
     if file.is_dir() {
-        let inside = file.join(name(STEM, now));
+        let inside = file.join(backup_name(STEM, now));
         return Err(CliError::refused(format!(
             "{} is a directory: name a file in it, as in {}",
             file.display(),
@@ -212,7 +211,9 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
             // Another one of this second.
             io::ErrorKind::AlreadyExists => {
                 attempt = attempt.saturating_add(1);
-                file.set_file_name(name(STEM, now).replace(ENDING, &format!("-{attempt}{ENDING}")));
+                file.set_file_name(
+                    backup_name(STEM, now).replace(BACKUP_ENDING, &format!("-{attempt}{BACKUP_ENDING}")),
+                );
             }
             _ => return Err(unwritable(&file, error)),
         }
@@ -307,12 +308,6 @@ fn advice(header: &Header, data_dir: &Path) -> String {
             data_dir.join(master_key::MASTER_KEY).display()
         )
     }
-}
-
-/// The name of a backup of that moment: `idsvc-20260102T030405Z.backup`.
-pub(crate) fn name(stem: &str, now: Timestamp) -> String {
-    let plain: String = moment(now).chars().filter(|c| !matches!(c, '-' | ':')).collect();
-    format!("{stem}-{plain}{ENDING}")
 }
 
 /// Runs `idsvc restore`.

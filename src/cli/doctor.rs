@@ -21,7 +21,6 @@ use self::finding::{Finding, Level};
 use super::Global;
 use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output, moment, printable};
-use super::serve::{AS_IT_WAS, gives_way};
 use super::setting_flags::SettingFlags;
 use crate::admin::installation::SetUp;
 use crate::admin::key::{KeyView, StandingView};
@@ -35,6 +34,7 @@ use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
 use crate::data_dir::master_key::MASTER_KEY;
 use crate::oauth::policy::KeyRotation;
 use crate::server::clock_guard::is_far_ahead;
+use crate::server::open::{USE_THE_SAME_ADDRESS, gives_way};
 
 /// What to look at.
 #[derive(Debug, Args)]
@@ -194,7 +194,7 @@ fn of_issuer(stored: &str, config: &Config) -> Finding {
     if config.is_dev {
         finding.but(
             Level::Advice,
-            format!("{AS_IT_WAS}, or remove its data to begin anew"),
+            format!("{USE_THE_SAME_ADDRESS}, or remove its data to begin anew"),
         )
     } else {
         finding.but(

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::admin::AdminRefusal;
 use crate::clock::Timestamp;
+use crate::server::StartError;
 
 /// How the standard library ends the text of `EMFILE`.
 const TOO_MANY_FILES: &str = "(os error 24)";
@@ -56,6 +57,15 @@ impl From<AdminRefusal> for CliError {
         Self::Refused {
             message: refusal.message,
             hint: refusal.hint,
+        }
+    }
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        Self::Refused {
+            message: error.message,
+            hint: error.hint,
         }
     }
 }

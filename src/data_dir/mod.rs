@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 
 use self::master_key::{MASTER_KEY, read_key, read_or_make_key, sealer_of};
 use crate::admin::installation;
+use crate::clock::Timestamp;
 use crate::control;
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -27,6 +28,8 @@ use crate::store::{self, Options, Store, StoreError, owner};
 pub const DATABASE: &str = "idsvc.redb";
 /// The folder of the backups that stay in the data directory.
 pub const BACKUPS: &str = "backups";
+/// How the names of backups end.
+pub const BACKUP_ENDING: &str = ".backup";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -283,6 +286,12 @@ pub fn make_folder_in(data_dir: &Path, name: &str) -> Result<PathBuf, DataDirErr
     let path = make_folder(data_dir)?.join(name);
     owner::make_folder(&path, 0o700, data_dir).map_err(io_error(&path))?;
     Ok(path)
+}
+
+/// The name of a backup of that moment: `idsvc-20260102T030405Z.backup`.
+pub fn backup_name(stem: &str, now: Timestamp) -> String {
+    let moment = now.rfc3339().replace(['-', ':'], "");
+    format!("{stem}-{moment}{BACKUP_ENDING}")
 }
 
 #[cfg(test)]

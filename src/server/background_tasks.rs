@@ -7,10 +7,10 @@ use tokio::signal::unix::Signal;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::StartError;
 use super::clock_guard::ClockGuard;
 use super::{acme_task, backup_schedule};
 use crate::app::App;
-use crate::cli::output::CliError;
 use crate::clock::{Clock, uptime};
 use crate::config::{Config, Tls};
 use crate::flow::{Core, clock_watermark, rotate_keys, sweep};
@@ -32,12 +32,12 @@ pub(crate) fn start(
     config: &Config,
     tls: Option<&Acceptor>,
     hangup: Signal,
-) -> Result<JoinSet<()>, CliError> {
+) -> Result<JoinSet<()>, StartError> {
     let mut tasks = JoinSet::new();
     let haste = Arc::new(Notify::new());
     if let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) {
         let folder = Folder::of(&config.settings.data_dir);
-        let client = outbound::Client::new(&config.settings.outbound).map_err(CliError::refused)?;
+        let client = outbound::Client::new(&config.settings.outbound).map_err(StartError::new)?;
         acme_task::begin(app, plan, tls);
         let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
         tasks.spawn(acme_task::keep(

@@ -15,13 +15,12 @@ use time::format_description::parse_borrowed;
 use crate::admin::backup;
 use crate::admin::backup::BackUp;
 use crate::app::App;
-use crate::cli::backup::name;
 use crate::clock::Timestamp;
 use crate::config::Backups;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
 use crate::data_dir::disk::{Space, space};
-use crate::data_dir::{BACKUPS, DataDirError, make_folder_in};
+use crate::data_dir::{BACKUPS, DataDirError, backup_name, make_folder_in};
 use crate::flow::Core;
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -101,7 +100,7 @@ fn back_up_if_due(
     }
     // What a killed process left unfinished.
     atomic_file::sweep(&folder, |name, _| name.starts_with(STEM));
-    let file = folder.join(name(STEM, now));
+    let file = folder.join(backup_name(STEM, now));
     loop {
         match write(core, &folder, &file, space) {
             Err(ScheduleError::NoRoom(_)) if make_room(&folder, space, now)? => {}
@@ -291,7 +290,7 @@ mod tests {
         let ahead = data
             .path()
             .join(BACKUPS)
-            .join(name(STEM, core.clock.now() + HOUR * 24));
+            .join(backup_name(STEM, core.clock.now() + HOUR * 24));
         fs::write(&ahead, "x").unwrap();
         let second = hourly(&core, &data, 1, 2).remove(0);
         assert_eq!(kept(&[first, second, ahead]), [true, true, false]);
@@ -346,7 +345,7 @@ mod tests {
     #[test]
     fn a_name_tells_the_time() {
         let at = Timestamp::from_seconds(1_767_323_045);
-        assert_eq!(name(STEM, at), "scheduled-20260102T030405Z.backup");
+        assert_eq!(backup_name(STEM, at), "scheduled-20260102T030405Z.backup");
         assert_eq!(
             time_of(Path::new("/a/scheduled-20260102T030405Z.backup")),
             Some(at)

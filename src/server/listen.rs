@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use super::StartError;
 use super::open_files;
-use crate::cli::output::CliError;
 use crate::config::Config;
 use crate::net::Limits;
 use crate::net::inherited::{METRICS, addresses};
@@ -30,21 +30,21 @@ pub async fn public(
     config: &Config,
     handed_over: Vec<TcpListener>,
     edge: Limits,
-) -> Result<Listener, CliError> {
+) -> Result<Listener, StartError> {
     if handed_over.is_empty() {
         let bound = Listener::bind(&config.listen, edge).await;
-        return bound.map_err(CliError::refused);
+        return bound.map_err(StartError::new);
     }
     let open = addresses(&handed_over);
     for address in &open {
         if let Some(reason) = config.forbids(*address) {
-            return Err(CliError::refused(format!(
+            return Err(StartError::new(format!(
                 "the service manager handed over {address}: {reason}"
             )));
         }
     }
     mention_lacking(&open, &config.listen, "listen");
-    Listener::inherit(handed_over, edge).map_err(CliError::refused)
+    Listener::inherit(handed_over, edge).map_err(StartError::new)
 }
 
 /// Where the metrics are, if they are to be anywhere.
@@ -52,7 +52,7 @@ pub async fn metrics(
     config: &Config,
     handed_over: Vec<TcpListener>,
     edge: Limits,
-) -> Result<Option<Listener>, CliError> {
+) -> Result<Option<Listener>, StartError> {
     let Some(address) = config.metrics_listen else {
         if !handed_over.is_empty() {
             tracing::warn!(
@@ -68,12 +68,12 @@ pub async fn metrics(
     };
     if handed_over.is_empty() {
         let bound = Listener::bind(&[address], edge).await;
-        return bound.map(Some).map_err(CliError::refused);
+        return bound.map(Some).map_err(StartError::new);
     }
     mention_lacking(&addresses(&handed_over), &[address], "metrics.listen");
     Listener::inherit(handed_over, edge)
         .map(Some)
-        .map_err(CliError::refused)
+        .map_err(StartError::new)
 }
 
 fn mention_lacking(open: &[SocketAddr], configured: &[SocketAddr], key: &str) {

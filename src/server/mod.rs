@@ -6,4 +6,35 @@ pub mod backup_schedule;
 pub mod clock_guard;
 pub mod dev;
 pub mod listen;
+pub mod open;
 pub mod open_files;
+pub mod run;
+pub mod shutdown;
+
+use std::fmt;
+
+/// Why the service does not start.
+#[derive(Debug)]
+pub struct StartError {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl StartError {
+    /// An error that says itself what to do.
+    #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+    pub fn new(message: impl ToString) -> Self {
+        Self {
+            message: message.to_string(),
+            hint: None,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,100 @@
+//! Opens the data directory and makes the core of it: issuer, keys, password threads.
+
+use tokio::sync::watch;
+
+use super::StartError;
+use crate::clock::Clock;
+use crate::config::{Config, Tls, host_of};
+use crate::data_dir::lock::{is_served, wait_and_open};
+use crate::data_dir::{DATABASE, DataDir, DataDirError, exposure};
+use crate::flow::{Core, rotate_keys};
+use crate::password::PasswordPool;
+use crate::random::Random;
+use crate::store::{OpenError, Store};
+
+/// What to do where the development server has another address than at its first start: it follows from flags, which
+/// come with each start.
+pub const USE_THE_SAME_ADDRESS: &str = "start it with the --listen or --base-url that it had";
+
+/// Opens the data directory, or makes it, and sees to it that there are keys. Nothing comes of it where the process is
+/// told to stop while another one has the data.
+pub async fn open_core(
+    config: &Config,
+    stop_requests: &watch::Receiver<u32>,
+) -> Result<Option<(Core, Store)>, StartError> {
+    let (settings, random) = (&config.settings, Random::system());
+    let data_dir = &settings.data_dir;
+    // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
+    let is_stopping = || *stop_requests.borrow() > 0;
+    let opened = wait_and_open(
+        || Ok(is_stopping() || is_served(data_dir).unwrap_or(false)),
+        || DataDir::open(data_dir, true, &random),
+    );
+    let Some(data) = opened.map_err(StartError::new)? else {
+        let path = settings.data_dir.join(DATABASE);
+        let refused = StartError::new(OpenError::AlreadyOpen { path });
+        return if is_stopping() { Ok(None) } else { Err(refused) };
+    };
+    if let Some(exposure) = exposure(&settings.data_dir) {
+        tracing::warn!("{exposure}");
+    }
+    if config.is_dev {
+        data.settle_development().map_err(StartError::new)?;
+    }
+    let issuer = settle_issuer(&data, config).map_err(|error| match error {
+        DataDirError::IssuerChanged { stored, .. } if config.is_dev => StartError {
+            message: format!("this development server was set up as {stored}"),
+            hint: Some(format!("{USE_THE_SAME_ADDRESS}, or name another --data-dir")),
+        },
+        other => StartError::new(other),
+    })?;
+    let pool = PasswordPool::start(settings.password_params, settings.password_pool_size())
+        .map_err(|error| StartError::new(format!("the password threads cannot be started: {error}")))?;
+    let store = data.store.clone();
+    let core = Core::open(
+        data.store,
+        Clock::System,
+        random,
+        data.sealer,
+        settings.policy(&issuer),
+        pool,
+    )
+    .map_err(StartError::new)?
+    .reaching(&settings.outbound)
+    .map_err(StartError::new)?;
+    let is_first_start = core.catalog().keyring().keys().is_empty();
+    for alg in rotate_keys::ensure_keys(&core).await.map_err(StartError::new)? {
+        if is_first_start {
+            tracing::info!(%alg, "made a signing key");
+        } else {
+            tracing::warn!(
+                %alg,
+                "made a signing key, which signs at once: verifiers that keep older key sets refuse what it signs. \
+                 To change an algorithm, make its key five minutes before, with idsvc key rotate"
+            );
+        }
+    }
+    Ok(Some((core, store)))
+}
+
+/// The issuer of the first start. One that follows from the domains of the certificate gives way to it, if it is at
+/// one of them.
+fn settle_issuer(data: &DataDir, config: &Config) -> Result<String, DataDirError> {
+    let stored = data.issuer_or(Some(&config.issuer))?;
+    if gives_way(config, &stored) {
+        return Ok(stored);
+    }
+    data.settle_issuer(&config.issuer)?;
+    Ok(config.issuer.clone())
+}
+
+/// Whether the configured issuer is one that follows from the domains of the certificate, and the one that was fixed is
+/// at one of them.
+pub fn gives_way(config: &Config, stored: &str) -> bool {
+    match &config.tls {
+        Tls::Acme(plan) if config.issuer_is_derived => {
+            host_of(stored).is_some_and(|host| plan.domains.contains(&host))
+        }
+        _ => false,
+    }
+}

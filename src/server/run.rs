@@ -1,0 +1,199 @@
+//! Runs the service: from its settings to the last answer.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::dev::{self, Example};
+use super::open::open_core;
+use super::shutdown::{run_to_end, stop_requested, stop_requests};
+use super::{StartError, background_tasks, listen};
+use crate::admin::Admin;
+use crate::app::App;
+use crate::clock::Clock;
+use crate::config::{Config, Tls};
+use crate::control;
+use crate::control::server::ControlSocket;
+use crate::data_dir::{control_socket, io_error};
+use crate::flow::Core;
+use crate::http::error::fallback;
+use crate::http::{self, respond};
+use crate::net::acme::folder::Folder;
+use crate::net::inherited::Inherited;
+use crate::net::listener::Listener;
+use crate::net::notify;
+use crate::net::tls::Acceptor;
+use crate::themes::theme_set::Themes;
+
+/// What the development server says once it listens.
+pub struct Announcement<'a> {
+    /// The addresses that it listens on.
+    pub listening: &'a [String],
+    /// The issuer.
+    pub issuer: &'a str,
+    /// The example client and user.
+    pub example: &'a Example,
+}
+
+/// Runs the service until it is told to stop. `announce` is called by the development server alone.
+pub fn run(
+    config: &Config,
+    inherited: Inherited,
+    announce: impl FnOnce(&Announcement<'_>) -> Result<(), StartError>,
+) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::new)?;
+    run_to_end(runtime, serve_until_stopped(config, inherited, announce))
+}
+
+async fn serve_until_stopped(
+    config: &Config,
+    inherited: Inherited,
+    announce: impl FnOnce(&Announcement<'_>) -> Result<(), StartError>,
+) -> Result<(), StartError> {
+    let stops = stop_requests().map_err(StartError::new)?;
+    let hangup = signal(SignalKind::hangup()).map_err(StartError::new)?;
+    let edge = listen::edge(config);
+    let listener = listen::public(config, inherited.public, edge.clone()).await?;
+    let metrics = listen::metrics(config, inherited.metrics, edge).await?;
+    // Mistakes in the operator's files are said before the first start fixes anything.
+    let given = given_certificate(config)?;
+    let Some((core, store)) = open_core(config, &stops).await? else {
+        tracing::info!("stopped before the data could be opened");
+        return Ok(());
+    };
+    let tls = match given {
+        Some(given) => Some(given),
+        None => own_certificate(config)?,
+    };
+    let listening: Vec<String> = listener.local_addrs().iter().map(ToString::to_string).collect();
+    let example = if config.is_dev {
+        let example = dev::prepare(&core).await.map_err(StartError::new)?;
+        announce(&Announcement {
+            listening: &listening,
+            issuer: &config.issuer,
+            example: &example,
+        })?;
+        Some(example)
+    } else {
+        None
+    };
+    let app = Arc::new(furnish(config, core, example));
+    let control = take_commands(&app, config, stops.clone())?;
+    let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
+    if let Some(metrics) = metrics {
+        expose(metrics, Arc::clone(&app), tls.clone(), stops.clone());
+    }
+    tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %config.settings.data_dir.display(), "ready");
+    notify::ready();
+    answer(listener, app, tls, stops).await;
+    tasks.abort_all();
+    if control.await.is_err() {
+        tracing::error!("the control socket ended in a panic");
+    }
+    // Closing waits for what is queued; blocking here delays nobody any more.
+    store.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The certificate in the operator's files, if the settings name any.
+fn given_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
+    let Tls::Files { cert, key } = &config.tls else {
+        return Ok(None);
+    };
+    Acceptor::from_files(cert, key, config.host(), Clock::System.now().seconds())
+        .map(Some)
+        .map_err(StartError::new)
+}
+
+/// The certificate that the service gets or makes by itself, if it does.
+fn own_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
+    let (data_dir, now) = (&config.settings.data_dir, Clock::System.now().seconds());
+    match &config.tls {
+        Tls::Acme(plan) => Acceptor::acme(&Folder::of(data_dir), &plan.domains, now)
+            .map(Some)
+            .map_err(StartError::new),
+        Tls::SelfSigned => {
+            let names: Vec<String> = config.host().into_iter().collect();
+            Acceptor::self_signed(data_dir, &names, now)
+                .map(Some)
+                .map_err(StartError::new)
+        }
+        Tls::Files { .. } | Tls::Off => Ok(None),
+    }
+}
+
+/// Answers requests until the process is told to stop, and finishes those that have begun unless it is told again.
+async fn answer(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
+    let unanswered = Arc::clone(&app);
+    let listener = listener.with_fallback(move |request| fallback(&unanswered, &request));
+    let service = move |request, peer| respond(Arc::clone(&app), request, peer);
+    let first_stop = stop_requested(stops.clone(), 1);
+    let until_told = async move {
+        first_stop.await;
+        tracing::info!("stopping: finishing what has begun");
+        notify::stopping();
+    };
+    tokio::select! {
+        () = listener.serve(tls, service, until_told) => {}
+        () = stop_requested(stops, 2) => tracing::warn!("told to stop again: not waiting any longer"),
+    }
+}
+
+/// The service of this core, with the operator's proxies, themes and disk.
+fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
+    let settings = &config.settings;
+    // A proxy may name another host than the browser did: who is sent to the right one would come back in a circle.
+    let names = match &config.tls {
+        Tls::Acme(plan) if config.trusted_proxies.is_empty() => plan.domains.as_slice(),
+        _ => &[],
+    };
+    App::with_themes(
+        core,
+        config.trusted_proxies.clone(),
+        config.limits.clone(),
+        example.map(|example| example.site),
+        |base_path| Themes::open(base_path, &settings.theme, Some(&settings.theme_dir)),
+    )
+    .with_data_in(settings.data_dir.clone())
+    .with_names(names)
+}
+
+/// Answers those who collect metrics, until the process is told to stop.
+fn expose(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
+    let service = move |request, _| {
+        let (app, not_after) = (Arc::clone(&app), tls.as_ref().and_then(Acceptor::not_after));
+        async move { http::metrics::expose(&app, not_after, &request) }
+    };
+    tokio::spawn(async move { listener.serve(None, service, stop_requested(stops, 1)).await });
+}
+
+/// Answers commands on the control socket, until the process is told to stop.
+fn take_commands(
+    app: &Arc<App>,
+    config: &Config,
+    stops: watch::Receiver<u32>,
+) -> Result<JoinHandle<()>, StartError> {
+    let path = control_socket(&config.settings.data_dir);
+    let socket = ControlSocket::bind(&path).map_err(|error| StartError::new(io_error(&path)(error)))?;
+    let (commanded, poured) = (Arc::clone(app), Arc::clone(app));
+    let execute = move |command| {
+        let app = Arc::clone(&commanded);
+        async move { control::execute(Admin { core: &app.core }, command).await }
+    };
+    let pour = move |command, sink: &mut dyn Write| {
+        control::pour(&poured.core, command, sink)
+            .inspect_err(|error| tracing::warn!(%error, "a command was not answered to the end"))
+    };
+    Ok(tokio::spawn(socket.serve(
+        execute,
+        pour,
+        stop_requested(stops, 1),
+    )))
+}
