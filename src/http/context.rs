@@ -27,9 +27,10 @@ use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
 use crate::oauth::redirect_uri;
-use crate::pages::{ErrorPage, Heading, Locale, Page, ScopeLine, Theme};
+use crate::pages::{ErrorPage, Heading, Locale, Page, ScopeLine};
 use crate::route::Route;
 use crate::store::StoreError;
+use crate::themes::Theme;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

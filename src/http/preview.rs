@@ -9,10 +9,13 @@ use super::headers;
 use super::request::Parameters;
 use super::response::{self, Answer};
 use super::screen::asset;
-use crate::pages::preview::{Preview, SCRIPT, STYLE};
-use crate::pages::{Locale, Sample, Theme, sample};
+use crate::pages::Locale;
 use crate::route::Route;
 use crate::themes::Finding;
+use crate::themes::Theme;
+use crate::themes::preview::{Preview, SCRIPT, STYLE};
+use crate::themes::sample;
+use crate::themes::sample::Sample;
 use crate::themes::theme_set::Themes;
 
 /// The frame and its script are the preview's own.

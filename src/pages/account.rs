@@ -5,9 +5,9 @@ use minijinja::Value;
 
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden, moment, sentence};
+use super::template_context;
 use super::text::PLACE;
 use super::{Page, ScopeLine, TemplateContext, Text};
-use crate::themes::context;
 
 /// Shows people where they are signed in and what may act for them, and lets them end it.
 #[derive(Clone, Debug)]
@@ -446,7 +446,7 @@ impl ApplicationLine {
             ("id", Value::from(self.id.as_str())),
             ("name", Value::from(self.name.as_str())),
             ("since", Value::from(self.since.as_str())),
-            ("scopes", context::entries(scopes)),
+            ("scopes", template_context::entries(scopes)),
         ]
     }
 

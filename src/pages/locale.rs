@@ -7,7 +7,7 @@ use minijinja::Value;
 
 use super::Text;
 use super::text;
-use crate::themes::language::Language;
+use crate::pages::language::Language;
 
 /// How a language is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Locale {
     }
 
     /// The texts as a template reads them.
-    pub(in crate::pages) fn values(&self) -> Value {
+    pub fn values(&self) -> Value {
         self.values.clone()
     }
 

@@ -10,13 +10,12 @@ pub mod error;
 pub mod form;
 pub mod form_post;
 pub mod home;
-pub mod layout;
+pub mod language;
 pub mod locale;
 pub mod logged_out;
 pub mod login;
 pub mod logout;
-pub mod preview;
-pub mod sample;
+pub mod template_context;
 pub mod text;
 
 #[cfg(test)]
@@ -34,9 +33,8 @@ pub use self::locale::Locale;
 pub use self::logged_out::LoggedOut;
 pub use self::login::{Login, LoginProblem, ProviderChoice};
 pub use self::logout::LogoutConfirm;
-pub use self::sample::Sample;
+pub use self::template_context::TemplateContext;
 pub use self::text::Text;
-pub use crate::themes::{TemplateContext, Theme};
 
 /// A page, ready to be drawn.
 pub trait Page {
@@ -56,13 +54,5 @@ pub trait Page {
     /// The script that the page loads, if it needs one.
     fn script(&self) -> Option<asset::File> {
         None
-    }
-
-    /// The whole document.
-    fn render(&self, theme: &Theme, locale: &Locale) -> String
-    where
-        Self: Sized,
-    {
-        theme.draw(self, locale).html
     }
 }

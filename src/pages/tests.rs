@@ -3,10 +3,19 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::themes::{self, ContentSecurityPolicy};
+use crate::themes::{self, ContentSecurityPolicy, Theme, sample};
 
 const HOSTILE: &str = "\"><script>alert(1)</script>'&\u{202e}";
 const VOID: [&str; 6] = ["meta", "link", "img", "input", "br", "hr"];
+
+/// The whole document.
+trait Render: Page + Sized {
+    fn render(&self, theme: &Theme, locale: &Locale) -> String {
+        theme.draw(self, locale).html
+    }
+}
+
+impl<P: Page> Render for P {}
 
 /// The theme of that name, for an issuer with a path.
 fn built_in(name: &str) -> Theme {

@@ -10,10 +10,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::language::{Language, parse_language};
+use super::language::parse_language;
 use super::media::Media;
 use super::theme_set::check_name;
 use super::{Finding, LARGEST_FILE, LARGEST_THEME, MOST_FILES, Source};
+use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
 
 /// The folder of the languages that every theme gets.

@@ -8,16 +8,18 @@ use ring::digest;
 
 use super::check::check_content;
 use super::finding::{Finding, Severity};
-use super::language::{Language, parse_language};
+use super::language::parse_language;
 use super::manifest;
 use super::manifest::Manifest;
 use super::media::Media;
 use super::policy::{ContentSecurityPolicy, Load};
+use super::sample;
 use super::template::Templates;
 use super::{File, LAYOUT, STYLE, Source, Theme, style};
 use crate::hex;
+use crate::pages::Locale;
+use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
-use crate::pages::{Locale, sample};
 
 impl Theme {
     /// Reads a theme and draws every page once to see whether it can. `base_path` is the path of the issuer,

@@ -7,10 +7,11 @@ use toml::Spanned;
 
 use super::CONTRACT;
 use super::finding::Finding;
-use super::language::{Language, RawWords, Words};
+use super::language::RawWords;
 use super::policy::{ContentSecurityPolicy, Load};
 use super::reader::Reader;
 use super::tokens::{COLOURS, Colour, Palette, Tokens, is_font_stack, is_length};
+use crate::pages::language::{Language, Words};
 use crate::pages::locale::is_tag;
 
 /// A link of the operator's, such as one to the privacy policy.

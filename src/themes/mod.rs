@@ -6,7 +6,6 @@
 
 pub mod built_in;
 pub mod check;
-pub mod context;
 pub mod finding;
 pub mod grammar;
 pub mod language;
@@ -22,6 +21,9 @@ pub mod template;
 pub mod tokens;
 
 pub mod folder;
+pub mod layout;
+pub mod preview;
+pub mod sample;
 #[cfg(test)]
 mod tests;
 pub mod theme_set;
@@ -31,14 +33,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::check::check_forms;
-pub use self::context::TemplateContext;
 pub use self::finding::{Finding, Severity};
-use self::language::Language;
 use self::manifest::Manifest;
 use self::media::Media;
 pub use self::policy::{ContentSecurityPolicy, Load};
 use self::template::Templates;
-use crate::pages::{Locale, Page, layout, locale};
+use crate::pages::language::Language;
+pub use crate::pages::template_context::TemplateContext;
+use crate::pages::{Locale, Page, locale};
 
 /// The version of the contract between the service and its themes.
 pub const CONTRACT: i64 = 1;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 
-use super::context::TemplateContext;
 use super::finding::{Finding, Severity};
 use super::{finding, grammar};
 use crate::pages::form::sentence;
+use crate::pages::template_context::TemplateContext;
 
 /// The filters that templates have.
 pub const FILTERS: [&str; 5] = ["asset", "lower", "trim", "upper", "with"];

@@ -1,6 +1,7 @@
 //! What becomes of themes, good and bad.
 
-use crate::pages::{Account, Consent, ErrorPage, Login, LoginProblem, sample};
+use super::sample;
+use crate::pages::{Account, Consent, ErrorPage, Login, LoginProblem};
 use crate::themes::*;
 
 fn source(name: &str, files: &[(&str, &str)]) -> Source {

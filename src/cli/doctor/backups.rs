@@ -131,7 +131,7 @@ mod tests {
                 .contains("start the service")
         );
         let folder = make_folder_in(data, BACKUPS).unwrap();
-        let made = folder.join(crate::cli::backup::name("scheduled", hours(1)));
+        let made = folder.join(crate::data_dir::backup_name("scheduled", hours(1)));
         let mut whole = Vec::new();
         backup::copy(&core(), BackUp::default(), &mut whole).unwrap();
         fs::write(&made, &whole).unwrap();
@@ -144,7 +144,7 @@ mod tests {
                 (Level::Mend, made.to_str().unwrap())
             );
         }
-        let ahead = folder.join(crate::cli::backup::name(
+        let ahead = folder.join(crate::data_dir::backup_name(
             "scheduled",
             now + Duration::from_hours(1),
         ));

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use super::folder::{Fingerprint, Read};
 use super::{DEFAULT, Finding, Severity, Source, built_in};
 use crate::oauth::client::is_theme_name;
-use crate::pages::Theme;
+use crate::themes::Theme;
 
 /// The most themes that are read from the operator's folder.
 const MOST_THEMES: usize = 200;

@@ -15,7 +15,7 @@ pub struct TemplateContext {
 
 impl TemplateContext {
     /// A context for templates that read these names.
-    pub(in crate::themes) fn of(names: Arc<BTreeSet<String>>) -> Self {
+    pub fn of(names: Arc<BTreeSet<String>>) -> Self {
         Self {
             values: BTreeMap::new(),
             wanted: Some(names),
@@ -62,7 +62,8 @@ impl TemplateContext {
         self.values.keys().copied()
     }
 
-    pub(in crate::themes) fn into_value(self) -> Value {
+    /// What the template engine is handed.
+    pub fn into_value(self) -> Value {
         Value::from(self.values)
     }
 }

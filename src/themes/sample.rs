@@ -1,9 +1,11 @@
 //! Every page in every state, with made-up people: what tests, the preview and the trial of a theme draw.
 
-use super::{
+use super::layout;
+use crate::pages::{
     Account, AccountNotice, Consent, DevTokens, ErrorPage, FormPost, Heading, Home, Locale, LoggedOut, Login,
-    LoginProblem, LogoutConfirm, Page, Theme, layout,
+    LoginProblem, LogoutConfirm, Page,
 };
+use crate::themes::Theme;
 use crate::themes::{Drawn, Finding, TemplateContext};
 
 /// A page in one of its states.

@@ -2,9 +2,10 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::asset;
-use super::{Locale, Page, Theme};
+use crate::pages::asset;
+use crate::pages::{Locale, Page};
 use crate::themes::TemplateContext;
+use crate::themes::Theme;
 
 /// Draws a page as a whole document. Its style, script and images come from our own origin, so that a content
 /// security policy of `'self'` is enough.
