@@ -7,7 +7,6 @@
 mod guess;
 mod import_formats;
 mod imported;
-pub mod oneshot;
 pub mod pool;
 pub mod strength;
 
@@ -37,6 +36,7 @@ pub const MAX_PARALLELISM: u32 = 16;
 pub const SALT_LEN: usize = 16;
 
 const OUTPUT_LEN: usize = 32;
+
 /// What an argon2id hash costs (RFC 9106 section 3.1). Never beyond the limits of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordParams {
@@ -92,15 +92,6 @@ impl PasswordParams {
     pub const fn parallelism(&self) -> u32 {
         self.parallelism
     }
-
-    fn recipe(self) -> Result<Params, argon2::Error> {
-        Params::new(
-            self.memory_kib,
-            self.iterations,
-            self.parallelism,
-            Some(OUTPUT_LEN),
-        )
-    }
 }
 
 impl Default for PasswordParams {
@@ -146,9 +137,8 @@ impl PasswordHash {
         Ok(Self(text.to_owned()))
     }
 
-    /// A hash that no password was made into, for whoever is not there: to check one against it takes the time of any
-    /// other at this cost, and then counts for nothing.
-    pub fn of_nobody(params: PasswordParams) -> Self {
+    /// A hash of no password, for an unknown user: checking a password against it takes the usual time at this cost.
+    fn dummy(params: PasswordParams) -> Self {
         Self::written(params, b"nobody's account", &[0; OUTPUT_LEN])
     }
 
@@ -168,8 +158,8 @@ impl PasswordHash {
         &self.0
     }
 
-    /// Its salt, if that is as long as those that this service makes. The same password is hashed anew with the same one
-    /// and every other with its own: it tells whether the password was changed, or only what a hash costs.
+    /// The salt, if it is as long as the salts of this service. A password keeps its salt when it is hashed again at
+    /// another cost, so an unchanged salt means an unchanged password.
     pub fn salt(&self) -> Option<[u8; SALT_LEN]> {
         match Stored::read(&self.0) {
             Ok(Stored::Argon2(hash)) => <&[u8]>::try_into(hash.salt.as_ref()).ok(),
@@ -177,7 +167,7 @@ impl PasswordHash {
         }
     }
 
-    /// Was the hash made with another cost, algorithm or version than the one in force now?
+    /// Was the hash made with another cost, algorithm or version than today's?
     pub fn needs_rehash(&self, params: PasswordParams) -> bool {
         match Stored::read(&self.0) {
             Ok(Stored::Argon2(hash)) => hash.differs_from(params),
@@ -321,7 +311,13 @@ pub fn hash(
     salt: [u8; SALT_LEN],
     memory: &mut Memory,
 ) -> Result<PasswordHash, OutOfMemory> {
-    let recipe = params.recipe().map_err(|_| OutOfMemory)?;
+    let PasswordParams {
+        memory_kib,
+        iterations,
+        parallelism,
+    } = params;
+    let recipe =
+        Params::new(memory_kib, iterations, parallelism, Some(OUTPUT_LEN)).map_err(|_| OutOfMemory)?;
     let mut output = Zeroizing::new([0; OUTPUT_LEN]);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, recipe);
     memory.compute(&argon2, password, &salt, output.as_mut_slice())?;

@@ -1,7 +1,7 @@
-//! A few threads that compute password hashes, and a short queue before them.
+//! A few threads that compute password hashes, and a short queue in front of them.
 //!
-//! A hash takes tens of milliseconds and tens of megabytes. On its own threads it delays no other request, and
-//! the queue's bound turns a flood of sign-ins into quick refusals instead of a growing heap.
+//! A hash takes tens of milliseconds and tens of megabytes. On threads of its own it delays no other request. The
+//! queue is bounded, so a flood of sign-ins is refused quickly and the heap does not grow.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,10 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use futures_channel::oneshot::{self, Receiver, Sender};
 use zeroize::Zeroizing;
 
-use super::oneshot;
-use super::oneshot::{Receiver, Sender};
 use super::{Memory, PasswordHash, PasswordParams, SALT_LEN, Stored, hash};
 
 /// How many hashes are computed at once, and how many may wait.
@@ -29,7 +28,7 @@ impl PoolSize {
     /// Places in the queue unless configured otherwise.
     pub const WAITING: usize = 64;
 
-    /// A thread for each core, or for each hash that fits into `memory_budget_kib`, whichever is fewer.
+    /// A thread for each core, but no more than hashes fit into `memory_budget_kib`.
     pub fn fitting(params: PasswordParams, memory_budget_kib: u64) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let fitting =
@@ -101,12 +100,13 @@ struct Task<T, F> {
 
 impl<T: Send, F: FnOnce(&mut Memory) -> T + Send> Job for Task<T, F> {
     fn is_abandoned(&self) -> bool {
-        self.answer.is_abandoned()
+        self.answer.is_canceled()
     }
 
     fn run(self: Box<Self>, memory: &mut Memory) {
         let Self { answer, work } = *self;
-        answer.send(work(memory));
+        // Sending fails when nobody waits for the answer any more.
+        let _ = answer.send(work(memory));
     }
 }
 
@@ -151,19 +151,31 @@ impl PasswordPool {
         self.params
     }
 
-    /// Checks a password against a user's hash. Without one, as for an unknown user, the answer is no and
-    /// takes the time of a hash at today's cost.
+    /// Checks a password against a user's hash. If there is no readable hash, as for an unknown user, the answer is no
+    /// after the time of a hash at today's cost.
     ///
-    /// A future that is dropped while it waits leaves the queue without being computed.
+    /// If the future is dropped while its job waits, the job is not computed.
     pub async fn verify(
         &self,
         hash: Option<PasswordHash>,
         password: Zeroizing<String>,
     ) -> Result<Verdict, Busy> {
-        self.submit(verification(self.params, hash, password))?
-            .await
-            .flatten()
-            .ok_or(Busy)
+        let params = self.params;
+        let work = move |memory: &mut Memory| {
+            let user = hash.as_ref().and_then(|hash| Stored::read(hash.as_str()).ok());
+            let is_user = user.is_some();
+            let stored = match user {
+                Some(stored) => stored,
+                None => Stored::read(PasswordHash::dummy(params).as_str()).ok()?,
+            };
+            let matches = stored.matches(password.as_bytes(), memory).ok()? && is_user;
+            let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
+            Some(Verdict {
+                matches,
+                rehash_needed,
+            })
+        };
+        self.submit(work)?.await.ok().flatten().ok_or(Busy)
     }
 
     /// Hashes a new password. `salt` is fresh and random.
@@ -172,10 +184,9 @@ impl PasswordPool {
         password: Zeroizing<String>,
         salt: [u8; SALT_LEN],
     ) -> Result<PasswordHash, Busy> {
-        self.submit(hashing(self.params, password, salt))?
-            .await
-            .flatten()
-            .ok_or(Busy)
+        let params = self.params;
+        let work = move |memory: &mut Memory| hash(params, password.as_bytes(), salt, memory).ok();
+        self.submit(work)?.await.ok().flatten().ok_or(Busy)
     }
 
     fn submit<T, F>(&self, work: F) -> Result<Receiver<T>, Busy>
@@ -228,8 +239,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of one thread. It steps back while others have work: a hash takes a hundred times what they do, and
-    /// nobody's token is to wait for it. Linux alone gives each thread a niceness of its own.
+    /// Runs jobs until the pool closes. The thread lowers its priority, so that requests for tokens do not wait for a
+    /// hash, which takes a hundred times as long. Only Linux has a niceness for each thread.
     fn work(&self, params: PasswordParams) {
         const NICENESS: i32 = 5;
         if cfg!(target_os = "linux")
@@ -247,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a job that somebody still wants; none when the pool closes.
+    /// Waits for a job whose answer is still awaited. Returns none when the pool closes.
     fn next(&self) -> Option<Box<dyn Job>> {
         let mut queue = self.lock();
         loop {
@@ -264,35 +275,6 @@ impl Shared {
             }
         }
     }
-}
-
-fn verification(
-    params: PasswordParams,
-    hash: Option<PasswordHash>,
-    password: Zeroizing<String>,
-) -> impl FnOnce(&mut Memory) -> Option<Verdict> + Send + 'static {
-    move |memory| {
-        let nobody = PasswordHash::of_nobody(params);
-        let read = |hash: &PasswordHash| Stored::read(hash.as_str()).ok();
-        let (stored, is_somebodys) = match hash.as_ref().and_then(read) {
-            Some(stored) => (stored, true),
-            None => (read(&nobody)?, false),
-        };
-        let matches = stored.matches(password.as_bytes(), memory).ok()? && is_somebodys;
-        let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
-        Some(Verdict {
-            matches,
-            rehash_needed,
-        })
-    }
-}
-
-fn hashing(
-    params: PasswordParams,
-    password: Zeroizing<String>,
-    salt: [u8; SALT_LEN],
-) -> impl FnOnce(&mut Memory) -> Option<PasswordHash> + Send + 'static {
-    move |memory| hash(params, password.as_bytes(), salt, memory).ok()
 }
 
 #[cfg(test)]
@@ -323,6 +305,13 @@ mod tests {
         Zeroizing::new(password.to_owned())
     }
 
+    fn verdict(matches: bool, rehash_needed: bool) -> Verdict {
+        Verdict {
+            matches,
+            rehash_needed,
+        }
+    }
+
     /// Holds one thread of the pool until the returned sender is dropped.
     fn occupy(pool: &PasswordPool) -> mpsc::Sender<()> {
         let (release, held) = mpsc::channel::<()>();
@@ -341,21 +330,9 @@ mod tests {
         let pool = pool(2, 8);
         let hash = wait(pool.hash(typed("correct horse"), [1; SALT_LEN])).unwrap();
         let right = wait(pool.verify(Some(hash.clone()), typed("correct horse"))).unwrap();
-        assert_eq!(
-            right,
-            Verdict {
-                matches: true,
-                rehash_needed: false
-            }
-        );
+        assert_eq!(right, verdict(true, false));
         let wrong = wait(pool.verify(Some(hash), typed("battery staple"))).unwrap();
-        assert_eq!(
-            wrong,
-            Verdict {
-                matches: false,
-                rehash_needed: false
-            }
-        );
+        assert_eq!(wrong, verdict(false, false));
     }
 
     #[test]
@@ -387,21 +364,9 @@ mod tests {
         let other = PasswordParams::new(64, 1, 1).unwrap();
         let old = hash(other, b"correct horse", [1; SALT_LEN], &mut Memory::default()).unwrap();
         let right = wait(pool.verify(Some(old.clone()), typed("correct horse"))).unwrap();
-        assert_eq!(
-            right,
-            Verdict {
-                matches: true,
-                rehash_needed: true
-            }
-        );
+        assert_eq!(right, verdict(true, true));
         let wrong = wait(pool.verify(Some(old), typed("wrong"))).unwrap();
-        assert_eq!(
-            wrong,
-            Verdict {
-                matches: false,
-                rehash_needed: false
-            }
-        );
+        assert_eq!(wrong, verdict(false, false));
     }
 
     #[test]
@@ -419,9 +384,9 @@ mod tests {
         assert_eq!(wait(pool.verify(None, typed("x"))), Err(Busy));
         assert_eq!(wait(pool.hash(typed("x"), [0; SALT_LEN])), Err(Busy));
         drop(release);
-        assert_eq!(waiting.map(wait), [Some(1), Some(2)]);
+        assert_eq!(waiting.map(wait), [Ok(1), Ok(2)]);
         let again = pool.submit(|_| 3).unwrap();
-        assert_eq!(wait(again), Some(3));
+        assert_eq!(wait(again), Ok(3));
     }
 
     #[test]
@@ -437,7 +402,7 @@ mod tests {
         drop(dropped);
         let kept = pool.submit(|_| "kept").unwrap();
         drop(release);
-        assert_eq!(wait(kept), Some("kept"));
+        assert_eq!(wait(kept), Ok("kept"));
         assert_eq!(computed.load(Ordering::SeqCst), 0);
     }
 
@@ -453,7 +418,7 @@ mod tests {
         );
         let last = pool.submit(|_| ()).unwrap();
         drop(release);
-        assert_eq!(wait(last), Some(()));
+        assert_eq!(wait(last), Ok(()));
         assert_eq!(computed.load(Ordering::SeqCst), 0);
     }
 
@@ -476,7 +441,7 @@ mod tests {
     fn a_panic_is_one_refusal_and_the_thread_lives_on() {
         let pool = pool(1, 4);
         let failed = pool.submit(|_| -> u8 { panic!("a fault in one job") }).unwrap();
-        assert_eq!(wait(failed), None);
+        assert_eq!(wait(failed), Err(oneshot::Canceled));
         assert!(!wait(pool.verify(None, typed("x"))).unwrap().matches);
         assert_eq!(pool.shared.lock().waiting.len(), 0);
     }
@@ -488,7 +453,7 @@ mod tests {
         let waiting = pool.submit(|_| ()).unwrap();
         let shared = Arc::downgrade(&pool.shared);
         let closing = thread::spawn(move || drop(pool));
-        assert_eq!(wait(waiting), None);
+        assert_eq!(wait(waiting), Err(oneshot::Canceled));
         drop(releases);
         closing.join().unwrap();
         assert!(shared.upgrade().is_none());
