@@ -1,8 +1,10 @@
-//! Password hashes as other systems export them.
+//! Password hashes as other systems export them, put into the form in which they are stored.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 
-use super::imported::{Foreign, Prf, ScryptCost, decode};
+use super::imported::decode;
 use super::{InvalidPasswordHash, PasswordHash};
 
 use InvalidPasswordHash::{Malformed, Unknown};
@@ -13,48 +15,52 @@ impl PasswordHash {
     pub fn import(value: &Value) -> Result<Self, InvalidPasswordHash> {
         match value {
             Value::String(text) if text.starts_with('$') => Self::parse(text),
-            Value::String(text) => aspnet(text).map(|foreign| Self::of(&foreign)),
+            Value::String(text) => aspnet(text),
             Value::Object(members) => match members.iter().next() {
                 Some((name, inner)) if members.len() == 1 && name == "keycloak" => keycloak(inner),
-                Some((name, inner)) if members.len() == 1 && name == "firebase" => {
-                    firebase(inner).map(|foreign| Self::of(&foreign))
-                }
+                Some((name, inner)) if members.len() == 1 && name == "firebase" => firebase(inner),
                 _ => Err(Unknown),
             },
             _ => Err(Unknown),
         }
     }
-
-    fn of(foreign: &Foreign) -> Self {
-        Self(foreign.to_text())
-    }
 }
 
-/// ASP.NET Identity: version 2 is PBKDF2 with SHA-1 and 1000 iterations, version 3 says what it is.
-fn aspnet(text: &str) -> Result<Foreign, InvalidPasswordHash> {
+/// ASP.NET Identity: version 2 is PBKDF2 with SHA-1 and 1000 iterations, version 3 names its parameters.
+fn aspnet(text: &str) -> Result<PasswordHash, InvalidPasswordHash> {
     let bytes = decode(text).map_err(|_| Unknown)?;
     let (version, rest) = bytes.split_first().ok_or(Unknown)?;
     match version {
         0 if rest.len() == 48 => {
             let (salt, output) = rest.split_at_checked(16).ok_or(Malformed)?;
-            Foreign::pbkdf2(Prf::Sha1, 1000, salt.to_vec(), output.to_vec())
+            pbkdf2("pbkdf2-sha1", 1000, salt, output)
         }
         1 => {
             let (prf, rest) = number(rest)?;
             let (iterations, rest) = number(rest)?;
             let (salt_len, rest) = number(rest)?;
-            let prf = match prf {
-                0 => Prf::Sha1,
-                1 => Prf::Sha256,
-                2 => Prf::Sha512,
+            let name = match prf {
+                0 => "pbkdf2-sha1",
+                1 => "pbkdf2-sha256",
+                2 => "pbkdf2-sha512",
                 _ => return Err(Unknown),
             };
             let salt_len = usize::try_from(salt_len).map_err(|_| Malformed)?;
             let (salt, output) = rest.split_at_checked(salt_len).ok_or(Malformed)?;
-            Foreign::pbkdf2(prf, iterations, salt.to_vec(), output.to_vec())
+            pbkdf2(name, iterations, salt, output)
         }
         _ => Err(Unknown),
     }
+}
+
+fn pbkdf2(
+    name: &str,
+    iterations: u32,
+    salt: &[u8],
+    output: &[u8],
+) -> Result<PasswordHash, InvalidPasswordHash> {
+    let (salt, output) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(output));
+    PasswordHash::parse(&format!("${name}$i={iterations}${salt}${output}"))
 }
 
 fn number(bytes: &[u8]) -> Result<(u32, &[u8]), InvalidPasswordHash> {
@@ -88,8 +94,10 @@ fn keycloak(value: &Value) -> Result<PasswordHash, InvalidPasswordHash> {
     if algorithm == "argon2" {
         return keycloak_argon2(&data, iterations, &salt, &output);
     }
-    let prf = Prf::named(algorithm).ok_or(Unknown)?;
-    Foreign::pbkdf2(prf, iterations, salt, output).map(|foreign| PasswordHash::of(&foreign))
+    if !algorithm.starts_with("pbkdf2") {
+        return Err(Unknown);
+    }
+    pbkdf2(algorithm, iterations, &salt, &output)
 }
 
 /// Its parameters are lists of one string each.
@@ -99,8 +107,6 @@ fn keycloak_argon2(
     salt: &[u8],
     output: &[u8],
 ) -> Result<PasswordHash, InvalidPasswordHash> {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD_NO_PAD;
     let parameter = |name: &str| {
         let list = data.get("additionalParameters").and_then(|all| all.get(name));
         let first = list.and_then(|list| list.get(0).or(Some(list)));
@@ -122,20 +128,17 @@ fn keycloak_argon2(
 }
 
 /// A user's hash and salt with the parameters of the Firebase project.
-fn firebase(value: &Value) -> Result<Foreign, InvalidPasswordHash> {
-    let bytes = |name| decode(text(value, name)?);
-    let cost = ScryptCost {
-        log_n: u8::try_from(count(value, "mem_cost")?).map_err(|_| Malformed)?,
-        r: count(value, "rounds")?,
-        p: 1,
-    };
-    Foreign::firebase(
-        cost,
+fn firebase(value: &Value) -> Result<PasswordHash, InvalidPasswordHash> {
+    let bytes = |name| decode(text(value, name)?).map(|bytes| STANDARD_NO_PAD.encode(bytes));
+    PasswordHash::parse(&format!(
+        "$firebase-scrypt$ln={},r={},p=1${}${}${}${}",
+        count(value, "mem_cost")?,
+        count(value, "rounds")?,
         bytes("salt")?,
         bytes("salt_separator")?,
         bytes("signer_key")?,
         bytes("hash")?,
-    )
+    ))
 }
 
 #[cfg(test)]
