@@ -1,7 +1,9 @@
-//! Which passwords somebody tries first who wants into an account that is not theirs.
+//! Which passwords an attacker tries first.
+//!
+//! The crate zxcvbn was measured in place of this: it adds 2.4 MB to the executable (regex and its dictionaries), takes up
+//! to 1.4 s for 100 characters, and lets `Sommer2026!` and `contraseña1` pass with a score of 3.
 
-/// What people make passwords of, in lower case: the words of the commonest ones. Digits around them, and in place of
-/// letters, are seen through.
+/// The words of the most common passwords, in lower case. Digits around them or in place of letters do not hide them.
 const WORDS: &str = "abc access admin administrator alexander amanda america andrew android angel anna anthony \
     apple arsenal ashley asshole autumn baby babygirl bailey banana barcelona baseball basketball batman beautiful \
     berlin bitch blink bonjour boston buster butterfly canada champion change changeme charlie cheese chelsea chicago \
@@ -17,20 +19,20 @@ const WORDS: &str = "abc access admin administrator alexander amanda america and
     spiderman spring startrek starwars summer sunshine superman sweet system temp tequiero test tester thomas thunder \
     tigger trustno user victoria warrior welcome whatever willkommen windows winter wizard yamaha";
 
-/// Characters in the order of an alphabet or of the keys, to be followed either way.
+/// Characters in the order of an alphabet or of a keyboard, to be followed in either direction.
 const ROWS: &str = "abcdefghijklmnopqrstuvwxyz 01234567890 ٠١٢٣٤٥٦٧٨٩ qwertyuiop asdfghjkl zxcvbnm qwertzuiop yxcvbnm \
     azertyuiop qsdfghjklm wxcvbn !@#$%^&*() 1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik qazwsxedcrfvtgb 147258369 \
     1q2w3e4r5t6y7u8i9o0p q1w2e3r4t5 1a2b3c4d5e a1b2c3d4e5 00112233445566778899";
-/// The fewest characters of a row that are no chance.
+/// A row of fewer characters than these may be chance.
 const SHORTEST_ROW: usize = 3;
-/// The longest of what is repeated, in characters.
+/// The most characters of a unit that is repeated.
 const LONGEST_UNIT: usize = 4;
-/// The most characters around a word that are soon tried out: a year and a sign.
+/// The most characters around a word that are quickly tried: a year and a sign.
 const MOST_AROUND: usize = 5;
 
-/// Whether a password is among the first to be tried: something short over and over, rows of keys, or a common word or
-/// one of what is `known` of the user and the service, with little around it. As a whole: of what only contains such
-/// words there is too much to try.
+/// Whether a password is among the first to be tried: a short unit repeated, rows of keys, or a common word with little
+/// around it. What is `known` of the user and the service counts as common words. A password that contains such a word
+/// among others passes, because there are too many of those to try.
 pub(in crate::password) fn is_guessable(password: &str, known: &[&str]) -> bool {
     let typed = password.to_lowercase();
     let chars: Vec<char> = typed.chars().collect();
@@ -54,7 +56,7 @@ pub(in crate::password) fn is_guessable(password: &str, known: &[&str]) -> bool 
     WORDS.split(' ').any(is_meant) || known.iter().any(is_known)
 }
 
-/// How many characters are part of no row, and not of three alike either.
+/// How many characters are neither part of a row nor of three equal ones.
 fn outside_rows(chars: &[char]) -> usize {
     let (mut outside, mut rest) = (0, chars);
     while let Some((_, beyond)) = rest.split_first() {

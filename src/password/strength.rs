@@ -2,9 +2,9 @@
 
 use super::guess::is_guessable;
 
-/// The rules for a password that somebody chooses: a length, and not what is tried first. No rule about kinds of
-/// characters, and a blocklist that is compared with the whole password, are what NIST SP 800-63B-4 section 3.1.1.2 asks
-/// for; of a password that nothing accompanies it asks for 15 characters, which is the operator's to decide here.
+/// The rules for a new password: its length, and that it is not among the first that an attacker tries. There is no rule
+/// about kinds of characters, and the blocklist is compared with the whole password (NIST SP 800-63B-4 section 3.1.1.2).
+/// NIST asks for 15 characters if the password is the only factor; here the operator sets the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordPolicy {
     /// The fewest characters (Unicode scalar values) that do.
@@ -13,7 +13,7 @@ pub struct PasswordPolicy {
     pub max_bytes: usize,
 }
 
-/// Why a password cannot be taken, told to whoever chose it.
+/// Why a new password is refused, told to the person who chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordProblem {
     /// Fewer characters than the policy asks for.
@@ -28,7 +28,7 @@ pub enum PasswordProblem {
         /// The most bytes of UTF-8 that are read.
         max_bytes: usize,
     },
-    /// Among the first that somebody would try.
+    /// Among the first that an attacker tries.
     #[error(
         "choose a password that is harder to guess: this one is common, repeated, a row of keys, or a name or address of the user or of the service"
     )]
@@ -36,8 +36,8 @@ pub enum PasswordProblem {
 }
 
 impl PasswordPolicy {
-    /// Checks a password that is about to be set, where `known` is what others know of the user and the service. One that
-    /// is typed to sign in is held to `max_bytes` alone.
+    /// Checks a new password. `known` is what others know of the user and the service. A password that is typed to sign in
+    /// is checked against `max_bytes` only.
     pub fn check(&self, password: &str, known: &[&str]) -> Result<(), PasswordProblem> {
         if password.len() > self.max_bytes {
             return Err(PasswordProblem::TooLong {
