@@ -23,7 +23,6 @@ use arc_swap::ArcSwap;
 
 pub use self::catalog::Catalog;
 use self::grant_policy::GrantPolicy;
-use self::login::password::FoundLast;
 use crate::clock::Clock;
 use crate::federation::Upstreams;
 use crate::federation::upstreams::{SetupError, Terms};
@@ -101,7 +100,6 @@ pub struct Core {
     pub proven: SignatureCache,
     catalog: Arc<ArcSwap<Catalog>>,
     reloading: Mutex<()>,
-    found_last: FoundLast,
 }
 
 impl Core {
@@ -127,7 +125,6 @@ impl Core {
             passwords,
             catalog: Arc::new(catalog),
             reloading: Mutex::new(()),
-            found_last: FoundLast::default(),
         })
     }
 
