@@ -96,8 +96,8 @@ pub struct Core {
     pub passwords: PasswordPool,
     /// The way to upstream providers, and what they publish.
     pub upstreams: Upstreams,
-    /// The access tokens that have been here before.
-    pub proven: SignatureCache,
+    /// The signatures of access tokens that were verified before.
+    pub signature_cache: SignatureCache,
     catalog: Arc<ArcSwap<Catalog>>,
     reloading: Mutex<()>,
 }
@@ -116,7 +116,7 @@ impl Core {
         let upstreams = Upstreams::new(&Terms::default(), &random)?;
         Ok(Self {
             upstreams,
-            proven: SignatureCache::default(),
+            signature_cache: SignatureCache::default(),
             store,
             clock,
             random,

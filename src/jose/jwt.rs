@@ -123,16 +123,16 @@ pub fn verify<'k, T: DeserializeOwned>(
     verify_with(token, typ, allowed, select, PublicKey::verify)
 }
 
-/// The same for tokens that come again and again: those whose signature is among `proven` are not computed with.
+/// The same for tokens that are presented again and again: a signature in the cache is not verified again.
 pub fn verify_again<'k, T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
     select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
-    proven: &SignatureCache,
+    cache: &SignatureCache,
 ) -> Result<Verified<T>, JwtError> {
     verify_with(token, typ, allowed, select, |key, alg, message, signature| {
-        proven.verify(key, alg, message, signature)
+        cache.verify(key, alg, message, signature)
     })
 }
 

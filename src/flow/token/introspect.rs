@@ -76,7 +76,7 @@ pub(in crate::flow) fn signed_access_token(
             ExpectedTyp::Exactly(typ),
             &Algorithm::ALL,
             select,
-            &core.proven,
+            &core.signature_cache,
         )
     };
     // The signature is looked at once at most: no token has two types.
