@@ -40,7 +40,7 @@ fn es256() -> SigningKey {
 
 fn rs256() -> SigningKey {
     static DER: std::sync::OnceLock<zeroize::Zeroizing<Vec<u8>>> = std::sync::OnceLock::new();
-    let der = DER.get_or_init(|| rsa_keygen::generate(2048, &Random::system()).unwrap());
+    let der = DER.get_or_init(|| rsa_keygen::generate(&Random::system()).unwrap());
     SigningKey::from_pkcs8_der(Algorithm::Rs256, der).unwrap()
 }
 

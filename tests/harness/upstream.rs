@@ -27,7 +27,7 @@ use super::{START, parse_form};
 /// Keys take long enough to be made once.
 static RSA_KEYS: LazyLock<[SigningKey; 4]> = LazyLock::new(|| {
     let make = || {
-        let pkcs8 = rsa_keygen::generate(2048, &Random::system()).unwrap();
+        let pkcs8 = rsa_keygen::generate(&Random::system()).unwrap();
         SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8).unwrap()
     };
     [make(), make(), make(), make()]

@@ -24,8 +24,6 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::records::{KeyLifecycle, SigningKeyRecord};
 use crate::store::tables::SIGNING_KEYS;
 
-const RSA_BITS: usize = 2048;
-
 /// A stored signing key does not open.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("signing key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
@@ -131,7 +129,7 @@ pub async fn generate(random: &Random, alg: Algorithm) -> Result<SigningKey, Rot
         Algorithm::EdDsa => Ok(SigningKey::generate_ed25519(random)?),
         Algorithm::Rs256 | Algorithm::Ps256 => {
             let random = random.clone();
-            let pkcs8 = tokio::task::spawn_blocking(move || rsa_keygen::generate(RSA_BITS, &random))
+            let pkcs8 = tokio::task::spawn_blocking(move || rsa_keygen::generate(&random))
                 .await
                 .map_err(|_| RotateError::Interrupted)??;
             Ok(SigningKey::from_pkcs8_der(alg, &pkcs8)?)

@@ -159,7 +159,7 @@ impl Costs {
 }
 
 fn rsa_key() -> SigningKey {
-    let pkcs8 = rsa_keygen::generate(2048, &Random::system()).unwrap();
+    let pkcs8 = rsa_keygen::generate(&Random::system()).unwrap();
     SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8).unwrap()
 }
 

@@ -261,7 +261,7 @@ async fn a_secret_brings_no_more_than_the_operator_allowed() {
 #[tokio::test]
 async fn every_algorithm_of_a_registered_key_works_and_no_other() {
     let random = Random::system();
-    let rsa = rsa_keygen::generate(2048, &random).unwrap();
+    let rsa = rsa_keygen::generate(&random).unwrap();
     for key in [
         es256(),
         SigningKey::generate_ed25519(&random).unwrap(),
