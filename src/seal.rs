@@ -56,21 +56,18 @@ impl Sealer {
         let key = derived
             .expand(&[b"idsvc seal v1"], &AES_256_GCM)
             .expect("32 bytes");
+        let backup_key = derived
+            .expand(&[b"idsvc backup v1"], hmac::HMAC_SHA256)
+            .expect("32 bytes");
         let mut identity = Zeroizing::new([0; 32]);
         derived
             .expand(&[b"idsvc master key fingerprint v1"], HKDF_SHA256)
             .and_then(|expanded| expanded.fill(identity.as_mut_slice()))
             .expect("32 bytes");
-        let fingerprint = hexadecimal_digest(identity.as_slice());
-        let mut backup = Zeroizing::new([0; 32]);
-        derived
-            .expand(&[b"idsvc backup v1"], HKDF_SHA256)
-            .and_then(|expanded| expanded.fill(backup.as_mut_slice()))
-            .expect("32 bytes");
         Self {
-            backup_key: hmac::Key::new(hmac::HMAC_SHA256, backup.as_slice()),
             key: LessSafeKey::new(UnboundKey::from(key)),
-            fingerprint,
+            backup_key: hmac::Key::from(backup_key),
+            fingerprint: hexadecimal_digest(identity.as_slice()),
         }
     }
 
@@ -127,10 +124,8 @@ impl Sealer {
         plain.truncate(length);
         Ok(plain)
     }
-}
 
-impl Sealer {
-    /// Seals a text; what comes out is base64url, fit for a JSON record.
+    /// Seals a text; the result is base64url.
     ///
     /// # Panics
     /// As [`Sealer::seal`].

@@ -177,12 +177,7 @@ impl<K: Kind> Digest<K> {
     /// The digest of a secret's bytes; also of one that the operator chose and that has no prefix.
     pub fn of(secret: &[u8]) -> Self {
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
-        for (to, from) in bytes
-            .iter_mut()
-            .zip(digest::digest(&digest::SHA256, secret).as_ref())
-        {
-            *to = *from;
-        }
+        bytes.copy_from_slice(digest::digest(&digest::SHA256, secret).as_ref());
         Self {
             bytes,
             kind: PhantomData,

@@ -357,14 +357,6 @@ impl Keyring {
             .collect()
     }
 
-    /// The algorithms that something can be signed with now, in the order of [`Algorithm::ALL`].
-    pub fn algorithms(&self) -> Vec<Algorithm> {
-        Algorithm::ALL
-            .into_iter()
-            .filter(|alg| self.signer(*alg).is_some())
-            .collect()
-    }
-
     /// The keys and their states.
     pub fn keys(&self) -> &[(SigningKey, KeyState)] {
         &self.keys

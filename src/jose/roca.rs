@@ -1,8 +1,8 @@
-//! Moduli that give their private key away: those of a library in chips that made RSA keys until 2017
-//! (CVE-2017-15361, "ROCA").
+//! Moduli whose private key can be computed: those of a library in chips that made RSA keys until 2017 (CVE-2017-15361,
+//! "ROCA"). Kept, because a client can register such a key, and Wycheproof's key vectors demand that it is refused.
 //!
-//! Each of its primes was a power of 65537 modulo the product of the first small primes, and so is the modulus. Every
-//! other modulus is that modulo all of these primes with a probability of less than one in a hundred million.
+//! Each prime of that library was a power of 65537 modulo the product of the first small primes, and so is the modulus.
+//! Any other modulus has this property with a probability of less than one in a hundred million.
 
 /// The primes of which the product is taken for keys of every size, without 2.
 const PRIMES: [u16; 38] = [
