@@ -1,4 +1,4 @@
-//! Certificates on disk: read from the operator's files, or made here for development.
+//! A certificate chain with its private key: how it is read, checked and written.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,28 +6,20 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
-};
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use time::OffsetDateTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::x509::X509Version;
 
-use super::tls::TlsError;
-use super::x509::{Lapse, Parts, Validity, is_version_1};
-
-const DAY: u64 = 24 * 60 * 60;
-/// Browsers accept at most 398 days.
-const SELF_SIGNED_LIFETIME: u64 = 365 * DAY;
-/// A self-signed certificate with less time left than this is replaced.
-const SELF_SIGNED_REMAINDER: u64 = 30 * DAY;
+use super::tls_error::TlsError;
+use super::validity::{Lapse, Validity};
 
 /// The most certificates of a chain that all clients take, and the most bytes: OpenSSL gives up at 100 KiB.
 const LONGEST_CHAIN: (usize, usize) = (10, 64 * 1024);
-/// How far a clock may be behind that of whoever issues certificates, in seconds.
+/// How far this clock may be behind that of a certificate authority, in seconds.
 const CLOCK_SKEW: u64 = 60;
 
 /// The bits of a mode that let anybody do anything with a private key but its owner, and a group read it: so keys are
@@ -55,6 +47,21 @@ impl Pair {
             certificate_file: certificate_file.to_owned(),
             key_file: key_file.to_owned(),
         })
+    }
+
+    /// Reads both from one PEM file. None when there is no file. It may have expired, but it can be used for at least one
+    /// of these domains: until there is a certificate for all of them, those that had one keep it.
+    pub fn read_for_some(file: &Path, domains: &[String]) -> Result<Option<Self>, TlsError> {
+        let pem = match read(file) {
+            Err(TlsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            pem => pem?,
+        };
+        let pair = Self::from_pem(&pem, file)?;
+        let mut each = domains.chunks(1);
+        pair.check_for(each.find(|domain| pair.is_for(domain)).unwrap_or(domains))?;
+        Ok(Some(pair))
     }
 
     /// Both from one text in PEM form, which is kept in `file` or about to be.
@@ -94,15 +101,14 @@ impl Pair {
     /// Certificate and key as the TLS library takes them, when they belong together.
     pub fn certified_key(&self) -> Result<CertifiedKey, TlsError> {
         if self
-            .chain
-            .first()
-            .is_some_and(|certificate| is_version_1(certificate))
+            .leaf()
+            .is_some_and(|certificate| certificate.version() == X509Version::V1)
         {
             return Err(TlsError::Version1(self.certificate_file.clone()));
         }
         // The library looks at the first only, and sends the others as they are.
         let mut others = self.chain.iter().skip(1);
-        if let Some(at) = others.position(|other| Parts::of(other).is_none()) {
+        if let Some(at) = others.position(|other| parse(other).is_none()) {
             return Err(TlsError::NoCertificateInChain {
                 certificate: self.certificate_file.clone(),
                 number: at + 2,
@@ -125,9 +131,21 @@ impl Pair {
         })
     }
 
+    /// Fails when it cannot be used for all of these domains.
+    pub fn check_for(&self, domains: &[String]) -> Result<(), TlsError> {
+        self.certified_key()?;
+        if self.is_for(domains) {
+            return Ok(());
+        }
+        Err(TlsError::OtherNames {
+            certificate: self.certificate_file.clone(),
+            names: domains.join(" "),
+        })
+    }
+
     /// When the server's own certificate is valid, if that can be read.
     pub fn validity(&self) -> Option<Validity> {
-        Validity::of(self.chain.first()?)
+        self.leaf().as_ref().map(Validity::from)
     }
 
     /// Why somebody has to see to the certificate, if so.
@@ -147,17 +165,27 @@ impl Pair {
         })
     }
 
+    /// Whether it may be that of a TLS server: its issuer says so, or says nothing of its use (RFC 5280 section 4.2.1.12).
     fn is_for_servers(&self) -> bool {
-        let parts = self.chain.first().and_then(|certificate| Parts::of(certificate));
-        parts.is_some_and(|parts| parts.is_for_servers())
+        let usage = self
+            .leaf()
+            .map(|certificate| match certificate.extended_key_usage() {
+                Ok(Some(usage)) => usage.value.any || usage.value.server_auth,
+                usage => usage.is_ok(),
+            });
+        usage.unwrap_or(false)
+    }
+
+    fn leaf(&self) -> Option<X509Certificate<'_>> {
+        parse(self.chain.first()?)
     }
 
     /// Fails when some client refuses it at `now`, in seconds since the epoch, so that it must not take the place of one
     /// that all of them accept.
     pub fn is_sound(&self, now: u64) -> Result<(), TlsError> {
         let (most, longest) = LONGEST_CHAIN;
-        let refused = |now| self.lapse(now).filter(|lapse| lapse.is_refused());
-        if refused(now).is_some() && refused(now.saturating_add(CLOCK_SKEW)).is_some() {
+        let is_valid_at = |now| self.validity().is_some_and(|validity| validity.includes(now));
+        if !is_valid_at(now) && !is_valid_at(now.saturating_add(CLOCK_SKEW)) {
             return Err(TlsError::Unsound("is not valid now"));
         }
         if !self.is_for_servers() {
@@ -217,6 +245,11 @@ pub fn examine(
     }
 }
 
+fn parse(certificate: &[u8]) -> Option<X509Certificate<'_>> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(certificate)
+}
+
 fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     chain_in(&read(certificate_file)?, certificate_file)
 }
@@ -261,65 +294,6 @@ fn is_encrypted(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("ENCRYPTED")
 }
 
-/// The names that a self-signed certificate always has.
-const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-
-/// The self-signed certificate in `directory/certs`, made anew when it does not fit.
-pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) -> Result<Pair, TlsError> {
-    let directory = directory.join("certs");
-    let certificate_file = directory.join("self-signed.pem");
-    let key_file = directory.join("self-signed.key");
-    let mut all_names: Vec<String> = LOCAL_NAMES.map(str::to_owned).to_vec();
-    for name in names {
-        if !all_names.contains(name) {
-            all_names.push(name.clone());
-        }
-    }
-    let heading = format!("self-signed, for development: {}\n", all_names.join(" "));
-    if let Ok(pair) = Pair::read(&certificate_file, &key_file)
-        && fs::read(&certificate_file).is_ok_and(|pem| pem.starts_with(heading.as_bytes()))
-        && pair
-            .validity()
-            .is_some_and(|validity| is_fresh(validity, now_unix_seconds))
-        && pair.certified_key().is_ok()
-    {
-        return Ok(pair);
-    }
-    let (certificate, key) = make(all_names, now_unix_seconds)?;
-    make_folder(&directory)?;
-    write(&key_file, key.as_bytes(), 0o600)?;
-    write(&certificate_file, (heading + &certificate).as_bytes(), 0o644)?;
-    tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
-    Pair::read(&certificate_file, &key_file)
-}
-
-fn is_fresh(validity: Validity, now_unix_seconds: u64) -> bool {
-    validity.not_before <= now_unix_seconds
-        && validity.not_after > now_unix_seconds.saturating_add(SELF_SIGNED_REMAINDER)
-}
-
-/// A certificate and its key, both as PEM.
-fn make(names: Vec<String>, now_unix_seconds: u64) -> Result<(String, String), TlsError> {
-    let unmakeable = |error: rcgen::Error| TlsError::Unmakeable(error.to_string());
-    let moment = |seconds: u64| {
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        OffsetDateTime::from_unix_timestamp(seconds)
-            .map_err(|_| TlsError::Unmakeable("the clock is out of range".to_owned()))
-    };
-    let mut params = CertificateParams::new(names).map_err(unmakeable)?;
-    params.not_before = moment(now_unix_seconds.saturating_sub(DAY))?;
-    params.not_after = moment(now_unix_seconds.saturating_add(SELF_SIGNED_LIFETIME - DAY))?;
-    params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "idsvc self-signed");
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate().map_err(unmakeable)?;
-    let certificate = params.self_signed(&key).map_err(unmakeable)?;
-    Ok((certificate.pem(), key.serialize_pem()))
-}
-
 /// Makes the folder of certificates, for its owner only, if it is not there.
 pub(super) fn make_folder(directory: &Path) -> Result<(), TlsError> {
     DirBuilder::new()
@@ -362,14 +336,15 @@ pub(super) fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::super::tls::Acceptor;
-    use super::super::x509::{SEQUENCE, VERSION, element};
-    use super::*;
+    use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
     use tempfile::TempDir;
+    use time::OffsetDateTime;
+
+    use super::super::self_signed::self_signed;
+    use super::*;
 
     const NOW: u64 = 1_800_000_000;
+    const DAY: u64 = 24 * 60 * 60;
 
     fn files(directory: &TempDir) -> (PathBuf, PathBuf) {
         let certs = directory.path().join("certs");
@@ -392,10 +367,10 @@ mod tests {
         );
     }
 
-    /// A DER element with a length of two bytes.
+    /// A DER sequence with a length of two bytes.
     fn sequence(content: &[u8]) -> Vec<u8> {
         let length = u16::try_from(content.len()).unwrap().to_be_bytes();
-        [&[SEQUENCE, 0x82, length[0], length[1]], content].concat()
+        [&[0x30, 0x82, length[0], length[1]], content].concat()
     }
 
     #[test]
@@ -403,13 +378,43 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let mut pair = self_signed(directory.path(), &[], NOW).unwrap();
         assert!(pair.certified_key().is_ok());
-        let (whole, _) = element(&pair.chain[0], SEQUENCE).unwrap();
-        let (to_be_signed, signature) = element(whole, SEQUENCE).unwrap();
-        let (_, without_version) = element(to_be_signed, VERSION).unwrap();
+        let new = pair.chain[0].clone();
+        let to_be_signed = parse(&new).unwrap().tbs_certificate.as_ref().to_vec();
+        let signature = &new[4 + to_be_signed.len()..];
+        let without_version = to_be_signed[4..].strip_prefix(&[0xa0, 3, 2, 1, 2]).unwrap();
         let old = sequence(&[&sequence(without_version), signature].concat());
         pair.chain = vec![CertificateDer::from(old)];
         let said = pair.certified_key().unwrap_err().to_string();
         assert!(said.contains("X.509 version 1"), "{said}");
+    }
+
+    #[test]
+    fn a_certificate_that_is_cut_off_has_no_validity() {
+        let (mut pair, _folder) = pair(&["id.example"], |_| ());
+        assert!(pair.validity().is_some());
+        let whole = pair.chain[0].clone();
+        for length in 0..whole.len() {
+            pair.chain = vec![CertificateDer::from(whole[..length].to_vec())];
+            assert_eq!(pair.validity(), None);
+            assert!(!pair.is_for_servers());
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_for_servers_unless_it_says_that_it_is_for_others_only() {
+        use ExtendedKeyUsagePurpose::{Any, ClientAuth, CodeSigning, ServerAuth};
+        for (purposes, is_for_servers) in [
+            (vec![], true),
+            (vec![ClientAuth, ServerAuth], true),
+            (vec![Any], true),
+            (vec![ClientAuth], false),
+            (vec![ClientAuth, CodeSigning], false),
+        ] {
+            let (pair, _folder) = pair(&["id.example"], |params| {
+                params.extended_key_usages.clone_from(&purposes);
+            });
+            assert_eq!(pair.is_for_servers(), is_for_servers, "{purposes:?}");
+        }
     }
 
     #[test]
@@ -524,59 +529,13 @@ mod tests {
     }
 
     #[test]
-    fn a_self_signed_certificate_is_kept_until_it_no_longer_fits() {
-        let directory = TempDir::new().unwrap();
-        let (certificate_file, key_file) = files(&directory);
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let made = |names: &[String], now| self_signed(directory.path(), names, now).unwrap().fingerprint();
-
-        let first = made(&[], NOW);
-        assert_eq!(made(&names(&["localhost"]), NOW + 300 * DAY), first);
-        let permissions = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
-        assert_eq!(permissions(&key_file), 0o600);
-        assert_eq!(permissions(&directory.path().join("certs")), 0o700);
-
-        let renamed = made(&names(&["id.test"]), NOW);
-        assert_ne!(renamed, first);
-        let renewed = made(&names(&["id.test"]), NOW + 340 * DAY);
-        assert_ne!(renewed, renamed);
-        fs::write(&key_file, "").unwrap();
-        assert_ne!(made(&names(&["id.test"]), NOW + 340 * DAY), renewed);
-        fs::remove_file(&certificate_file).unwrap();
-        made(&names(&["id.test"]), NOW + 340 * DAY);
-        assert!(matches!(
-            self_signed(directory.path(), &names(&["not\u{e9}"]), NOW),
-            Err(TlsError::Unmakeable(_))
-        ));
-    }
-
-    /// A process that is killed between the two files leaves the new key beside the old certificate. A clock that was
-    /// wrong when the certificate was made leaves one that is not valid yet.
-    #[test]
-    fn a_self_signed_certificate_that_cannot_be_used_is_made_anew() {
-        let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let (_, key_file) = files(&directory);
-        let made = |directory: &TempDir, now| self_signed(directory.path(), &[], now).unwrap();
-
-        let first = made(&directory, NOW).fingerprint();
-        made(&other, NOW);
-        fs::copy(files(&other).1, &key_file).unwrap();
-        let mended = made(&directory, NOW);
-        assert!(mended.certified_key().is_ok());
-        assert_ne!(mended.fingerprint(), first);
-        let earlier = made(&directory, NOW - 2 * DAY);
-        assert_ne!(earlier.fingerprint(), mended.fingerprint());
-        assert_eq!(earlier.lapse(NOW - 2 * DAY), None);
-    }
-
-    #[test]
     fn every_fault_of_the_files_is_named() {
         let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         self_signed(one.path(), &[], NOW).unwrap();
         self_signed(other.path(), &[], NOW).unwrap();
         let (certificate, key) = files(&one);
         let fault =
-            |certificate: &Path, key: &Path| Acceptor::from_files(certificate, key, None, NOW).unwrap_err();
+            |certificate: &Path, key: &Path| examine(certificate, key, None, NOW).unwrap_err().remove(0);
 
         assert!(matches!(
             fault(&one.path().join("none"), &key),
@@ -613,6 +572,6 @@ mod tests {
             fault(&damaged, &key),
             TlsError::Refused { .. } | TlsError::KeyMismatch { .. }
         ));
-        assert!(Acceptor::from_files(&certificate, &key, None, NOW + 10_000 * DAY).is_ok());
+        assert!(examine(&certificate, &key, None, NOW + 10_000 * DAY).is_ok());
     }
 }

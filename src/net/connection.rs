@@ -19,11 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-use super::acme::challenge::ACME_TLS_1;
 use super::activity::{Activity, Overdue, Patience, Watched};
+use super::alpn::{ACME_TLS_1, HTTP_2};
 use super::answer::{self, Answered};
 use super::drain::Draining;
-use super::tls::{Acceptor, HTTP_2};
+use super::tls::Acceptor;
 use super::{Fallback, Limits, Peer};
 
 /// How long a connection may take to say goodbye once nothing is under way on it.

@@ -6,8 +6,10 @@
 
 pub mod acme;
 pub mod activity;
+pub mod alpn;
 pub mod answer;
 pub mod certificate;
+pub mod challenge;
 pub mod connection;
 pub mod drain;
 pub mod inherited;
@@ -16,8 +18,10 @@ pub mod notify;
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
 pub mod nss;
 pub mod outbound;
+pub mod self_signed;
 pub mod tls;
-pub mod x509;
+pub mod tls_error;
+pub mod validity;
 
 #[cfg(test)]
 mod tests;

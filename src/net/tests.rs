@@ -20,8 +20,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::alpn::{HTTP_1_1, HTTP_2};
 use super::listener::Listener;
-use super::tls::{Acceptor, HTTP_1_1, HTTP_2};
+use super::tls::Acceptor;
 use super::{Limits, Peer, Unanswered};
 
 const SHORT: Duration = Duration::from_millis(100);

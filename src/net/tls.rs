@@ -8,109 +8,24 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring;
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-use super::acme::challenge::Challenges;
-use super::acme::folder::Folder;
+use super::alpn::{HTTP_1_0, HTTP_1_1, HTTP_2};
 use super::certificate::{self, Pair};
-use super::x509::{Lapse, Validity};
-
-/// The protocol name of HTTP/2 over TLS (RFC 9113 section 3.1).
-pub const HTTP_2: &[u8] = b"h2";
-/// The protocol name of HTTP/1.1 (RFC 7301 section 6).
-pub const HTTP_1_1: &[u8] = b"http/1.1";
-/// HTTP/1.0, for who asks for nothing else.
-pub const HTTP_1_0: &[u8] = b"http/1.0";
+use super::challenge::Challenges;
+use super::self_signed;
+use super::tls_error::TlsError;
+use super::validity::{Lapse, Validity};
 
 /// How often is told what lasts, in seconds.
 const DAY: u64 = 24 * 60 * 60;
 /// The least time between two looks at the certificate's files.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Why TLS cannot be offered with the certificate and key at hand.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file is missing or closed to this user.
-    #[error("cannot read {}: {source}", file.display())]
-    Unreadable {
-        /// Which file.
-        file: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// A file is cut off or damaged.
-    #[error("{} is not valid PEM", .0.display())]
-    NotPem(PathBuf),
-    /// The certificate file holds none.
-    #[error("no certificate in {}", .0.display())]
-    NoCertificate(PathBuf),
-    /// The key file holds none.
-    #[error("no private key in {}", .0.display())]
-    NoKey(PathBuf),
-    /// The key is protected by a passphrase.
-    #[error("the private key in {} is encrypted; store it without a passphrase, readable by this user only", .0.display())]
-    EncryptedKey(PathBuf),
-    /// The two files do not belong together.
-    #[error("the key in {} does not belong to the certificate in {}", key.display(), certificate.display())]
-    KeyMismatch {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-    },
-    /// The certificate names other hosts than it should.
-    #[error("the certificate in {} is not for {names}", certificate.display())]
-    OtherNames {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// What it should be for.
-        names: String,
-    },
-    /// The certificate is of a kind that cannot name a host.
-    #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
-    Version1(PathBuf),
-    /// Among the certificates that lead to the root is something else.
-    #[error("number {number} in the chain of {} is no certificate: leave it out, or have the chain issued again", certificate.display())]
-    NoCertificateInChain {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// Which one, the server's own being the first.
-        number: usize,
-    },
-    /// The key is damaged, or of a kind or size that the TLS library does not sign with.
-    #[error("cannot use the private key in {}: it has to be RSA of 2048 to 4096 bits, ECDSA on P-256 or P-384, or Ed25519", .0.display())]
-    UnusableKey(PathBuf),
-    /// A certificate that clients refuse came to take the place of one that they accept.
-    #[error("the certificate that came {0}: the one in use stays")]
-    Unsound(&'static str),
-    /// The TLS library does not take the certificate.
-    #[error("cannot use the certificate in {}: {source}", certificate.display())]
-    Refused {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// What the library says.
-        source: rustls::Error,
-    },
-    /// The self-signed certificate cannot be kept.
-    #[error("cannot write {}: {source}", file.display())]
-    Unwritable {
-        /// Which file or directory.
-        file: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// No certificate can be made for these names.
-    #[error("cannot make a certificate: {0}")]
-    Unmakeable(String),
-    /// The library cannot be set up at all.
-    #[error("cannot set up TLS: {0}")]
-    Setup(rustls::Error),
-}
 
 /// Accepts TLS connections with whatever certificate is current. A clone shares it.
 #[derive(Clone, Debug)]
@@ -146,7 +61,7 @@ enum Source {
         names: Vec<String>,
     },
     Acme {
-        folder: Folder,
+        file: PathBuf,
         domains: Vec<String>,
     },
 }
@@ -157,10 +72,10 @@ impl Source {
         match self {
             Self::Files { certificate, key, .. } => Pair::read(certificate, key).map(Some),
             Self::SelfSigned { directory, names } => {
-                certificate::self_signed(directory, names, now_unix_seconds).map(Some)
+                self_signed::self_signed(directory, names, now_unix_seconds).map(Some)
             }
             // What cannot be used is ordered anew, and told by what orders it.
-            Self::Acme { folder, domains } => Ok(folder.certificate(domains).unwrap_or_default()),
+            Self::Acme { file, domains } => Ok(Pair::read_for_some(file, domains).unwrap_or_default()),
         }
     }
 
@@ -238,11 +153,11 @@ impl Acceptor {
         Self::new(source, now_unix_seconds)
     }
 
-    /// Uses the certificate that ACME brought to `folder`, when it is for these domains. As long as there is none,
+    /// Uses the certificate that ACME brought to `file`, when it is for these domains. As long as there is none,
     /// only the authority's handshakes are answered, and all others refused.
-    pub fn acme(folder: &Folder, domains: &[String], now_unix_seconds: u64) -> Result<Self, TlsError> {
+    pub fn acme(file: &Path, domains: &[String], now_unix_seconds: u64) -> Result<Self, TlsError> {
         let source = Source::Acme {
-            folder: folder.clone(),
+            file: file.to_owned(),
             domains: domains.to_vec(),
         };
         Self::new(source, now_unix_seconds)
@@ -250,7 +165,7 @@ impl Acceptor {
 
     fn new(source: Source, now_unix_seconds: u64) -> Result<Self, TlsError> {
         let pair = source.read(now_unix_seconds)?;
-        let tickets = rustls::crypto::ring::Ticketer::new().map_err(TlsError::Setup)?;
+        let tickets = ring::Ticketer::new().map_err(TlsError::Setup)?;
         let current = match &pair {
             Some(pair) => {
                 let current = Current::of(pair, Arc::clone(&tickets))?;
@@ -398,7 +313,7 @@ fn server_config(
     certificates: Arc<dyn ResolvesServerCert>,
     tickets: Arc<dyn ProducesTickets>,
 ) -> Result<ServerConfig, TlsError> {
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
         .with_no_client_auth()
@@ -406,11 +321,6 @@ fn server_config(
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec(), HTTP_1_0.to_vec()];
     config.ticketer = tickets;
     Ok(config)
-}
-
-/// The one provider of cryptography.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 #[cfg(test)]
@@ -469,7 +379,7 @@ mod tests {
     fn a_certificate_that_cannot_be_used_is_not_warned_of() {
         let directory = TempDir::new().unwrap();
         let begin = rustls::pki_types::UnixTime::now().as_secs();
-        certificate::self_signed(directory.path(), &[], begin).unwrap();
+        self_signed::self_signed(directory.path(), &[], begin).unwrap();
         let certs = directory.path().join("certs");
         let (certificate, key) = (certs.join("self-signed.pem"), certs.join("self-signed.key"));
         let (lines, _guard) = logged();
@@ -493,7 +403,7 @@ mod tests {
     async fn a_certificate_that_runs_out_in_a_running_service_is_told_in_time_and_every_day() {
         let directory = TempDir::new().unwrap();
         let begin = rustls::pki_types::UnixTime::now().as_secs();
-        certificate::self_signed(directory.path(), &[], begin).unwrap();
+        self_signed::self_signed(directory.path(), &[], begin).unwrap();
         let (certificate, key) = (
             directory.path().join("certs/self-signed.pem"),
             directory.path().join("certs/self-signed.key"),

@@ -116,7 +116,7 @@ fn given_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
 fn own_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
     let (data_dir, now) = (&config.settings.data_dir, Clock::System.now().seconds());
     match &config.tls {
-        Tls::Acme(plan) => Acceptor::acme(&Folder::of(data_dir), &plan.domains, now)
+        Tls::Acme(plan) => Acceptor::acme(&Folder::of(data_dir).certificate_file(), &plan.domains, now)
             .map(Some)
             .map_err(StartError::new),
         Tls::SelfSigned => {

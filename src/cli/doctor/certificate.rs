@@ -8,7 +8,7 @@ use crate::config::{Config, Tls};
 use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
 use crate::net::certificate::{self, BEYOND_GROUP, Examined};
-use crate::net::x509::Validity;
+use crate::net::validity::Validity;
 
 /// Where a certificate authority looks for the service (RFC 8737 section 3).
 const HTTPS_PORT: u16 = 443;

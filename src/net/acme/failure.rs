@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use crate::net::outbound::OutboundError;
-use crate::net::tls::TlsError;
+use crate::net::tls_error::TlsError;
 
 /// Authorities write what they like: this many characters of it are kept.
 const LONGEST_MESSAGE: usize = 400;

@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 use super::Plan;
 use super::timetable::{Held, Progress};
 use crate::net::certificate::{self, Pair};
-use crate::net::tls::TlsError;
-use crate::net::x509::Lapse;
+use crate::net::tls_error::TlsError;
+use crate::net::validity::Lapse;
 
 /// For the owner only: there are keys in all of them, or next to them.
 const MODE: u32 = 0o600;
@@ -74,10 +74,7 @@ impl Folder {
     /// may have expired.
     pub fn certificate(&self, domains: &[String]) -> Result<Option<Pair>, TlsError> {
         let file = self.certificate_file();
-        let Some(pem) = read(&file)? else {
-            return Ok(None);
-        };
-        serve(&pem, &file, domains).map(Some)
+        Pair::read_for_some(&file, domains)
     }
 
     /// The same, and how it stands to the plan.

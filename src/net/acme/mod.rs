@@ -5,10 +5,8 @@
 //! what lies in `certs/`, and order, ask or rest. What is decided in it is in [`timetable`], what is kept in
 //! [`folder`], the conversation in [`order`].
 
-pub mod challenge;
 pub mod failure;
 pub mod folder;
-pub mod identifier;
 pub mod order;
 pub mod renewal;
 pub mod timetable;

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::Plan;
-use super::challenge::Challenges;
 use super::failure::{Failure, is_bad_nonce, is_lasting, is_rate_limit, is_unauthorized, is_unknown_account};
 use super::folder::{Folder, SavedAccount, SavedOrder};
 use super::transport::{LONGEST_WAIT, Transport};
-use crate::net::tls::TlsError;
+use crate::net::challenge::Challenges;
+use crate::net::tls_error::TlsError;
 
 /// How often something is begun that fails because the authority does not know its own nonces; for each of them it has
 /// been asked three times by then.

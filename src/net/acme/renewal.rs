@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use instant_acme::{Account, Order};
+use instant_acme::{Account, CertificateIdentifier, Order};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::time::Instant;
@@ -13,10 +13,11 @@ use super::folder::{Folder, SavedOrder};
 use super::order::ASKED_AT_MOST;
 use super::timetable::{Held, Progress, Reason, Step};
 use super::transport::Transport;
-use super::{Plan, identifier, order};
+use super::{Plan, order};
 use crate::net::certificate::Pair;
 use crate::net::outbound::Client;
-use crate::net::tls::{Acceptor, TlsError};
+use crate::net::tls::Acceptor;
+use crate::net::tls_error::TlsError;
 
 /// The longest that one order may take in all, however its parts are drawn out.
 const LONGEST_ORDER: Duration = Duration::from_mins(5);
@@ -278,7 +279,7 @@ impl Renewal {
         let (mut order, saved) = if let Some(left_over) = left_over.map_err(patient)? {
             left_over
         } else {
-            let replaced = replaced.and_then(|pair| identifier::of(pair.chain.first()?));
+            let replaced = replaced.and_then(identifier);
             let begun = match order::begin(&opened.account, plan, replaced).await {
                 Err(error)
                     if !opened.is_new && order::is_account_refused(&opened.account, plan, &error).await =>
@@ -375,7 +376,7 @@ impl Renewal {
         let Inner {
             plan, folder, client, ..
         } = self.0.as_ref();
-        let identifier = identifier::of(held?.0.chain.first()?)?;
+        let identifier = identifier(&held?.0)?;
         let transport = Transport::new(client.clone(), now);
         let asked = async {
             let opened = order::account(plan, folder, &transport).await?;
@@ -394,6 +395,12 @@ impl Renewal {
             }
         }
     }
+}
+
+/// By what name an authority knows the certificate (RFC 9773 section 4.1), if it tells by which key it was signed.
+fn identifier(pair: &Pair) -> Option<CertificateIdentifier<'static>> {
+    let identifier = CertificateIdentifier::try_from(pair.chain.first()?).ok()?;
+    Some(identifier.into_owned())
 }
 
 fn describe(reason: Reason) -> &'static str {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
-use crate::net::x509::Validity;
+use crate::net::validity::Validity;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;

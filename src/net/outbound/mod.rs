@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-use super::tls::HTTP_1_1;
+use super::alpn::HTTP_1_1;
 
 /// What is published is small: the largest key sets and token answers known have some tens of kibibytes.
 const MAX_BODY_BYTES: usize = 512 * 1024;

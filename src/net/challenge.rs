@@ -1,23 +1,24 @@
-//! The answers to the authority's handshakes (TLS-ALPN-01, RFC 8737).
+//! The answers to the handshakes by which a certificate authority checks a domain (TLS-ALPN-01, RFC 8737).
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::crypto::ring::{default_provider, sign};
+use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::net::tls::{TlsError, provider};
+use super::alpn::ACME_TLS_1;
+use super::tls_error::TlsError;
 
-/// The protocol name of the challenge (RFC 8737 section 6.2).
-pub const ACME_TLS_1: &[u8] = b"acme-tls/1";
+type Certificates = HashMap<String, Arc<CertifiedKey>>;
 
-/// The challenges under way, by domain. A clone shares them.
+/// The certificates that answer the open challenges, by domain. A clone shares them.
 #[derive(Clone, Default)]
-pub struct Challenges(Arc<Mutex<HashMap<String, Arc<CertifiedKey>>>>);
+pub struct Challenges(Arc<Mutex<Certificates>>);
 
 impl fmt::Debug for Challenges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,20 +36,19 @@ impl Challenges {
     }
 
     /// Answers handshakes about `domain` until the guard is dropped. `digest` is the SHA-256 of the key authorization.
-    pub fn answer(&self, domain: &str, digest: &[u8; 32]) -> Result<Answering, TlsError> {
+    pub fn answer(&self, domain: &str, digest: &[u8; 32]) -> Result<OpenChallenge, TlsError> {
         let domain = domain.to_ascii_lowercase();
         let certified = Arc::new(certify(&domain, digest)?);
-        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.insert(domain.clone(), certified);
-        Ok(Answering {
+        self.certificates().insert(domain.clone(), certified);
+        Ok(OpenChallenge {
             challenges: self.clone(),
             domain,
         })
     }
 
-    /// The configuration of a handshake that is such a check; nothing is sent over what comes of it.
+    /// The TLS configuration of such a check. Nothing is sent on its connection after the handshake.
     pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
-        let mut config = ServerConfig::builder_with_provider(provider())
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Setup)?
             .with_no_client_auth()
@@ -58,27 +58,29 @@ impl Challenges {
         config.send_tls13_tickets = 0;
         Ok(config)
     }
+
+    fn certificates(&self) -> MutexGuard<'_, Certificates> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ResolvesServerCert for Challenges {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let domain = hello.server_name()?.to_ascii_lowercase();
-        let under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.get(&domain).cloned()
+        self.certificates().get(&domain).cloned()
     }
 }
 
-/// A challenge that is answered as long as this lives.
+/// A challenge that is answered until this is dropped.
 #[derive(Debug)]
-pub struct Answering {
+pub struct OpenChallenge {
     challenges: Challenges,
     domain: String,
 }
 
-impl Drop for Answering {
+impl Drop for OpenChallenge {
     fn drop(&mut self) {
-        let mut under_way = self.challenges.0.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.remove(&self.domain);
+        self.challenges.certificates().remove(&self.domain);
     }
 }
 
@@ -90,11 +92,8 @@ fn certify(domain: &str, digest: &[u8; 32]) -> Result<CertifiedKey, TlsError> {
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let key = KeyPair::generate().map_err(unmakeable)?;
     let certificate = params.self_signed(&key).map_err(unmakeable)?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let key = provider()
-        .key_provider
-        .load_private_key(key)
-        .map_err(TlsError::Setup)?;
-    // The library's own way to pair them reads the certificate, and knows nothing of its critical extension.
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let key = sign::any_supported_type(&key).map_err(TlsError::Setup)?;
+    // `CertifiedKey::from_der` refuses the certificate for its critical extension.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
