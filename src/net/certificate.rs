@@ -1,19 +1,19 @@
-//! A certificate chain with its private key: how it is read, checked and written.
+//! A certificate chain with its private key, and the checks of both.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustls::client::verify_server_name;
-use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::x509::X509Version;
 
+use super::certificate_file::{chain_in, key_in, read, read_chain, read_key};
 use super::tls_error::TlsError;
 use super::validity::{Lapse, Validity};
 
@@ -248,90 +248,6 @@ pub fn examine(
 fn parse(certificate: &[u8]) -> Option<X509Certificate<'_>> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(certificate)
-}
-
-fn read_chain(certificate_file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    chain_in(&read(certificate_file)?, certificate_file)
-}
-
-fn chain_in(pem: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let chain = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| TlsError::NotPem(file.to_owned()))?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate(file.to_owned()));
-    }
-    Ok(chain)
-}
-
-fn read_key(key_file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    key_in(&read(key_file)?, key_file)
-}
-
-fn key_in(pem: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        _ if is_encrypted(pem) => TlsError::EncryptedKey(file.to_owned()),
-        pem::Error::NoItemsFound => TlsError::NoKey(file.to_owned()),
-        _ => TlsError::NotPem(file.to_owned()),
-    })
-}
-
-/// The file without the mark that some editors put before UTF-8, which would hide the first line of PEM.
-fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-    let mut bytes = fs::read(file).map_err(|source| TlsError::Unreadable {
-        file: file.to_owned(),
-        source,
-    })?;
-    if bytes.starts_with(BYTE_ORDER_MARK) {
-        bytes.drain(..BYTE_ORDER_MARK.len());
-    }
-    Ok(bytes)
-}
-
-/// Whether there is a key that a passphrase protects: as PKCS #8 (RFC 5958), or in the way of OpenSSL (RFC 1421).
-fn is_encrypted(pem: &[u8]) -> bool {
-    String::from_utf8_lossy(pem).contains("ENCRYPTED")
-}
-
-/// Makes the folder of certificates, for its owner only, if it is not there.
-pub(super) fn make_folder(directory: &Path) -> Result<(), TlsError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|source| TlsError::Unwritable {
-            file: directory.to_owned(),
-            source,
-        })
-}
-
-/// Writes beside `file` and renames, so that nobody reads half of it; it is on the disk before this returns.
-pub(super) fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
-    let beside = file.with_extension("new");
-    let write = || -> io::Result<()> {
-        if let Err(error) = fs::remove_file(&beside)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        let mut open = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&beside)?;
-        open.write_all(bytes)?;
-        open.sync_all()?;
-        fs::rename(&beside, file)?;
-        match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-            _ => Ok(()),
-        }
-    };
-    write().map_err(|source| TlsError::Unwritable {
-        file: file.to_owned(),
-        source,
-    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod activity;
 pub mod alpn;
 pub mod answer;
 pub mod certificate;
+mod certificate_file;
 pub mod challenge;
 pub mod connection;
 pub mod drain;

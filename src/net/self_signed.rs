@@ -8,7 +8,8 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-use super::certificate::{self, Pair};
+use super::certificate::Pair;
+use super::certificate_file::{make_folder, write};
 use super::tls_error::TlsError;
 use super::validity::Validity;
 
@@ -43,9 +44,9 @@ pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) ->
         return Ok(pair);
     }
     let (chain, key) = make(all_names, now_unix_seconds)?;
-    certificate::make_folder(&directory)?;
-    certificate::write(&key_file, key.as_bytes(), 0o600)?;
-    certificate::write(&certificate_file, (heading + &chain).as_bytes(), 0o644)?;
+    make_folder(&directory)?;
+    write(&key_file, key.as_bytes(), 0o600)?;
+    write(&certificate_file, (heading + &chain).as_bytes(), 0o644)?;
     tracing::info!(file = %certificate_file.display(), "made a self-signed certificate");
     Pair::read(&certificate_file, &key_file)
 }

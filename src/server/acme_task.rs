@@ -1,5 +1,5 @@
-//! Keeps the certificate of `serve` that comes from an authority: one round after the other, each told to whoever
-//! watches.
+//! Keeps the certificate of `serve` that comes from an authority, and tells the log, the events, the metrics, the service
+//! manager and `/readyz` what each round came to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const SHORTEST_REST: Duration = Duration::from_secs(1);
 /// The least time between two rounds in haste.
 const LEAST_BETWEEN_HASTE: Duration = Duration::from_secs(30);
 
-/// Says that nobody can reach the service while it has no certificate; before anything answers that it is ready.
+/// Says that the service cannot be reached while it has no certificate. To be called before `/readyz` is answered.
 pub fn begin(app: &App, plan: &Plan, acceptor: &Acceptor) {
     if acceptor.has_certificate() {
         return;
@@ -42,8 +42,6 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
     let mut in_haste = false;
     let mut hasty_before: Option<Timestamp> = None;
     loop {
-        // When the next order is made that something keeps waiting.
-        let mut awaited = None;
         let (now, dice) = (app.core.clock.now(), u64::from_be_bytes(app.core.random.bytes()));
         let working = renewal.clone();
         let round = tokio::spawn(async move { working.round(now.seconds(), dice, in_haste).await }).await;
@@ -52,13 +50,11 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
         }
         let (round, until) = match round {
             Ok(done) => done,
-            Err(error) => renewal.broke(now.seconds(), &error.to_string()).await,
+            Err(error) => renewal.broke(now.seconds(), &error.to_string()),
         };
         tell(&app, &names, &acceptor, &round, until);
         let until = Timestamp::from_seconds(until);
-        if matches!(round, Round::Failed(_) | Round::Waited(_)) {
-            awaited = Some(until);
-        }
+        let next_order = matches!(round, Round::Failed(_) | Round::Waited(_)).then_some(until);
         let rest = until
             .since(app.core.clock.now())
             .clamp(SHORTEST_REST, LONGEST_REST);
@@ -68,7 +64,7 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
                 let now = app.core.clock.now();
                 let is_soon = hasty_before
                     .is_some_and(|before| (before..before + LEAST_BETWEEN_HASTE).contains(&now));
-                match awaited {
+                match next_order {
                     Some(next) if is_soon => tracing::info!(
                         domains = names,
                         next_attempt = next.rfc3339(),
@@ -121,7 +117,7 @@ fn tell(app: &App, names: &str, acceptor: &Acceptor, round: &Round, until: u64) 
     }
 }
 
-/// The sentence about a certificate that is not there yet, when it is another than what is said already.
+/// The sentence about a missing certificate; none when there is a certificate, or when `/readyz` says the same already.
 fn lacking(
     app: &App,
     names: &str,

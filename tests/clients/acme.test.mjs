@@ -172,7 +172,8 @@ async function orderAnew() {
 
 /** Deactivates the account of the service in its name (RFC 8555 section 7.3.6). */
 async function deactivate(child) {
-  const { credentials } = JSON.parse(await readFile(join(folder, 'data/certs/acme-account.json')));
+  const { account } = JSON.parse(await readFile(join(folder, 'data/certs/acme.json')));
+  const { credentials } = account;
   const key = createPrivateKey({ key: Buffer.from(credentials.key_pkcs8, 'base64url'), format: 'der', type: 'pkcs8' });
   const dispatcher = new Agent({ connect: { ca: await readFile(join(folder, 'ca.pem')) } });
   const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');

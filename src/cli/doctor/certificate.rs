@@ -75,11 +75,11 @@ fn of_acme(plan: &Plan, config: &Config, is_running: bool, now: Timestamp, findi
         "the private key",
         findings,
     );
-    let progress = folder.progress().unwrap_or_default();
-    if progress.order == plan.line()
-        && let Some(failure) = progress.failure
+    let schedule = folder.state().unwrap_or_default().schedule;
+    if schedule.order == plan.line()
+        && let Some(failure) = schedule.failure
     {
-        let (at, next) = (progress.failed_at, progress.not_before);
+        let (at, next) = (schedule.failed_at, schedule.not_before);
         let message = format!(
             "the order of {} failed, {}; the next is made after {}",
             moment(Timestamp::from_seconds(at)),
@@ -120,7 +120,7 @@ fn of_held(plan: &Plan, folder: &Folder, is_running: bool, now: Timestamp) -> Fi
     let held = match folder.held(plan) {
         Err(error) => return found(error.to_string()).but(Level::Mend, order),
         Ok(None) => return found("there is none yet".to_owned()).but(Level::Mend, order),
-        Ok(Some((_, held))) => held,
+        Ok(Some(held)) => held,
     };
     let Validity {
         not_before,

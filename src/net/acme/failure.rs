@@ -1,6 +1,7 @@
-//! Why there is no new certificate, and what whoever runs the service does about it.
+//! Why there is no new certificate, and what the operator does about it.
 
 use std::fmt;
+use std::time::Instant;
 
 use instant_acme::{Error, Problem};
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,6 @@ pub struct Failure {
     /// How many seconds the authority wants to be left alone.
     #[serde(default)]
     pub wait: u64,
-    /// Whether the authority did not know a nonce that it had given, so that it may help to ask at once again
-    /// (RFC 8555 section 6.5).
-    #[serde(skip)]
-    pub is_nonce: bool,
 }
 
 impl fmt::Display for Failure {
@@ -46,7 +43,6 @@ impl Failure {
             message: one_line(message.as_ref()),
             remedy: remedy.into(),
             wait: 0,
-            is_nonce: false,
         }
     }
 
@@ -57,18 +53,18 @@ impl Failure {
             plan.directory
         );
         match error {
-            Error::Api(problem) => Self {
-                is_nonce: is_bad_nonce(error),
-                ..Self::new(said(problem), remedy(kind(problem), plan))
-            },
+            Error::Api(problem) => Self::new(said(problem), remedy(kind(problem), plan)),
             Error::Other(other) if other.is::<OutboundError>() => Self::new(
                 other.to_string(),
                 "let this machine reach the authority over https; the outbound settings apply to it",
             ),
-            Error::Timeout(_) => Self::new(
-                "the certificate authority did not come to a decision in time",
-                "nothing need be done unless it stays so: the service tries again",
-            ),
+            Error::Timeout(next) => Self {
+                wait: next.map_or(0, |next| next.saturating_duration_since(Instant::now()).as_secs()),
+                ..Self::new(
+                    "the certificate authority did not come to a decision in time",
+                    "nothing need be done unless it stays so: the service tries again",
+                )
+            },
             Error::Json(error) => Self::new(
                 format!("the certificate authority's answer is not understood: {error}"),
                 directory,
@@ -105,40 +101,23 @@ impl From<TlsError> for Failure {
     }
 }
 
-/// Whether the authority does not know the account (RFC 8555 section 6.7).
-pub fn is_unknown_account(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if kind(problem) == "accountDoesNotExist")
+/// Whether the authority answers with a problem of one of these names (RFC 8555 section 6.7).
+pub fn is_problem(error: &Error, names: &[&str]) -> bool {
+    matches!(error, Error::Api(problem) if names.contains(&kind(problem)))
 }
 
-/// Whether the authority does not let the account do what was asked. That is how it refuses everything to an account
-/// that it has deactivated (RFC 8555 section 7.3.6), and some things to others.
-pub fn is_unauthorized(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if kind(problem) == "unauthorized")
-}
-
-/// Whether the authority does not know, or not any more, a nonce that it gave (RFC 8555 section 6.5).
-pub fn is_bad_nonce(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if kind(problem) == "badNonce")
-}
-
-/// Whether an answer of this status says no, and will say so again: a problem of ACME for which the request is to blame
-/// (RFC 8555 section 6.7). The library takes any JSON object for a problem, as what stands before an authority answers
-/// with while that is away. Nonces, limits and trouble of its own pass.
-pub fn is_lasting(error: &Error, status: u16) -> bool {
-    const PASSING: [u16; 2] = [408, 429];
-    let Error::Api(problem) = error else { return false };
-    let is_theirs = problem
-        .r#type
-        .as_deref()
-        .is_some_and(|name| name.starts_with(PROBLEMS));
-    let is_refused = (400..500).contains(&status) && !PASSING.contains(&status);
-    let is_passing = matches!(kind(problem), "serverInternal" | "badNonce" | "rateLimited");
-    is_theirs && is_refused && !is_passing
-}
-
-/// Whether the authority was asked too often (RFC 8555 section 6.6).
-pub fn is_rate_limit(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if kind(problem) == "rateLimited")
+/// Whether the answer says nothing about what was asked: it does not come, is not the authority's, or tells of trouble
+/// of the authority's own. The library takes any JSON object for a problem, also that of a proxy.
+pub fn is_outage(error: &Error) -> bool {
+    match error {
+        Error::Json(_) => true,
+        Error::Other(other) => other.is::<OutboundError>(),
+        Error::Api(problem) => {
+            let name = problem.r#type.as_deref().unwrap_or_default();
+            !name.starts_with(PROBLEMS) || kind(problem) == "serverInternal"
+        }
+        _ => false,
+    }
 }
 
 /// What the authority says, and the name of the problem.
@@ -255,21 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_problem_of_acme_for_which_the_request_is_to_blame_is_a_lasting_no() {
+    fn an_answer_that_is_not_the_authoritys_says_nothing_about_the_order() {
         let error = |document| Error::Api(serde_json::from_value(document).unwrap());
-        let malformed = Error::Api(problem("malformed", "no"));
-        for (status, is_last) in [(400, true), (404, true), (408, false), (429, false), (503, false)] {
-            assert_eq!(is_lasting(&malformed, status), is_last, "{status}");
-        }
-        for kind in ["serverInternal", "badNonce", "rateLimited"] {
-            assert!(!is_lasting(&Error::Api(problem(kind, "no")), 400), "{kind}");
-        }
-        assert!(!is_lasting(&error(serde_json::json!({ "message": "no" })), 404));
-        assert!(!is_lasting(
-            &error(serde_json::json!({ "type": "about:blank" })),
-            404
-        ));
-        assert!(!is_lasting(&Error::Timeout(None), 404));
+        let nonsense = serde_json::from_str::<u8>("<html>").unwrap_err();
+        assert!(is_outage(&error(serde_json::json!({ "message": "no" }))));
+        assert!(is_outage(&Error::Api(problem("serverInternal", "no"))));
+        assert!(is_outage(&Error::Json(nonsense)));
+        assert!(!is_outage(&Error::Api(problem("malformed", "no"))));
+        assert!(!is_outage(&Error::Timeout(None)));
     }
 
     #[test]

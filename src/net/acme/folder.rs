@@ -1,32 +1,24 @@
-//! What is kept of ACME in `certs/`, each file whole or not at all, closed to others.
-//!
-//! The certificate lies with its key in one file, so no crash can leave one without the other. Losing any of the
-//! files costs an order and nothing else.
+//! The two files of ACME in `certs/`: the certificate with its key, and the [`State`]. Each is written as a whole or not
+//! at all, and only its owner reads it.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest;
-use serde::Deserialize;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use instant_acme::CertificateIdentifier;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::Plan;
-use super::timetable::{Held, Progress};
-use crate::net::certificate::{self, Pair};
+use super::schedule::{Held, Schedule};
+use crate::net::certificate::Pair;
+use crate::net::certificate_file;
 use crate::net::tls_error::TlsError;
 use crate::net::validity::Lapse;
 
-/// For the owner only: there are keys in all of them, or next to them.
 const MODE: u32 = 0o600;
 const CERTIFICATE: &str = "acme.pem";
-const ACCOUNT: &str = "acme-account.json";
-const PROGRESS: &str = "acme-progress.json";
-const ORDER: &str = "acme-order.json";
+const STATE: &str = "acme.json";
 /// Written and removed again, as proof of room for a certificate with its chain and key.
 const PROOF: &str = "acme-room";
 const PROOF_BYTES: usize = 16 * 1024;
@@ -35,28 +27,25 @@ const PROOF_BYTES: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
+/// What has to survive a restart beside the certificate. If the file is lost, another account is opened.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// The account with the authority.
+    pub account: Option<SavedAccount>,
+    /// When to order and when to ask.
+    pub schedule: Schedule,
+}
+
 /// An account with an authority.
 #[derive(Serialize, Deserialize)]
 pub struct SavedAccount {
-    /// Whose account it is.
+    /// The authority's directory.
     pub directory: String,
-    /// Where the authority was told to write to.
+    /// The contact that the authority knows.
     pub contact: Option<String>,
-    /// The library's own form of the account and its key.
-    pub credentials: instant_acme::AccountCredentials,
-}
-
-/// An order that the authority may issue a certificate for, or has.
-#[derive(Serialize, Deserialize)]
-pub struct SavedOrder {
-    /// What was ordered where: [`Plan::line`].
-    pub order: String,
-    /// Where the authority tells how it stands (RFC 8555 section 7.1.3).
-    pub url: String,
-    /// The private key of the certificate, PEM.
-    pub key: Zeroizing<String>,
-    /// When it was ordered, in seconds since the epoch.
-    pub ordered_at: u64,
+    /// The URL of the account and its private key: [`instant_acme::AccountCredentials`].
+    pub credentials: serde_json::Value,
 }
 
 impl Folder {
@@ -70,162 +59,71 @@ impl Folder {
         self.0.join(CERTIFICATE)
     }
 
-    /// The certificate in place, if it can be used for one of these domains at least; none when there is no file. It
-    /// may have expired.
-    pub fn certificate(&self, domains: &[String]) -> Result<Option<Pair>, TlsError> {
+    /// The certificate in place, if it can be used for at least one of the domains; none when there is no file.
+    pub fn held(&self, plan: &Plan) -> Result<Option<Held>, TlsError> {
         let file = self.certificate_file();
-        Pair::read_for_some(&file, domains)
-    }
-
-    /// The same, and how it stands to the plan.
-    pub fn held(&self, plan: &Plan) -> Result<Option<(Pair, Held)>, TlsError> {
-        let file = self.certificate_file();
-        let Some(pem) = read(&file)? else {
+        let Some(pair) = Pair::read_for_some(&file, &plan.domains)? else {
             return Ok(None);
         };
-        let pair = serve(&pem, &file, &plan.domains)?;
-        let is_for_all = pair.is_for(&plan.domains);
-        let held = Held {
-            name: name(&pair),
-            validity: pair.validity().ok_or_else(|| TlsError::NotPem(file.clone()))?,
-            is_as_planned: is_for_all
-                && pem
-                    .strip_prefix(plan.line().as_bytes())
-                    .is_some_and(|rest| rest.starts_with(b"\n")),
-        };
-        Ok(Some((pair, held)))
+        let unreadable = || TlsError::NotPem(file.clone());
+        let leaf = pair.chain.first().ok_or_else(unreadable)?;
+        let heading = format!("{}\n", plan.line());
+        let is_ordered_so = fs::read(&file).is_ok_and(|pem| pem.starts_with(heading.as_bytes()));
+        let identifier = CertificateIdentifier::try_from(leaf);
+        Ok(Some(Held {
+            fingerprint: pair.fingerprint(),
+            validity: pair.validity().ok_or_else(unreadable)?,
+            is_as_planned: is_ordered_so && pair.is_for(&plan.domains),
+            identifier: identifier.ok().map(CertificateIdentifier::into_owned),
+        }))
     }
 
     /// Fails when a certificate could not be kept. To be asked before one is ordered: authorities issue the same one a
     /// few times a week, and one that is lost for want of room counts.
     pub fn prove_room(&self) -> Result<(), TlsError> {
         let file = self.0.join(PROOF);
-        certificate::make_folder(&self.0)?;
-        certificate::write(&file, &[b' '; PROOF_BYTES], MODE)?;
+        self.write(PROOF, &[b' '; PROOF_BYTES])?;
         fs::remove_file(&file).map_err(|source| TlsError::Unwritable { file, source })
     }
 
-    /// Puts a certificate in place with its key, both PEM, when it can be used for what is planned. One that clients
-    /// refuse at `now`, in seconds since the epoch, does not take the place of one that they accept.
+    /// Puts a certificate in place with its key, both PEM, when it can be used for all domains of the plan. One that
+    /// clients refuse at `now`, in seconds since the epoch, does not replace one that they accept.
     pub fn place(&self, plan: &Plan, chain: &str, key: &str, now: u64) -> Result<(), TlsError> {
         let text = Zeroizing::new(format!("{}\n{key}{chain}", plan.line()));
         let file = self.certificate_file();
-        let pair = fit(text.as_bytes(), &file, &plan.domains)?;
-        let held = self.certificate(&plan.domains).unwrap_or_default();
-        let is_refused = |held: &Pair| held.lapse(now).is_some_and(Lapse::is_refused);
-        if held.is_some_and(|held| !is_refused(&held)) {
+        let pair = Pair::from_pem(text.as_bytes(), &file)?;
+        pair.check_for(&plan.domains)?;
+        let held = Pair::read_for_some(&file, &plan.domains).unwrap_or_default();
+        if held.is_some_and(|held| !held.lapse(now).is_some_and(Lapse::is_refused)) {
             pair.is_sound(now)?;
         }
-        certificate::make_folder(&self.0)?;
-        certificate::write(&file, text.as_bytes(), MODE)
+        self.write(CERTIFICATE, text.as_bytes())
     }
 
-    /// The account; none when there is none that can be read.
-    pub fn account(&self) -> Result<Option<SavedAccount>, TlsError> {
-        self.document(ACCOUNT)
-    }
-
-    /// Keeps an account.
-    pub fn keep_account(&self, account: &SavedAccount) -> Result<(), TlsError> {
-        self.keep(ACCOUNT, account)
-    }
-
-    /// What is remembered of orders; nothing when it cannot be read.
-    pub fn progress(&self) -> Result<Progress, TlsError> {
-        Ok(self.document(PROGRESS)?.unwrap_or_default())
-    }
-
-    /// Remembers it.
-    pub fn keep_progress(&self, progress: &Progress) -> Result<(), TlsError> {
-        self.keep(PROGRESS, progress)
-    }
-
-    /// The order that is not brought to its end yet; none when there is none that can be read.
-    pub fn order(&self) -> Result<Option<SavedOrder>, TlsError> {
-        self.document(ORDER)
-    }
-
-    /// Keeps an order.
-    pub fn keep_order(&self, order: &SavedOrder) -> Result<(), TlsError> {
-        self.keep(ORDER, order)
-    }
-
-    /// Forgets the order.
-    pub fn drop_order(&self) -> Result<(), TlsError> {
-        let file = self.0.join(ORDER);
-        match fs::remove_file(&file) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(TlsError::Unwritable { file, source })
-            }
-            _ => Ok(()),
+    /// The state; the default when there is none, or none that can be understood.
+    pub fn state(&self) -> Result<State, TlsError> {
+        let file = self.0.join(STATE);
+        match fs::read(&file).map(Zeroizing::new) {
+            Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(State::default()),
+            Err(source) => Err(TlsError::Unreadable { file, source }),
         }
     }
 
-    fn document<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, TlsError> {
-        let text = read(&self.0.join(name))?;
-        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
-    }
-
-    fn keep<T: Serialize>(&self, name: &str, document: &T) -> Result<(), TlsError> {
-        let file = self.0.join(name);
-        let text = serde_json::to_vec(document).map(Zeroizing::new);
+    /// Keeps the state.
+    pub fn keep(&self, state: &State) -> Result<(), TlsError> {
+        let text = serde_json::to_vec(state).map(Zeroizing::new);
         let text = text.map_err(|error| TlsError::Unwritable {
-            file: file.clone(),
-            source: io::Error::other(error),
+            file: self.0.join(STATE),
+            source: error.into(),
         })?;
-        certificate::make_folder(&self.0)?;
-        certificate::write(&file, &text, MODE)
+        self.write(STATE, &text)
     }
-}
 
-fn read(file: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, TlsError> {
-    match fs::read(file) {
-        Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(TlsError::Unreadable {
-            file: file.to_owned(),
-            source,
-        }),
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), TlsError> {
+        certificate_file::make_folder(&self.0)?;
+        certificate_file::write(&self.0.join(name), bytes, MODE)
     }
-}
-
-/// Certificate and key, when they belong together and to all of these domains.
-fn fit(pem: &[u8], file: &Path, domains: &[String]) -> Result<Pair, TlsError> {
-    matching(pem, file, domains, |pair| pair.is_for(domains))
-}
-
-/// Certificate and key, when they belong together and to one of these domains: until a certificate for all of them is
-/// here, those that had one keep it.
-fn serve(pem: &[u8], file: &Path, domains: &[String]) -> Result<Pair, TlsError> {
-    matching(pem, file, domains, |pair| {
-        domains
-            .iter()
-            .any(|domain| pair.is_for(std::slice::from_ref(domain)))
-    })
-}
-
-fn matching(
-    pem: &[u8],
-    file: &Path,
-    domains: &[String],
-    is_theirs: impl FnOnce(&Pair) -> bool,
-) -> Result<Pair, TlsError> {
-    let pair = Pair::from_pem(pem, file)?;
-    pair.certified_key()?;
-    if !is_theirs(&pair) {
-        return Err(TlsError::OtherNames {
-            certificate: file.to_owned(),
-            names: domains.join(" "),
-        });
-    }
-    Ok(pair)
-}
-
-/// The SHA-256 of the server's own certificate, in base64url.
-fn name(pair: &Pair) -> String {
-    let certificate = pair.chain.first().map(AsRef::as_ref).unwrap_or_default();
-    let digest = digest::digest(&digest::SHA256, certificate);
-    URL_SAFE_NO_PAD.encode(digest)
 }
 
 #[cfg(test)]
@@ -233,10 +131,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use rcgen::{CertificateParams, KeyPair};
+    use tempfile::TempDir;
 
     use super::super::tests::plan;
     use super::*;
-    use tempfile::TempDir;
 
     const NOW: u64 = 1_800_000_000;
 
@@ -254,8 +152,7 @@ mod tests {
         assert!(folder.held(&plan).unwrap().is_none());
         let (chain, key) = certificate(&["a.example", "b.example"]);
         folder.place(&plan, &chain, &key, NOW).unwrap();
-        let (pair, held) = folder.held(&plan).unwrap().unwrap();
-        assert!(held.is_as_planned && pair.is_for(&plan.domains));
+        assert!(folder.held(&plan).unwrap().unwrap().is_as_planned);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.certificate_file()), 0o600);
         assert_eq!(mode(&directory.path().join("certs")), 0o700);
@@ -269,46 +166,34 @@ mod tests {
         let two = plan(&["a.example", "b.example"]);
         let (chain, key) = certificate(&["a.example", "b.example"]);
         folder.place(&two, &chain, &key, NOW).unwrap();
-        let (_, held) = folder.held(&plan(&["a.example"])).unwrap().unwrap();
-        assert!(!held.is_as_planned);
+        assert!(!folder.held(&plan(&["a.example"])).unwrap().unwrap().is_as_planned);
         let more = plan(&["a.example", "b.example", "c.example"]);
-        let (_, held) = folder.held(&more).unwrap().unwrap();
-        assert!(!held.is_as_planned);
+        assert!(!folder.held(&more).unwrap().unwrap().is_as_planned);
         assert!(folder.place(&more, &chain, &key, NOW).is_err());
         let other = plan(&["c.example"]);
         assert!(matches!(folder.held(&other), Err(TlsError::OtherNames { .. })));
         assert!(folder.place(&other, &chain, &key, NOW).is_err());
         let foreign = certificate(&["a.example", "b.example"]).1;
-        assert!(matches!(
-            folder.place(&two, &chain, &foreign, NOW),
-            Err(TlsError::KeyMismatch { .. })
-        ));
+        let refused = folder.place(&two, &chain, &foreign, NOW);
+        assert!(matches!(refused, Err(TlsError::KeyMismatch { .. })));
         assert!(folder.place(&two, "<html>", &key, NOW).is_err());
-        assert!(folder.held(&two).unwrap().unwrap().1.is_as_planned);
+        assert!(folder.held(&two).unwrap().unwrap().is_as_planned);
     }
 
     #[test]
-    fn what_a_killed_process_left_half_written_is_in_nobodys_way() {
+    fn what_a_killed_process_left_half_written_is_replaced() {
         let (directory, plan) = (TempDir::new().unwrap(), plan(&["a.example"]));
         let folder = Folder::of(directory.path());
         let certs = directory.path().join("certs");
         fs::create_dir(&certs).unwrap();
-        for name in ["acme.new", "acme-account.new", "acme-progress.new"] {
-            fs::write(certs.join(name), "half").unwrap();
-        }
-        fs::write(certs.join(PROGRESS), "{\"order\":").unwrap();
-        fs::write(certs.join(ACCOUNT), "").unwrap();
-        assert_eq!(folder.progress().unwrap(), Progress::default());
-        assert!(folder.account().unwrap().is_none());
+        fs::write(certs.join("acme.new"), "half").unwrap();
+        fs::write(certs.join(STATE), "{\"schedule\":").unwrap();
+        let mut state = folder.state().unwrap();
+        assert_eq!(state.schedule, Schedule::default());
+        state.schedule.failures = 3;
+        folder.keep(&state).unwrap();
+        assert_eq!(folder.state().unwrap().schedule, state.schedule);
         let (chain, key) = certificate(&["a.example"]);
-        folder.place(&plan, &chain, &key, NOW).unwrap();
-        let progress = Progress {
-            failures: 3,
-            ..Progress::default()
-        };
-        folder.keep_progress(&progress).unwrap();
-        assert_eq!(folder.progress().unwrap(), progress);
-        assert!(folder.held(&plan).unwrap().is_some());
         fs::write(folder.certificate_file(), "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
         assert!(folder.held(&plan).is_err());
         folder.place(&plan, &chain, &key, NOW).unwrap();

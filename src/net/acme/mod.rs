@@ -1,15 +1,15 @@
-//! Certificates from a certificate authority that speaks ACME (RFC 8555), with nobody to think of them.
+//! Certificates from a certificate authority that speaks ACME (RFC 8555).
 //!
 //! The authority proves to itself that a domain is this service's by a handshake on port 443 (TLS-ALPN-01,
 //! RFC 8737), so nothing but the service's own address is needed. [`renewal::Renewal`] is one round of it: look at
-//! what lies in `certs/`, and order, ask or rest. What is decided in it is in [`timetable`], what is kept in
-//! [`folder`], the conversation in [`order`].
+//! what lies in `certs/`, and order, ask or rest. The decision is made in [`schedule`], the files are in [`folder`],
+//! the conversation is in [`order`]. An order that fails or is interrupted is left, and the next attempt makes another.
 
 pub mod failure;
 pub mod folder;
 pub mod order;
 pub mod renewal;
-pub mod timetable;
+pub mod schedule;
 pub mod transport;
 
 use url::Url;
@@ -51,20 +51,5 @@ mod tests {
             contact: None,
             directory: "https://ca.example/directory".parse().unwrap(),
         }
-    }
-
-    #[test]
-    fn another_domain_or_authority_is_another_line() {
-        let one = plan(&["a.example"]);
-        assert_eq!(
-            one.line(),
-            "ACME certificate of https://ca.example/directory for a.example"
-        );
-        assert_ne!(one.line(), plan(&["a.example", "b.example"]).line());
-        let elsewhere = Plan {
-            directory: LETS_ENCRYPT.parse().unwrap(),
-            ..one.clone()
-        };
-        assert_ne!(one.line(), elsewhere.line());
     }
 }

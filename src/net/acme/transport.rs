@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use url::Url;
 use crate::net::outbound::Client;
 
 /// The longest wait that an authority can ask for, in seconds.
-pub const LONGEST_WAIT: u64 = 24 * 60 * 60;
+const LONGEST_WAIT: u64 = 24 * 60 * 60;
 
 /// The way to the authority. A clone shares what is remembered.
 #[derive(Clone)]
@@ -25,8 +25,6 @@ pub struct Transport {
     /// For authorities that do not say what time it is.
     now: u64,
     wait: Arc<AtomicU64>,
-    pause: Arc<AtomicU64>,
-    status: Arc<AtomicU16>,
 }
 
 impl Transport {
@@ -36,31 +34,13 @@ impl Transport {
             client,
             now,
             wait: Arc::default(),
-            pause: Arc::default(),
-            status: Arc::default(),
         }
     }
 
     /// How many seconds the authority wants to be left alone (RFC 8555 section 6.6), as it said with its latest
-    /// refusal or when it was [left alone](Self::leave_alone); zero when it did not.
+    /// refusal; zero when it did not.
     pub fn wait(&self) -> u64 {
         self.wait.load(Ordering::Relaxed)
-    }
-
-    /// How many seconds the authority wants to pass before the same is asked again, as it said with its latest answer,
-    /// which may be a good one (RFC 8555 sections 7.4 and 8.2); zero when it did not.
-    pub fn pause(&self) -> u64 {
-        self.pause.load(Ordering::Relaxed)
-    }
-
-    /// The status of the latest answer (RFC 9110 section 15), which the library does not tell; zero before the first.
-    pub fn status(&self) -> u16 {
-        self.status.load(Ordering::Relaxed)
-    }
-
-    /// Takes the pause that the authority wants for a refusal, because it is too long to sit out.
-    pub fn leave_alone(&self) {
-        self.wait.store(self.pause(), Ordering::Relaxed);
     }
 }
 
@@ -84,12 +64,10 @@ impl HttpClient for Transport {
             let (mut head, body) = answer
                 .map_err(|error| Error::Other(Box::new(error)))?
                 .into_parts();
-            this.status.store(head.status.as_u16(), Ordering::Relaxed);
             if is_document {
                 check_directory(&body)?;
             }
             let wait = bound_wait(&mut head.headers, this.now);
-            this.pause.store(wait, Ordering::Relaxed);
             if !head.status.is_success() {
                 this.wait.store(wait, Ordering::Relaxed);
             }
@@ -174,15 +152,5 @@ mod tests {
         headers.insert(DATE, "Fri, 15 Jan 2027 10:00:00 GMT".parse().unwrap());
         assert_eq!(bound_wait(&mut headers, NOW), 600);
         assert_eq!(headers[RETRY_AFTER], "600");
-    }
-
-    #[test]
-    fn a_directory_whose_nonces_are_nowhere_does_not_reach_the_library() {
-        assert!(check_directory(b"{\"newNonce\":\"https://ca.example/new nonce\"}").is_err());
-        assert!(check_directory(b"{\"newNonce\":\"https://ca.example/new-nonce\"}").is_ok());
-        assert!(
-            check_directory(b"<html>").is_ok(),
-            "what is no directory is refused later"
-        );
     }
 }

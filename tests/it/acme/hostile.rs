@@ -1,5 +1,7 @@
 //! An authority that is not what it should be costs an attempt and nothing else.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A site with a certificate that is due, and the moment.
@@ -176,6 +178,50 @@ async fn a_certificate_that_clients_refuse_does_not_take_the_place_of_one_that_t
     assert_eq!(site.issue(at).await, due + 90 * DAY);
 }
 
+/// An order that fails or is interrupted is not gone on with: what it waited for is asked of the next one.
+#[tokio::test]
+async fn an_authority_that_wants_hours_to_issue_is_left_alone_for_so_long() {
+    let (authority, site, _folder, due) = due().await;
+    authority.set_mood(Mood::Processing("7200"));
+    let (failure, until) = site.fail(due).await;
+    assert!(failure.message.contains("in time"), "{failure}");
+    assert!((due + 2 * HOUR - MINUTE..due + 2 * HOUR + MINUTE).contains(&until));
+    authority.set_mood(Mood::Fair);
+    authority.set_validity(due, 90 * DAY);
+    assert_eq!(site.issue(until).await, due + 90 * DAY);
+    assert_eq!(authority.asked("/new-order").len(), 3);
+}
+
+#[tokio::test]
+async fn an_attempt_that_a_killed_process_left_counts_as_one_that_failed() {
+    let (authority, site, folder, due) = due().await;
+    authority.set_mood(Mood::Processing(""));
+    let working = site.renewal.clone();
+    let round = tokio::spawn(async move { working.round(due, 0, false).await });
+    while authority.asked("/finalize").len() < 2 {
+        assert!(!round.is_finished());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    round.abort();
+    authority.set_mood(Mood::Fair);
+    authority.set_validity(due, 90 * DAY);
+    let again = Site::start(&authority, site.renewal.plan().clone(), folder.path()).await;
+    let waited = again.round(due + 1).await;
+    assert_eq!(waited, (Round::Waited(None), due + 2 * MINUTE));
+    again.issue(due + 2 * MINUTE).await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_may_be_issued_is_asked_for_again_while_the_authority_is_away() {
+    for said in ["{\"message\":\"upstream unavailable\"}", "<html>"] {
+        let (authority, site, _folder, due) = due().await;
+        authority.set_validity(due, 90 * DAY);
+        authority.set_mood(Mood::Away("/certificate", 1, said));
+        site.issue(due).await;
+        assert_eq!(authority.asked("/new-order").len(), 2, "{said}");
+    }
+}
+
 /// Goes through a day, and counts the certificates.
 async fn orders_within_a_day(authority: &Authority, site: &Site, begin: u64) -> usize {
     let (mut at, mut orders) = (begin, 0);
@@ -258,13 +304,13 @@ async fn an_authority_that_will_not_have_a_certificate_replaced_issues_one_to_th
 async fn a_round_that_ends_in_a_panic_is_told_as_a_failure_and_leaves_the_authority_alone() {
     let (authority, site, folder) = scene(&["id.example"]).await;
     let begin = now();
-    let (round, until) = site.renewal.broke(begin, "a panic on purpose").await;
+    let (round, until) = site.renewal.broke(begin, "a panic on purpose");
     let Round::Failed(failure) = round else {
         panic!("{round:?}");
     };
     assert!(failure.message.contains("a panic on purpose"), "{failure}");
     assert_eq!(until, begin + HOUR);
-    let kept = Certs::of(folder.path()).progress().unwrap();
+    let kept = Certs::of(folder.path()).state().unwrap().schedule;
     assert_eq!((kept.failures, kept.failed_at), (1, begin));
     assert_eq!((kept.failure.as_ref(), kept.not_before), (Some(&failure), until));
     let again = Site::start(&authority, site.renewal.plan().clone(), folder.path()).await;

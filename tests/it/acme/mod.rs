@@ -2,7 +2,6 @@
 
 mod binary;
 mod hostile;
-mod slow;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -223,14 +222,15 @@ async fn what_fails_waits_longer_each_time_across_restarts_and_the_old_certifica
     assert_eq!(authority.asked("/new-order").len(), orders);
     let (_, later) = again.fail(until).await;
     assert!(later >= until + 4 * MINUTE);
-    let kept = Certs::of(folder.path()).progress().unwrap();
+    let kept = Certs::of(folder.path()).state().unwrap().schedule;
     assert_eq!((kept.failures, kept.failure), (2, Some(failure)));
 
     authority.resolve("id.example", again.address);
     authority.set_validity(due, 90 * DAY);
     let (round, _) = again.renewal.round(until + 1, 0, true).await;
     assert!(matches!(round, Round::Issued { .. }), "{round:?}");
-    assert_eq!(Certs::of(folder.path()).progress().unwrap().failure, None);
+    let kept = Certs::of(folder.path()).state().unwrap().schedule;
+    assert_eq!((kept.failures, kept.failure), (0, None));
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn an_account_that_was_lost_on_either_side_is_opened_anew() {
     authority.set_validity(begin + 65 * DAY, 90 * DAY);
     site.issue(begin + 65 * DAY).await;
     assert_eq!(authority.asked("/new-account").len(), 2);
-    std::fs::remove_file(folder.path().join("certs/acme-account.json")).unwrap();
+    std::fs::remove_file(folder.path().join("certs/acme.json")).unwrap();
     authority.set_validity(begin + 130 * DAY, 90 * DAY);
     site.issue(begin + 130 * DAY).await;
     assert_eq!(authority.asked("/new-account").len(), 3);
@@ -344,13 +344,13 @@ async fn whatever_was_written_last_before_a_crash_the_next_start_goes_on() {
     let begin = now();
     site.issue(begin).await;
     let certs = folder.path().join("certs");
-    let whole = ["acme.pem", "acme-account.json", "acme-progress.json"].map(|name| {
+    let whole = ["acme.pem", "acme.json"].map(|name| {
         let file = certs.join(name);
         let bytes = std::fs::read(&file).unwrap();
         (file, bytes)
     });
     // Every state that a crash leaves: some files written, the others not, or with their old content.
-    for kept in 0..8_u32 {
+    for kept in 0..4_u32 {
         for (number, (file, bytes)) in whole.iter().enumerate() {
             drop(std::fs::remove_file(file));
             if kept & (1 << number) != 0 {
@@ -420,7 +420,7 @@ async fn what_cannot_be_remembered_is_left_alone_for_ten_minutes_unless_in_haste
     let certs = folder.path().join("certs");
     std::fs::create_dir(&certs).unwrap();
     // What would be put in the place of the file lies beside it first, where this is in the way.
-    block(&certs.join("acme-progress.new"));
+    block(&certs.join("acme.new"));
     let (failure, until) = site.fail(begin).await;
     assert_eq!(until, begin + 10 * MINUTE);
     assert!(authority.asked("/").is_empty());
@@ -433,7 +433,7 @@ async fn what_cannot_be_remembered_is_left_alone_for_ten_minutes_unless_in_haste
     assert_eq!(site.fail(until + MINUTE).await.0, failure);
     // A clock that was set back does not make the pause longer.
     assert_eq!(site.fail(begin - DAY).await.0, failure);
-    std::fs::remove_dir_all(certs.join("acme-progress.new")).unwrap();
+    std::fs::remove_dir_all(certs.join("acme.new")).unwrap();
     site.issue(begin).await;
 }
 
@@ -444,7 +444,7 @@ async fn the_authority_is_not_asked_when_to_renew_while_its_answer_cannot_be_kep
     authority.set_window(begin + 50 * DAY, begin + 51 * DAY);
     site.issue(begin).await;
     let asked = authority.asked("/").len();
-    block(&folder.path().join("certs/acme-progress.new"));
+    block(&folder.path().join("certs/acme.new"));
     let mut at = begin + DAY;
     let mut failures = 0;
     while at < begin + DAY + HOUR {
