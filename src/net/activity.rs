@@ -99,8 +99,8 @@ impl Activity {
 
     fn byte_read(&self) {
         self.change(|phase| match phase {
-            Phase::Idle | Phase::Reading => Phase::Reading,
-            Phase::Serving(count) => Phase::Serving(count),
+            Phase::Idle => Phase::Reading,
+            phase => phase,
         });
     }
 
@@ -117,8 +117,8 @@ impl Activity {
 
     fn served(&self) {
         self.change(|phase| match phase {
-            Phase::Serving(count) if count > 1 => Phase::Serving(count.saturating_sub(1)),
-            Phase::Serving(_) | Phase::Reading | Phase::Idle => Phase::Idle,
+            Phase::Serving(count) if count > 1 => Phase::Serving(count - 1),
+            _ => Phase::Idle,
         });
     }
 
@@ -144,17 +144,17 @@ impl Activity {
     }
 
     /// What will be overdue next if nothing changes, and since when it is so: where it is up to the peer.
-    fn waits(&self, limits: Patience) -> Option<(Overdue, Duration)> {
+    fn waits(&self, timeouts: Timeouts) -> Option<(Overdue, Duration)> {
         let (now, current) = (Instant::now(), self.state());
         let left =
             |since: Instant, limit: Duration| limit.saturating_sub(now.saturating_duration_since(since));
         let of_phase = match current.phase {
-            Phase::Reading => Some((Overdue::Reading, left(current.since, limits.reading))),
-            Phase::Idle => Some((Overdue::Idle, left(current.since, limits.idle))),
+            Phase::Reading => Some((Overdue::Reading, left(current.since, timeouts.reading))),
+            Phase::Idle => Some((Overdue::Idle, left(current.since, timeouts.idle))),
             Phase::Serving(_) => None,
         };
         let oldest = current.untaken.iter().map(|(_, since)| since).min();
-        let of_answer = oldest.map(|since| (Overdue::Untaken, left(*since, limits.untaken)));
+        let of_answer = oldest.map(|since| (Overdue::Untaken, left(*since, timeouts.untaken)));
         of_phase
             .into_iter()
             .chain(of_answer)
@@ -166,11 +166,15 @@ impl Activity {
     ///
     /// Nobody wakes it when the phase changes, which happens several times for each request. It looks again before
     /// the earliest moment at which a phase that began meanwhile could be overdue, and so misses none.
-    pub async fn overdue(&self, limits: Patience) -> Overdue {
+    pub async fn overdue(&self, timeouts: Timeouts) -> Overdue {
         const SHORTEST: Duration = Duration::from_millis(1);
         loop {
-            let next_may_end = limits.reading.min(limits.idle).min(limits.untaken).max(SHORTEST);
-            match self.waits(limits) {
+            let next_may_end = timeouts
+                .reading
+                .min(timeouts.idle)
+                .min(timeouts.untaken)
+                .max(SHORTEST);
+            match self.waits(timeouts) {
                 Some((overdue, left)) if left.is_zero() => return overdue,
                 Some((_, left)) => tokio::time::sleep(left.min(next_may_end)).await,
                 None => tokio::time::sleep(next_may_end).await,
@@ -181,7 +185,7 @@ impl Activity {
 
 /// How long a peer is waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// For the header of a request, from its first byte.
     pub reading: Duration,
     /// For a request.
@@ -190,7 +194,7 @@ pub struct Patience {
     pub untaken: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     /// The same, and nothing longer than `most`.
     #[must_use]
     pub fn at_most(self, most: Duration) -> Self {
@@ -356,8 +360,8 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_hours(1);
 
-    fn waiting(reading: Duration, idle: Duration) -> Patience {
-        Patience {
+    fn waiting(reading: Duration, idle: Duration) -> Timeouts {
+        Timeouts {
             reading,
             idle,
             untaken: LONG,
@@ -436,19 +440,19 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_not_taken_is_overdue_whatever_else_goes_on() {
         let activity = Activity::new();
-        let limits = Patience {
+        let timeouts = Timeouts {
             reading: LONG,
             idle: LONG,
             untaken: SHORT,
         };
         let (older, newer) = (activity.answered(), activity.answered());
         let _serving = activity.serving();
-        assert_eq!(activity.overdue(limits).await, Overdue::Untaken);
+        assert_eq!(activity.overdue(timeouts).await, Overdue::Untaken);
         newer.count_anew();
-        assert_eq!(activity.waits(limits), Some((Overdue::Untaken, Duration::ZERO)));
+        assert_eq!(activity.waits(timeouts), Some((Overdue::Untaken, Duration::ZERO)));
         drop(older);
         drop(newer);
-        assert_eq!(activity.waits(limits), None);
+        assert_eq!(activity.waits(timeouts), None);
     }
 
     #[tokio::test]

@@ -95,13 +95,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::net::activity::{Activity, Overdue, Patience};
+    use crate::net::activity::{Activity, Overdue, Timeouts};
 
     const SHORT: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_hours(1);
 
-    fn waiting(idle: Duration, untaken: Duration) -> Patience {
-        Patience {
+    fn waiting(idle: Duration, untaken: Duration) -> Timeouts {
+        Timeouts {
             reading: LONG,
             idle,
             untaken,

@@ -19,19 +19,19 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-use super::activity::{Activity, Overdue, Patience, Watched};
+use super::activity::{Activity, Overdue, Timeouts, Watched};
 use super::alpn::{ACME_TLS_1, HTTP_2};
 use super::answer::{self, Answered};
 use super::drain::Draining;
 use super::tls::Acceptor;
 use super::{Fallback, Limits, Peer};
 
-/// How long a connection may take to say goodbye once nothing is under way on it.
-const LINGER: Duration = Duration::from_secs(5);
+/// How long a connection may take to close once nothing is under way on it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a peer has for a request that is on its way when the service stops: one on a kept HTTP/1 connection
 /// has no way to learn of the end but by losing it (RFC 9112 section 9.6).
-const LAST_REQUEST: Duration = Duration::from_secs(1);
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The least that hyper takes for an HTTP/1 buffer.
 const SMALLEST_BUFFER: usize = 8192;
@@ -76,14 +76,14 @@ pub async fn serve(
                 return;
             }
         },
-        () = draining.begun_since(LAST_REQUEST) => return,
+        () = draining.begun_since(LAST_REQUEST_TIMEOUT) => return,
     };
     match stream.get_ref().1.alpn_protocol() {
         Some(HTTP_2) => http_2(stream, service, limits, draining).await,
         // The handshake was all of it (RFC 8737 section 3).
         Some(ACME_TLS_1) => {
             tracing::debug!(peer = %peer.addr, "answered a certificate authority's check");
-            let _ = tokio::time::timeout(LINGER, stream.shutdown()).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
         }
         _ => http_1(stream, service, limits, draining).await,
     }
@@ -106,7 +106,15 @@ where
             TokioIo::new(Watched::requests(stream, activity.clone())),
             service.answering(activity.clone(), limits.request_timeout, draining.clone()),
         );
-    drive(connection, peer, &activity, limits, draining, LAST_REQUEST).await;
+    drive(
+        connection,
+        peer,
+        &activity,
+        limits,
+        draining,
+        LAST_REQUEST_TIMEOUT,
+    )
+    .await;
 }
 
 async fn http_2<IO>(stream: IO, service: Guarded, limits: &Limits, draining: Draining)
@@ -168,7 +176,7 @@ async fn drive<C: Graceful>(
     mut draining: Draining,
     last_request: Duration,
 ) {
-    let patience = Patience {
+    let timeouts = Timeouts {
         reading: limits.header_timeout,
         idle: limits.idle_timeout,
         untaken: limits.idle_timeout,
@@ -176,7 +184,7 @@ async fn drive<C: Graceful>(
     let mut connection = pin!(connection);
     tokio::select! {
         end = connection.as_mut() => return ended(peer, end),
-        overdue = activity.overdue(patience) => match overdue {
+        overdue = activity.overdue(timeouts) => match overdue {
             Overdue::Idle => {}
             Overdue::Reading => {
                 tracing::debug!(peer = %peer.addr, "no request in time");
@@ -192,7 +200,7 @@ async fn drive<C: Graceful>(
             tokio::select! {
                 biased;
                 end = connection.as_mut() => return ended(peer, end),
-                _ = activity.overdue(patience.at_most(last_request)) => {}
+                _ = activity.overdue(timeouts.at_most(last_request)) => {}
             }
         }
     }
@@ -200,7 +208,7 @@ async fn drive<C: Graceful>(
     activity.count_anew();
     tokio::select! {
         end = connection.as_mut() => ended(peer, end),
-        _ = activity.overdue(patience.at_most(LINGER)) => {
+        _ = activity.overdue(timeouts.at_most(CLOSE_TIMEOUT)) => {
             tracing::debug!(peer = %peer.addr, "connection cut, the peer does not end it");
         }
     }

@@ -1,5 +1,9 @@
 //! The server's edge, driven over real sockets by peers that behave and peers that do not.
 
+mod certificates;
+mod http_2;
+mod stopping;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +31,7 @@ use super::{Limits, Peer, Unanswered};
 
 const SHORT: Duration = Duration::from_millis(100);
 /// Longer than anything here takes; a test that reaches it has failed.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -93,7 +97,7 @@ async fn answer(request: Request<Incoming>, peer: Peer, slow: Slow) -> Response<
 }
 
 async fn in_time<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, future).await.unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, future).await.unwrap()
 }
 
 /// All that the server sends until it closes. A reset counts as closing.
@@ -401,47 +405,6 @@ async fn first_of(peer: &mut (impl AsyncRead + Unpin), kinds: &[u8]) -> (u8, Vec
     }
 }
 
-/// No setting is another than usual (RFC 9113 section 6.5).
-const USUAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-
-/// An HTTP/2 connection that has sent its preface, these settings and `GET path` on stream 1.
-async fn http_2(
-    server: &Server,
-    certificate: &CertificateDer<'static>,
-    settings: &[u8],
-    path: &str,
-) -> TlsStream<TcpStream> {
-    let mut peer = secured(server, certificate, &[HTTP_2]).await.unwrap();
-    let bytes = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings, &get_on(1, path)].concat();
-    peer.write_all(&bytes).await.unwrap();
-    peer
-}
-
-/// `GET path` on that stream.
-fn get_on(stream: u8, path: &str) -> Vec<u8> {
-    // HPACK (RFC 7541 appendix A): GET, https, a literal path (name 4) and a literal authority (name 1).
-    let mut block = vec![0x82, 0x87, 0x04, u8::try_from(path.len()).unwrap()];
-    block.extend_from_slice(path.as_bytes());
-    block.extend_from_slice(b"\x01\x09localhost");
-    let length = u8::try_from(block.len()).unwrap();
-    [&[0, 0, length, HEADERS, 0x05, 0, 0, 0, stream], block.as_slice()].concat()
-}
-
-#[tokio::test]
-async fn http_2_requests_are_answered_and_an_idle_connection_is_told_to_go_away() {
-    let directory = TempDir::new().unwrap();
-    let (acceptor, certificate) = self_signed(&directory);
-    let limits = Limits {
-        idle_timeout: Duration::from_secs(3),
-        ..Limits::default()
-    };
-    let server = Server::start(limits, Some(acceptor)).await;
-    let mut peer = http_2(&server, &certificate, USUAL, "/").await;
-    assert_eq!(frame_of(&mut peer, DATA).await, b"tls=true from 127.0.0.1");
-    frame_of(&mut peer, GOAWAY).await;
-    rest(&mut peer).await;
-}
-
 /// Whoever asks and takes no answer is held to the time of a connection on which nothing happens.
 #[tokio::test]
 async fn who_asks_and_never_reads_is_cut_off() {
@@ -455,202 +418,6 @@ async fn who_asks_and_never_reads_is_cut_off() {
     let requests = GET.repeat(1000);
     let asking = async { while peer.write_all(&requests).await.is_ok() {} };
     in_time(asking).await;
-}
-
-/// The same with answers that a peer leaves no window for, however often it asks (RFC 9113 section 6.9).
-#[tokio::test]
-async fn who_asks_on_and_leaves_no_window_for_the_answers_is_cut_off() {
-    let directory = TempDir::new().unwrap();
-    let (acceptor, certificate) = self_signed(&directory);
-    let limits = Limits {
-        idle_timeout: Duration::from_secs(2),
-        ..Limits::default()
-    };
-    let server = Server::start(limits, Some(acceptor)).await;
-    let no_window = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
-    let peer = http_2(&server, &certificate, no_window, "/").await;
-    let (mut reader, mut writer) = tokio::io::split(peer);
-    let asking = async {
-        let mut times = tokio::time::interval(Duration::from_millis(100));
-        for stream in (3..=63).step_by(2) {
-            times.tick().await;
-            let _ = writer.write_all(&get_on(stream, "/")).await;
-            let _ = writer.flush().await;
-        }
-    };
-    tokio::select! {
-        _ = rest(&mut reader) => {}
-        () = asking => panic!("as many answers as may wait do wait"),
-    }
-}
-
-#[tokio::test]
-async fn a_panic_on_http_2_ends_one_stream() {
-    let directory = TempDir::new().unwrap();
-    let (acceptor, certificate) = self_signed(&directory);
-    let server = Server::start(Limits::default(), Some(acceptor)).await;
-    let mut peer = http_2(&server, &certificate, USUAL, "/panic").await;
-    let headers = frame_of(&mut peer, HEADERS).await;
-    // An indexed field (RFC 7541 section 6.1): entry 14 of the static table is `:status 500`.
-    assert_eq!(headers[0], 0x8e);
-}
-
-#[tokio::test]
-async fn stopping_finishes_the_request_under_way_and_takes_no_more() {
-    let server = Server::start(Limits::default(), None).await;
-    let mut busy = server.plain().await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .unwrap();
-    in_time(server.slow.begun.notified()).await;
-    let mut idle = server.plain().await;
-    ask(&mut idle, GET, "from 127.0.0.1").await;
-
-    server.stop.send(()).unwrap();
-    assert_eq!(rest(&mut idle).await, "");
-    assert!(TcpStream::connect(server.address).await.is_err());
-    assert!(!server.task.is_finished());
-    server.slow.go_on.notify_one();
-    let text = rest(&mut busy).await;
-    assert!(
-        text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("slow"),
-        "{text}"
-    );
-    in_time(server.task).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_request_that_was_on_its_way_when_the_service_stopped_is_answered_as_the_last_of_its_connection() {
-    let server = Server::start(Limits::default(), None).await;
-    let (mut kept, mut new) = (server.plain().await, server.plain().await);
-    let first = ask(&mut kept, GET, "from 127.0.0.1").await;
-    assert!(!first.contains("connection: close"), "{first}");
-    server.stop.send(()).unwrap();
-    in_time(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
-    for peer in [&mut kept, &mut new] {
-        let last = ask(peer, GET, "from 127.0.0.1").await;
-        assert!(last.contains("connection: close\r\n"), "{last}");
-        assert_eq!(rest(peer).await, "");
-    }
-    in_time(server.task).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_connection_that_waits_in_the_queue_when_the_service_stops_is_served() {
-    let limits = Limits {
-        max_connections: 2,
-        max_connections_per_address: usize::MAX,
-        ..Limits::default()
-    };
-    let server = Server::start(limits, None).await;
-    let mut first = server.plain().await;
-    ask(&mut first, GET, "from 127.0.0.1").await;
-    let listener = server.address;
-    // On one thread the service does not run between the two.
-    let waiting = std::net::TcpStream::connect(listener).unwrap();
-    server.stop.send(()).unwrap();
-    waiting.set_nonblocking(true).unwrap();
-    let mut waiting = TcpStream::from_std(waiting).unwrap();
-    let last = ask(&mut waiting, GET, "from 127.0.0.1").await;
-    assert!(last.starts_with("HTTP/1.1 200 OK\r\n"), "{last}");
-    in_time(server.task).await.unwrap();
-}
-
-#[tokio::test]
-async fn stopping_finishes_an_http_2_request_under_way() {
-    let directory = TempDir::new().unwrap();
-    let (acceptor, certificate) = self_signed(&directory);
-    let limits = Limits {
-        idle_timeout: SHORT,
-        ..Limits::default()
-    };
-    let server = Server::start(limits, Some(acceptor)).await;
-    let mut peer = http_2(&server, &certificate, USUAL, "/slow").await;
-    in_time(server.slow.begun.notified()).await;
-    server.stop.send(()).unwrap();
-    frame_of(&mut peer, GOAWAY).await;
-    server.slow.go_on.notify_one();
-    assert_eq!(frame_of(&mut peer, DATA).await, b"slow");
-    in_time(server.task).await.unwrap();
-}
-
-#[tokio::test]
-async fn stopping_does_not_wait_for_a_handshake_or_for_a_request_without_end() {
-    let directory = TempDir::new().unwrap();
-    let (acceptor, certificate) = self_signed(&directory);
-    let limits = Limits {
-        drain_timeout: SHORT,
-        idle_timeout: SHORT * 5,
-        ..Limits::default()
-    };
-    let server = Server::start(limits, Some(acceptor)).await;
-    let _silent = server.plain().await;
-    let _unfinished = secured(&server, &certificate, &[HTTP_2]).await.unwrap();
-    let mut endless = secured(&server, &certificate, &[HTTP_1_1]).await.unwrap();
-    endless
-        .write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .unwrap();
-    in_time(server.slow.begun.notified()).await;
-    server.stop.send(()).unwrap();
-    in_time(server.task).await.unwrap();
-    assert_eq!(rest(&mut endless).await, "");
-}
-
-#[tokio::test]
-async fn a_new_certificate_serves_the_next_connection() {
-    let (old, new) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let now = UnixTime::now().as_secs();
-    let (_, old_certificate) = self_signed(&old);
-    let (_, new_certificate) = self_signed(&new);
-    let (certificate, key) = (
-        old.path().join("certs/self-signed.pem"),
-        old.path().join("certs/self-signed.key"),
-    );
-    let acceptor = Acceptor::from_files(&certificate, &key, None, now).unwrap();
-    let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
-    let mut before = secured(&server, &old_certificate, &[]).await.unwrap();
-    assert!(!acceptor.reload(now).unwrap());
-
-    std::fs::copy(new.path().join("certs/self-signed.pem"), &certificate).unwrap();
-    assert!(acceptor.reload(now).is_err());
-    secured(&server, &old_certificate, &[]).await.unwrap();
-
-    std::fs::copy(new.path().join("certs/self-signed.key"), &key).unwrap();
-    assert!(acceptor.reload(now).unwrap());
-    secured(&server, &new_certificate, &[]).await.unwrap();
-    assert!(secured(&server, &old_certificate, &[]).await.is_err());
-    ask(&mut before, GET, "from 127.0.0.1").await;
-}
-
-#[tokio::test]
-async fn a_watched_certificate_is_exchanged_without_being_asked() {
-    let (old, new) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (_, old_certificate) = self_signed(&old);
-    let (_, new_certificate) = self_signed(&new);
-    let (certificate, key) = (
-        old.path().join("certs/self-signed.pem"),
-        old.path().join("certs/self-signed.key"),
-    );
-    let acceptor = Acceptor::from_files(&certificate, &key, None, UnixTime::now().as_secs()).unwrap();
-    let server = Server::start(Limits::default(), Some(acceptor.clone())).await;
-    let watch = tokio::spawn(acceptor.watch(Duration::from_millis(20), || UnixTime::now().as_secs()));
-    secured(&server, &old_certificate, &[]).await.unwrap();
-    for (from, to) in [
-        ("certs/self-signed.key", &key),
-        ("certs/self-signed.pem", &certificate),
-    ] {
-        let beside = old.path().join("beside");
-        std::fs::copy(new.path().join(from), &beside).unwrap();
-        std::fs::rename(beside, to).unwrap();
-    }
-    in_time(async {
-        while secured(&server, &new_certificate, &[]).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-    watch.abort();
 }
 
 #[tokio::test]
