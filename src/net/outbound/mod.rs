@@ -7,7 +7,6 @@
 pub mod address;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -206,7 +205,7 @@ impl Client {
         direct(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
         let _slot = Slot::take(&self.under_way, &target.host)?;
         let authority = target.authority.clone();
-        within(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message)))
+        tokio::time::timeout(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message)))
             .await
             .unwrap_or(Err(OutboundError::Timeout(authority)))
     }
@@ -269,17 +268,13 @@ impl Client {
             return Err(OutboundError::Forbidden(host()));
         }
         for address in allowed {
-            if let Some(Ok(stream)) = within(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+            if let Ok(Ok(stream)) = connected {
                 return Ok(stream);
             }
         }
         Err(OutboundError::Unreachable(host()))
     }
-}
-
-/// What a future gives, if it does so in time.
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(limit, future).await.ok()
 }
 
 /// What the TLS library says, in words where it has none: a certificate that was made to sign others is met often.
