@@ -65,10 +65,6 @@ impl Failure {
                     "nothing need be done unless it stays so: the service tries again",
                 )
             },
-            Error::Json(error) => Self::new(
-                format!("the certificate authority's answer is not understood: {error}"),
-                directory,
-            ),
             other => Self::new(
                 format!("the certificate authority's answer is not understood: {other}"),
                 directory,

@@ -26,10 +26,11 @@ const UNAUTHORIZED: &str = "unauthorized";
 
 /// How often a question is asked whose nonce the authority does not know. The library asks three times each time.
 const ATTEMPTS: usize = 3;
-/// How long the authority has to check the challenges.
-const VALIDATION_TIMEOUT: Duration = Duration::from_mins(5);
-/// How long the authority has to issue the certificate: an order that is left is made again, and authorities count.
-const ISSUANCE_TIMEOUT: Duration = Duration::from_mins(20);
+/// The longest wait for the authority to check the challenges. The last question is asked after four minutes.
+const VALIDATION_TIMEOUT: Duration = Duration::from_mins(6);
+/// The longest wait for the authority to issue the certificate. It is long, because an order that is left is made again,
+/// and authorities count. The last question is asked after a quarter of an hour.
+const ISSUANCE_TIMEOUT: Duration = Duration::from_mins(25);
 /// The pauses before a certificate that may be issued by now is asked for again while the authority is away.
 const OUTAGE_PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
@@ -325,11 +326,11 @@ async fn fetch_authorizations(order: &mut Order) -> Result<(), Error> {
     Ok(())
 }
 
-/// How an order is asked for its status: with pauses that grow by half each time, or as long as the authority wants.
+/// How an order is asked for its status: after pauses that grow by a quarter each time, or as the authority wants.
 fn polling(timeout: Duration) -> RetryPolicy {
     RetryPolicy::new()
-        .initial_delay(Duration::from_millis(100))
-        .backoff(1.5)
+        .initial_delay(Duration::from_millis(250))
+        .backoff(1.25)
         .timeout(timeout)
 }
 

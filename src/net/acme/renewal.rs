@@ -15,7 +15,7 @@ use crate::net::tls::Acceptor;
 use crate::net::tls_error::TlsError;
 
 /// The longest that one order may take in all, however its parts are drawn out.
-const ORDER_TIMEOUT: Duration = Duration::from_mins(30);
+const ORDER_TIMEOUT: Duration = Duration::from_mins(40);
 /// The longest that the question when to renew may take.
 const RENEWAL_INFO_TIMEOUT: Duration = Duration::from_secs(30);
 /// When is looked again after the folder could not be read or written, in seconds; later when the authority asks for it.
@@ -232,7 +232,7 @@ fn next(state: &State, held: Option<&Held>, now: u64) -> u64 {
 
 fn slow(plan: &Plan) -> Failure {
     Failure::new(
-        format!("{} did not finish the order within half an hour", plan.directory),
+        format!("{} did not finish the order within forty minutes", plan.directory),
         "nothing need be done unless it stays so: the service tries again",
     )
 }
