@@ -91,10 +91,7 @@
 //! one row of the family, [`oauth::refresh::RefreshFamily::refresh`] decides (newest: rotate; the one before,
 //! its successor unused and the window open: a lost answer, rotate again and drop the sibling; anything older:
 //! revoke the family), the row is put back, the commit is shared with whatever else was waiting, and the tokens
-//! are signed. One get, one put, no index of old tokens. What every token says of its user, and whether there may be
-//! any, stands in that row as well ([`identity::Subject`]): among a million users the user's own row would be one more
-//! page to read, a sixth of what a refresh takes. [`flow::users`], the one place that writes a user, writes it to the
-//! user's families in the same transaction, and the gate of a debug build compares the two.
+//! are signed. One get, one put, no index of old tokens.
 //!
 //! # Why the store looks like this
 //!

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::identity::{Factor, Subject, User};
+use crate::identity::{Factor, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::client_auth;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::refresh::RefreshFamily;
 use crate::oauth::scope::Scope;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
@@ -19,7 +18,7 @@ use crate::store::tables::{CLIENTS, CONSENTS, PROVIDERS, USERS};
 
 use super::{Answer, Catalog};
 
-pub(super) const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 
 /// Asks, of whatever is in force at that moment.
 #[derive(Clone)]
@@ -71,37 +70,10 @@ impl GrantPolicy {
         if let Err(refusal) = self.check_client(client) {
             return Ok(Err(refusal));
         }
-        let Some(user) = USERS.get(snapshot, &authorization.user)? else {
-            return Ok(Err(GONE));
-        };
-        let admitted = evaluate(snapshot, client, authorization, user.enabled)?;
-        Ok(admitted.map(|()| user))
-    }
-
-    /// The same where the grant has become a refresh family, which knows its user as the user's own row does.
-    pub fn admit_again(
-        &self,
-        snapshot: &dyn Snapshot,
-        client: &Client,
-        family: &RefreshFamily,
-    ) -> Result<Answer<Subject>, StoreError> {
-        let Some(subject) = &family.subject else {
-            let admitted = self.admit(snapshot, client, &family.authorization)?;
-            return Ok(admitted.map(|user| Subject::from(&user)));
-        };
-        debug_assert_eq!(
-            USERS
-                .get(snapshot, &family.authorization.user)?
-                .map(|user| Subject::from(&user))
-                .as_ref(),
-            Some(subject),
-            "a user was written past the families"
-        );
-        if let Err(refusal) = self.check_client(client) {
-            return Ok(Err(refusal));
+        match USERS.get(snapshot, &authorization.user)? {
+            Some(user) => evaluate(snapshot, client, authorization, user),
+            None => Ok(Err(GONE)),
         }
-        let admitted = evaluate(snapshot, client, &family.authorization, !subject.is_disabled)?;
-        Ok(admitted.map(|()| subject.clone()))
     }
 
     /// The same for a user who comes with nothing that was granted before, and whose record is perhaps about to be
@@ -122,8 +94,7 @@ impl GrantPolicy {
         if !CLIENTS.contains(snapshot, &client.client_id)? {
             return Ok(Err(client_auth::UNKNOWN));
         }
-        let admitted = evaluate(snapshot, client, authorization, user.enabled)?;
-        Ok(admitted.map(|()| user))
+        evaluate(snapshot, client, authorization, user)
     }
 }
 
@@ -140,9 +111,9 @@ fn evaluate(
     snapshot: &dyn Snapshot,
     client: &Client,
     authorization: &Authorization,
-    is_enabled: bool,
-) -> Result<Answer<()>, StoreError> {
-    if !is_enabled {
+    user: User,
+) -> Result<Answer<User>, StoreError> {
+    if !user.enabled {
         return Ok(Err(GONE));
     }
     if !is_in_service(snapshot, &authorization.factor)? {
@@ -167,7 +138,7 @@ fn evaluate(
             )));
         }
     }
-    Ok(Ok(()))
+    Ok(Ok(user))
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ pub mod rotate_keys;
 pub mod sweep;
 pub mod token;
 pub mod upstream_token;
-pub mod users;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

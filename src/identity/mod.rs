@@ -4,11 +4,9 @@ pub mod claim;
 pub mod consent;
 pub mod device;
 pub mod session;
-pub mod subject;
 pub mod user;
 
 pub use consent::Consent;
 pub use device::Device;
 pub use session::{Factor, Session, SessionLifetimes, UpstreamToken};
-pub use subject::Subject;
 pub use user::{LinkedIdentity, LoginName, User};

@@ -19,7 +19,6 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::clock::{EARLIEST, Timestamp};
-use crate::identity::Subject;
 use crate::oauth::client::RefreshPolicy;
 use crate::oauth::code::Authorization;
 use crate::oauth::error::Refusal;
@@ -54,9 +53,6 @@ pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
     #[serde(rename = "auth", alias = "authorization")]
     pub authorization: Authorization,
-    /// Its user, as the user's own record has it; none until somebody has looked.
-    #[serde(default, rename = "who", skip_serializing_if = "Option::is_none")]
-    pub subject: Option<Subject>,
     /// Whether signing out of the session it was granted in ends it too (no `offline_access`, OpenID Connect
     /// Core 11). A session that merely expires ends nothing.
     #[serde(
@@ -209,7 +205,6 @@ impl RefreshFamily {
             authorization.session.is_some() && !authorization.scope.contains(Scope::OFFLINE_ACCESS);
         let family = Self {
             authorization,
-            subject: None,
             bound_to_session,
             created_at: now,
             expires_at: expiry(lifetimes, now, now),

@@ -529,7 +529,7 @@ mod tests {
         fn step(tx: &mut dyn crate::store::engine::Tx) -> Result<(), StoreError> {
             meta_put(tx, "upgraded", "yes")
         }
-        const LATER: Schema = Schema::new(&[|_| Ok(()), |_| Ok(()), |_| Ok(()), step]);
+        const LATER: Schema = Schema::new(&[|_| Ok(()), |_| Ok(()), step]);
         let folder = Folder::new();
         let store = restored(&backup(), &folder, &LATER).unwrap();
         assert_eq!(store.read(stored).unwrap(), Some(LATER.version()));

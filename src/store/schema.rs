@@ -53,11 +53,7 @@ pub struct Schema {
 
 impl Schema {
     /// The schema of this release.
-    pub const CURRENT: Self = Self::new(&[
-        RECORDS_AS_MESSAGE_PACK,
-        USERS_UNDER_SHORT_NAMES,
-        SUBJECTS_IN_FAMILIES,
-    ]);
+    pub const CURRENT: Self = Self::new(&[RECORDS_AS_MESSAGE_PACK, USERS_UNDER_SHORT_NAMES]);
 
     /// The schema that `migrations` lead to. Steps are only ever added, at the end.
     pub const fn new(migrations: &'static [Migration]) -> Self {
@@ -77,7 +73,7 @@ impl Schema {
     }
 
     /// Makes a copy of a database of an earlier schema, beside it and named after the schema that it is about to get:
-    /// `idsvc.redb.before-v4`. Where it is; none when there is nothing to be brought up.
+    /// `idsvc.redb.before-v3`. Where it is; none when there is nothing to be brought up.
     ///
     /// The database is open, and with that locked, until it has been brought up: of two processes that come with a new
     /// release at once, one waits for the other or gives up, and neither touches the other's copy.
@@ -141,10 +137,6 @@ const RECORDS_AS_MESSAGE_PACK: Migration = |_| Ok(());
 /// Users become version 3 of their record, which earlier releases cannot read, when they are next written: those
 /// releases refuse the store, as above.
 const USERS_UNDER_SHORT_NAMES: Migration = |_| Ok(());
-
-/// Refresh families become version 3 of their record, with their user in it, at their next refresh. Earlier releases
-/// would write users past them, a disabled one among them: those releases refuse the store, as above.
-const SUBJECTS_IN_FAMILIES: Migration = |_| Ok(());
 
 /// The schema that is recorded; `None` in a store that is new.
 pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
@@ -420,7 +412,7 @@ mod tests {
         let row = store
             .read(|snapshot| snapshot.get(META.id(), SCHEMA.as_bytes()))
             .unwrap();
-        assert_eq!(row.as_deref(), Some(&b"\x01\"4\""[..]));
+        assert_eq!(row.as_deref(), Some(&b"\x01\"3\""[..]));
     }
 
     #[test]

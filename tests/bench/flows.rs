@@ -22,7 +22,7 @@ use idsvc::flow::token::authorization_code::redeem_code;
 use idsvc::flow::token::issue::{ApprovedGrant, issue_tokens};
 use idsvc::flow::token::refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
-use idsvc::identity::{Device, Factor, Session, Subject, User};
+use idsvc::identity::{Device, Factor, Session, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
@@ -154,9 +154,8 @@ impl Bench {
                 lineage: random.bytes(),
             };
             let lifetimes = &self.core.policy.lifetimes;
-            let (mut family, token) =
+            let (family, token) =
                 RefreshFamily::start(id, self.authorization(scope), lifetimes, &entropy, self.now);
-            family.subject = Some(Subject::from(&self.user));
             tokens.push(token.reveal().to_owned());
             rows.push((id, family));
         }
@@ -223,13 +222,11 @@ impl Bench {
     }
 
     fn approved(&self, scope: &str) -> ApprovedGrant {
-        let scope: Scope = scope.parse().unwrap();
         ApprovedGrant {
             grant_type: GrantType::RefreshToken,
-            subject: Subject::from(&self.user),
-            profile: scope.contains(Scope::OPENID).then(|| self.user.clone()),
-            authorization: self.authorization(&scope.to_string()),
-            scope,
+            user: self.user.clone(),
+            authorization: self.authorization(scope),
+            scope: scope.parse().unwrap(),
             family: self.session,
             nonce: None,
             refresh_token: None,

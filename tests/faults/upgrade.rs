@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use idsvc::identity::User;
-use idsvc::oauth::refresh::RefreshFamily;
 use idsvc::store::engine::redb::{inspect, journal_of};
 use idsvc::store::engine::{TableId, Tx};
 use idsvc::store::record::{Record, Unreadable};
@@ -60,35 +59,10 @@ fn user_of_schema_2(row: &[u8]) -> Result<Vec<u8>, Unreadable> {
     Ok(written)
 }
 
-/// A family as releases with schemas before 4 knew it.
-fn without_user(row: &[u8]) -> Result<RefreshFamily, Unreadable> {
-    let mut family = RefreshFamily::decode(row)?;
-    family.subject = None;
-    Ok(family)
-}
-
-fn family_of_schema_1(row: &[u8]) -> Result<Vec<u8>, Unreadable> {
-    let mut written = vec![1];
-    serde_json::to_writer(&mut written, &without_user(row)?).unwrap();
-    Ok(written)
-}
-
-/// A family's row as releases with schemas 2 and 3 wrote it.
-fn family_of_schema_3(row: &[u8]) -> Result<Vec<u8>, Unreadable> {
-    let mut written = Vec::new();
-    without_user(row)?.encode(&mut written).unwrap();
-    assert!(written.len() < row.len(), "there was no user in it");
-    written[0] = 2;
-    Ok(written)
-}
-
 /// The tables whose rows releases with this schema wrote otherwise, and how.
 fn agers(schema: u32) -> Vec<(TableId, Ager)> {
-    let families: (TableId, Ager) = (tables::FAMILIES.id(), family_of_schema_3);
-    match schema {
-        3 => return vec![families],
-        2 => return vec![families, (tables::USERS.id(), user_of_schema_2)],
-        _ => {}
+    if schema == 2 {
+        return vec![(tables::USERS.id(), user_of_schema_2)];
     }
     vec![
         aged(tables::CLIENTS),
@@ -97,7 +71,7 @@ fn agers(schema: u32) -> Vec<(TableId, Ager)> {
         aged(tables::SIGNING_KEYS),
         aged(tables::LOGIN_TRANSACTIONS),
         aged(tables::CODES),
-        (tables::FAMILIES.id(), family_of_schema_1),
+        aged(tables::FAMILIES),
         aged(tables::SESSIONS),
         aged(tables::CONSENTS),
         aged(tables::API_KEY_USES),
@@ -189,7 +163,7 @@ fn schema(database: &Path) -> Option<u32> {
 }
 
 fn copy_of(database: &Path) -> PathBuf {
-    database.with_extension("redb.before-v4")
+    database.with_extension("redb.before-v3")
 }
 
 /// The data of a service, made into that of an earlier release by `age`, is brought up from this schema and goes on.
@@ -223,7 +197,7 @@ fn is_copied_brought_up_and_goes_on(from: u32, age: impl Fn(&Path)) {
     drop(running);
     assert_eq!(
         (schema(&database), schema(&copy_of(&database))),
-        (Some(4), Some(from))
+        (Some(3), Some(from))
     );
     let copied = inspect(&copy_of(&database), |snapshot| {
         Ok(tables::FAMILIES.count(snapshot)?)
@@ -231,16 +205,12 @@ fn is_copied_brought_up_and_goes_on(from: u32, age: impl Fn(&Path)) {
     assert_eq!(copied.unwrap(), Some(3));
 }
 
-/// No step is taken yet, one is, and two are.
-const EARLIER: [Schema; 3] = [
-    Schema::new(&[]),
-    Schema::new(&[|_| Ok(())]),
-    Schema::new(&[|_| Ok(()), |_| Ok(())]),
-];
+/// No step is taken yet, and one is.
+const EARLIER: [Schema; 2] = [Schema::new(&[]), Schema::new(&[|_| Ok(())])];
 
 #[test]
 fn data_of_an_earlier_schema_is_copied_brought_up_and_goes_on() {
-    for from in [1, 2, 3] {
+    for from in [1, 2] {
         is_copied_brought_up_and_goes_on(from, |database| {
             assert!(age(database, from) > 2);
             assert_eq!(schema(database), Some(from));
@@ -283,7 +253,7 @@ fn a_command_beside_an_upgrade_spoils_neither_it_nor_its_copy() {
         }
         assert_eq!(
             (schema(&database), schema(&copy_of(&database))),
-            (Some(4), Some(1))
+            (Some(3), Some(1))
         );
     }
     age(&database, 1);
@@ -292,7 +262,7 @@ fn a_command_beside_an_upgrade_spoils_neither_it_nor_its_copy() {
         told.contains("has been brought up to this one; how it was is in"),
         "{told}"
     );
-    assert!(told.contains("idsvc.redb.before-v4"), "{told}");
+    assert!(told.contains("idsvc.redb.before-v3"), "{told}");
     assert!(
         service.run(&["client", "list"]).stderr.is_empty(),
         "it is not said again"
@@ -323,7 +293,7 @@ fn an_upgrade_without_room_for_its_copy_is_refused_and_takes_no_room() {
     filling.set_len(filled - size / 2).unwrap();
     drop(filling);
     for _ in 0..2 {
-        refused_in_one_sentence(&service, &["serve"], "before-v4");
+        refused_in_one_sentence(&service, &["serve"], "before-v3");
         let left = fs::read_dir(&inside).unwrap();
         let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert!(

@@ -9,7 +9,7 @@ use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdatePr
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::{Settings, default_limits};
-use idsvc::flow::{Core, rotate_keys, users};
+use idsvc::flow::{Core, rotate_keys};
 use idsvc::identity::{LoginName, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::keyring::SigningKey;
@@ -345,7 +345,7 @@ impl Server {
                 for name in row.login_names() {
                     USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.uuid)?;
                 }
-                users::create(tx, &row)
+                USERS.put(tx, &row.uuid, &row)
             })
             .await
             .unwrap();
@@ -367,7 +367,7 @@ impl Server {
             .unwrap();
         change(&mut user);
         core.store
-            .write("test_user", move |tx| users::write(tx, &user))
+            .write("test_user", move |tx| USERS.put(tx, &uuid, &user))
             .await
             .unwrap();
     }

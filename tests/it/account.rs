@@ -9,7 +9,6 @@ use idsvc::admin::user;
 use idsvc::flow::account::Outcome;
 use idsvc::flow::account::change_password::{Change, NewPassword, change_password};
 use idsvc::flow::login::transaction;
-use idsvc::flow::users;
 use idsvc::identity::{Device, User};
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::password::{Memory, hash};
@@ -350,7 +349,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
         core.store.write("test_change", move |tx| {
             // By then the record has been read, and the change of password stands behind this write.
             let _ = wait.recv();
-            users::write(tx, &user)
+            USERS.put(tx, &user.uuid, &user)
         }),
         change_password(core, &here, typed, core.clock.now()),
         async { go.send(()).unwrap() },

@@ -38,7 +38,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("unsafe_code", &["net/nss.rs"]),
     ("listenfd::", &["net/"]),
     ("prometheus_client::", &["observe/metrics.rs"]),
-    ("USERS.put(", &["flow/users.rs"]),
 ];
 
 const LONGEST_FILE: usize = 700;

@@ -14,7 +14,6 @@ use super::{
 use crate::clock::Timestamp;
 use crate::flow::account::view::{Application, applications};
 use crate::flow::login::session;
-use crate::flow::users;
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LinkedIdentity, LoginName, Session, User};
 use crate::observe::audit;
@@ -330,7 +329,7 @@ pub(in crate::admin) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreE
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
     }
-    users::write(tx, user)
+    USERS.put(tx, &user.uuid, user)
 }
 
 /// Adds a user. The answer shows a password that was made, this once.

@@ -12,11 +12,12 @@ use crate::flow::login::session;
 use crate::flow::login::session::DrawnSession;
 use crate::flow::login::start_session::Entrance;
 use crate::flow::login::transaction::Browser;
-use crate::flow::{Core, Failure, users};
+use crate::flow::{Core, Failure};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
+use crate::store::tables::USERS;
 
 /// What a person types to change the password.
 pub struct NewPassword {
@@ -109,7 +110,7 @@ async fn look(
             }
             user.password = Some(hash.clone());
             user.updated_at = now;
-            users::write(tx, &user)?;
+            USERS.put(tx, &user.uuid, &user)?;
             let ended = session::end_all(tx, user.uuid, None, now)?;
             session::end_families(tx, user.uuid, now)?;
             let entrance = (Entrance::by_password(now), here.device.clone());

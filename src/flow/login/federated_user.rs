@@ -6,7 +6,6 @@ use crate::clock::Timestamp;
 use crate::federation::account::{Admission, Holder, admit};
 use crate::federation::profile::Profile;
 use crate::federation::provider::{LinkPolicy, Provider};
-use crate::flow::users;
 use crate::identity::{LinkedIdentity, LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -141,7 +140,7 @@ pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreE
     if arrival == Arrival::Known {
         return Ok(());
     }
-    users::write(tx, user)?;
+    USERS.put(tx, &user.uuid, user)?;
     for identity in &user.identities {
         let key = (identity.issuer.clone(), identity.subject.clone());
         USERS_BY_IDENTITY.put(tx, &key, &user.uuid)?;

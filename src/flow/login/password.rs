@@ -10,7 +10,7 @@ use super::transaction;
 use super::transaction::{Browser, Onward, Underway};
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
-use crate::flow::{Core, Failure, users};
+use crate::flow::{Core, Failure};
 use crate::identity::{LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
@@ -107,7 +107,7 @@ async fn look(
         }
         if let Some(hash) = &rehashed {
             user.password = Some(hash.clone());
-            users::write(tx, &user)?;
+            USERS.put(tx, &uuid, &user)?;
         }
         Ok(Some((user, ())))
     });

@@ -3,7 +3,7 @@
 use super::issue::issue_tokens;
 use super::start_family::DrawnFamily;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure, users};
+use crate::flow::{Answer, Core, Failure};
 use crate::identity::{Factor, User};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -14,6 +14,7 @@ use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, user_scope};
 use crate::observe::audit;
 use crate::observe::audit::Event;
+use crate::store::tables::USERS;
 
 /// Makes a user and starts the refresh family that the user lives by, in one transaction, and issues tokens.
 pub async fn create_anonymous_user(
@@ -56,7 +57,7 @@ pub async fn create_anonymous_user(
                 Ok(user) => user,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            users::create(tx, &user)?;
+            USERS.put(tx, &user.uuid, &user)?;
             let granted = (user, authorization);
             drawn
                 .begin(tx, &bearer, GrantType::Anonymous, granted, now)

@@ -3,7 +3,7 @@
 use super::refresh_token;
 use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure};
-use crate::identity::Subject;
+use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
 use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_of};
@@ -20,7 +20,7 @@ pub struct LiveAccessToken {
     /// What it says.
     pub claims: PresentedAccessToken,
     /// The user it speaks of and the grant behind it; none when it speaks of the client itself.
-    pub grant: Option<(Subject, RefreshFamily)>,
+    pub grant: Option<(User, RefreshFamily)>,
 }
 
 /// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
@@ -54,10 +54,12 @@ pub fn live_access_token(
         else {
             return Ok(None);
         };
-        let admitted = core.grant_policy().admit_again(snapshot, client, &family)?;
-        Ok(admitted.ok().map(|subject| LiveAccessToken {
+        let admitted = core
+            .grant_policy()
+            .admit(snapshot, client, &family.authorization)?;
+        Ok(admitted.ok().map(|user| LiveAccessToken {
             claims,
-            grant: Some((subject, family)),
+            grant: Some((user, family)),
         }))
     })
 }
@@ -107,7 +109,7 @@ pub fn introspect(
     Ok(Introspection::Active(Box::new(Active {
         active: true,
         scope: claims.scope,
-        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(subject, _)| subject.account_id)),
+        username: Some(grant.map_or_else(|| claims.client_id.clone(), |(user, _)| user.account_id)),
         client_id: claims.client_id,
         token_type: Some("bearer"),
         exp: claims.exp,
@@ -134,7 +136,7 @@ fn refresh_token(
     {
         return Ok(Introspection::INACTIVE);
     }
-    let Ok((subject, _)) = refresh_token::admit(&core.grant_policy(), snapshot, client, &mut family)? else {
+    let Ok((user, _)) = refresh_token::admit(&core.grant_policy(), snapshot, client, &mut family)? else {
         return Ok(Introspection::INACTIVE);
     };
     let authorization = family.authorization;
@@ -142,11 +144,11 @@ fn refresh_token(
         active: true,
         scope: authorization.scope,
         client_id: authorization.client_id,
-        username: Some(subject.account_id),
+        username: Some(user.account_id),
         token_type: None,
         exp: family.expires_at,
         iat: family.created_at,
-        sub: authorization.user,
+        sub: user.uuid,
         aud: None,
         iss: core.policy.issuer.clone(),
         jti: None,

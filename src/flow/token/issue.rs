@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure, upstream_token};
-use crate::identity::{Factor, Subject, User};
+use crate::identity::{Factor, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType};
@@ -22,10 +22,8 @@ use crate::secret::{RefreshToken, Secret};
 pub struct ApprovedGrant {
     /// The grant that was used.
     pub grant_type: GrantType,
-    /// What tokens say of the user, as the record was inside the transaction.
-    pub subject: Subject,
-    /// The whole record, where there is to be an ID token.
-    pub profile: Option<User>,
+    /// The user, as the record was inside the transaction.
+    pub user: User,
     /// What was granted.
     pub authorization: Authorization,
     /// The scope of this access token: all that was granted, or less.
@@ -49,34 +47,33 @@ pub fn issue_tokens(
     let policy = &core.policy;
     let ApprovedGrant {
         grant_type,
-        subject,
-        profile,
+        user,
         authorization,
         scope,
         family,
         nonce,
         refresh_token,
     } = approved;
-    let requested = profile.map(|user| match authorization.session {
+    let requested = match authorization.session {
         Some(_) => claims::id_token(&user, &authorization.claims_within(&scope, &client.scope)),
         None => claims::id_token_by_scope(&user, &scope),
-    });
+    };
     let common = CommonClaims {
         iss: policy.issuer.clone(),
         iat: now,
         jti: core.random.uuid_v4(),
         scope,
-        account_id: subject.account_id,
-        user_type: subject.user_type,
-        venue_id: subject.venue_id,
-        organization: subject.organization,
+        account_id: user.account_id,
+        user_type: user.user_type,
+        venue_id: user.venue_id,
+        organization: user.organization,
         amr: vec![Authority {
             authority: authorization.factor.authority().to_owned(),
         }],
-        phone_number: subject.phone_number,
-        source: subject.source,
-        email: subject.email.unwrap_or_default(),
-        uuid: authorization.user,
+        phone_number: user.phone_number,
+        source: user.source,
+        email: user.email.unwrap_or_default(),
+        uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
     let embedded = embedded(core, &catalog, &authorization, now);
@@ -88,7 +85,7 @@ pub fn issue_tokens(
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
     };
     let access_token = access_token(core, &catalog, client, &common, grant)?;
-    let id_token = if let Some(requested) = requested {
+    let id_token = if common.scope.contains(Scope::OPENID) {
         let alg = client.id_token_signed_response_alg.unwrap_or(Algorithm::Rs256);
         let claims = IdTokenClaims {
             iss: &policy.issuer,

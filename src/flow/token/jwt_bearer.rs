@@ -112,7 +112,7 @@ pub async fn exchange_assertion(
         .await?;
     match outcome {
         Outcome::Granted(approved, arrival) => {
-            federated_user::record(approved.authorization.user, arrival, &provider.id);
+            federated_user::record(approved.user.uuid, arrival, &provider.id);
             issue_tokens(core, &client, *approved, now).map(Ok)
         }
         Outcome::Replayed => {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::issue::{ApprovedGrant, issue_tokens};
 use crate::clock::Timestamp;
-use crate::flow::grant_policy;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::{Answer, Core, Failure};
-use crate::identity::Subject;
+use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
@@ -18,7 +17,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
-use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS, USERS};
+use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 
 /// The answer where the operator has taken `offline_access` from the client, and the session is gone by then.
 const NO_LONGER_OFFLINE: Refusal =
@@ -37,18 +36,18 @@ pub(in crate::flow) fn admit(
     snapshot: &dyn Snapshot,
     client: &Client,
     family: &mut RefreshFamily,
-) -> Result<Answer<(Subject, Option<Bound>)>, StoreError> {
+) -> Result<Answer<(User, Option<Bound>)>, StoreError> {
     if let Err(refusal) = grant_policy.check_grant(client, GrantType::RefreshToken) {
         return Ok(Err(refusal));
     }
-    let subject = match grant_policy.admit_again(snapshot, client, family)? {
-        Ok(subject) => subject,
+    let user = match grant_policy.admit(snapshot, client, &family.authorization)? {
+        Ok(user) => user,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let bound = family.bind(&client.scope);
     match bound {
         Some(Bound::To(session)) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
-        _ => Ok(Ok((subject, bound))),
+        _ => Ok(Ok((user, bound))),
     }
 }
 
@@ -90,17 +89,10 @@ pub async fn rotate_refresh_token(
                 Ok(scope) => scope,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let (subject, bound) = match admit(&grant_policy, &*tx, &bearer, &mut family)? {
+            let (user, bound) = match admit(&grant_policy, &*tx, &bearer, &mut family)? {
                 Ok(admitted) => admitted,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            let mut profile = None;
-            if scope.contains(Scope::OPENID) {
-                profile = USERS.get(&*tx, &family.authorization.user)?;
-                if profile.is_none() {
-                    return Ok(Outcome::Refused(grant_policy::GONE));
-                }
-            }
             match bound {
                 Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &(session, id), &())?,
                 Some(Bound::NoLongerTo(session)) => {
@@ -110,12 +102,10 @@ pub async fn rotate_refresh_token(
             }
             let token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = token.filter(|token| token.is_current(now));
-            family.subject = Some(subject.clone());
             FAMILIES.put(tx, &id, &family)?;
             Ok(Outcome::Granted(Box::new(ApprovedGrant {
                 grant_type: GrantType::RefreshToken,
-                subject,
-                profile,
+                user,
                 authorization: family.authorization,
                 scope,
                 family: id,

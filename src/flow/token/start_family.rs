@@ -8,12 +8,11 @@ use super::issue::ApprovedGrant;
 use crate::clock::Timestamp;
 use crate::flow::Core;
 use crate::flow::login::session;
-use crate::identity::{Subject, User};
+use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::{Entropy, RefreshFamily};
-use crate::oauth::scope::Scope;
 use crate::oauth::token::kept_scope;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
@@ -53,23 +52,19 @@ impl DrawnFamily {
         now: Timestamp,
     ) -> Result<ApprovedGrant, StoreError> {
         let lifetimes = &self.policy.lifetimes;
-        let (mut family, token) =
+        let (family, token) =
             RefreshFamily::start(self.id, authorization.clone(), lifetimes, &self.entropy, now);
-        let subject = Subject::from(&user);
-        family.subject = Some(subject.clone());
         make_room(tx, &authorization, now)?;
         FAMILIES.put(tx, &self.id, &family)?;
         FAMILIES_BY_OWNER.put(tx, &(authorization.user, self.id), &())?;
         if let Some(session) = family.binding() {
             FAMILIES_BY_OWNER.put(tx, &(session, self.id), &())?;
         }
-        let scope = kept_scope(&authorization.scope, &client.scope);
         let may_refresh = client.grant_types.contains(&GrantType::RefreshToken);
         Ok(ApprovedGrant {
             grant_type,
-            subject,
-            profile: scope.contains(Scope::OPENID).then_some(user),
-            scope,
+            user,
+            scope: kept_scope(&authorization.scope, &client.scope),
             authorization,
             family: self.id,
             nonce: None,

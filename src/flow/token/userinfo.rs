@@ -9,7 +9,6 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::kept_scope;
-use crate::store::tables::USERS;
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them.
 pub fn read_userinfo(
@@ -17,25 +16,18 @@ pub fn read_userinfo(
     token: &str,
     now: Timestamp,
 ) -> Result<Answer<Map<String, Value>>, Failure> {
-    const DEAD: Refusal = Refusal::new(
-        ErrorCode::InvalidToken,
-        "access token is unknown, expired or revoked",
-    );
     let Some(live) = live_access_token(core, token, now)? else {
-        return Ok(Err(DEAD));
+        return Ok(Err(Refusal::new(
+            ErrorCode::InvalidToken,
+            "access token is unknown, expired or revoked",
+        )));
     };
     let scope = &live.claims.scope;
-    let Some((_, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
+    let Some((user, family)) = live.grant.as_ref().filter(|_| scope.contains(Scope::OPENID)) else {
         return Ok(Err(Refusal::new(
             ErrorCode::InsufficientScope,
             "the scope openid is needed",
         )));
-    };
-    let user = core
-        .store
-        .read(|snapshot| USERS.get(snapshot, &family.authorization.user))?;
-    let Some(user) = user else {
-        return Ok(Err(DEAD));
     };
     let catalog = core.catalog();
     let none = Scope::empty();
@@ -44,5 +36,5 @@ pub fn read_userinfo(
         .map_or(&none, |client| &client.scope);
     let requested = family.authorization.claims_within(scope, allowed);
     let scope = kept_scope(scope, allowed);
-    Ok(Ok(claims::userinfo(&user, &scope, &requested)))
+    Ok(Ok(claims::userinfo(user, &scope, &requested)))
 }

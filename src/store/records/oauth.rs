@@ -12,7 +12,4 @@ impl Record for LoginTransaction {}
 
 impl Record for AuthorizationCode {}
 
-/// There was nothing of the user in it before version 3.
-impl Record for RefreshFamily {
-    const VERSION: u8 = 3;
-}
+impl Record for RefreshFamily {}

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::identity::{Factor, LoginName, Session, Subject, User};
+use idsvc::identity::{Factor, LoginName, Session, User};
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::refresh::{Entropy, RefreshFamily};
@@ -124,14 +124,13 @@ impl Row {
             token: random.bytes(),
             lineage: random.bytes(),
         };
-        let (mut family, token) = RefreshFamily::start(
+        let (family, token) = RefreshFamily::start(
             family_id,
             authorization,
             &idsvc::config::Settings::default().policy("").lifetimes,
             &entropy,
             now,
         );
-        family.subject = Some(Subject::from(&user));
         Self {
             user,
             family_id,

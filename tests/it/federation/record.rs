@@ -9,7 +9,6 @@ use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::provider::examine::{ProviderReport, Standing, examine};
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
-use idsvc::flow::users;
 use idsvc::jose::jwt;
 use idsvc::store::tables::{FAMILIES, SESSIONS, USERS};
 use serde_json::json;
@@ -99,7 +98,7 @@ async fn a_claim_nested_without_measure_is_left_out_and_its_user_is_shown() {
         .write("test", move |tx| {
             let mut user = USERS.get(&*tx, &id)?.unwrap();
             user.claims.insert("address".to_owned(), deep.clone());
-            users::write(tx, &user)
+            USERS.put(tx, &id, &user)
         })
         .await
         .unwrap();

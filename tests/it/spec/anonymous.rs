@@ -3,7 +3,6 @@
 use idsvc::admin::Admin;
 use idsvc::admin::user::list;
 use idsvc::flow::sweep::{Cursor, sweep};
-use idsvc::flow::users;
 use idsvc::identity::User;
 use idsvc::oauth::client::{AuthMethod, Client, ConsentRequirement, GrantType, StoredApiKey};
 use idsvc::oauth::policy::Policy;
@@ -284,11 +283,12 @@ async fn an_abandoned_user_is_swept_and_nobody_else() {
     let abandoned = ask(&acme).await.tokens();
     let upgraded = ask(&acme).await.tokens();
     let mut kept = ask(&acme).await.tokens();
+    let uuid = uuid_of(&upgraded).parse().unwrap();
     let mut user = user_of(&server, &upgraded).unwrap();
     user.email = Some("now-a-person@example.com".to_owned());
     let store = &server.app.core.store;
     store
-        .write("test", move |tx| users::write(tx, &user))
+        .write("test", move |tx| USERS.put(tx, &uuid, &user))
         .await
         .unwrap();
     for _ in 0..4 {
@@ -327,7 +327,7 @@ async fn a_disabled_user_is_refused() {
         .app
         .core
         .store
-        .write("test", move |tx| users::write(tx, &user))
+        .write("test", move |tx| USERS.put(tx, &user.uuid, &user))
         .await
         .unwrap();
     assert_eq!(
@@ -378,7 +378,7 @@ async fn granted_claims_are_in_the_id_token_for_nothing_else_could_ask_for_them(
         .app
         .core
         .store
-        .write("test", move |tx| users::write(tx, &user))
+        .write("test", move |tx| USERS.put(tx, &user.uuid, &user))
         .await
         .unwrap();
     let fresh = acme.refresh(tokens.refresh_token()).await.tokens();

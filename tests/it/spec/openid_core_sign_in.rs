@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use idsvc::flow::login::password::{SignIn, Typed, sign_in};
 use idsvc::flow::login::transaction;
-use idsvc::flow::users;
 use idsvc::identity::{Device, User};
 use idsvc::oauth::Client;
 use idsvc::oauth::client::ConsentRequirement;
@@ -386,7 +385,7 @@ async fn a_user_who_changes_while_the_password_is_checked_is_not_signed_in() {
         let (server, acme, alice) = scene().await;
         let mut user = alice.user.clone();
         change(&mut user);
-        let write = move |tx: &mut dyn Tx| users::write(tx, &user);
+        let write = move |tx: &mut dyn Tx| USERS.put(tx, &user.uuid, &user);
         let outcome = sign_in_behind(&server, &acme, &alice, write).await;
         assert!(matches!(outcome, SignIn::Refused), "{outcome:?}");
     }
@@ -399,7 +398,7 @@ async fn a_hash_that_is_made_anew_while_the_password_is_checked_keeps_nobody_out
     let params = server.app.core.passwords.params();
     let mut user = alice.user.clone();
     user.password = Some(hash(params, alice.password.as_bytes(), [9; 16], &mut Memory::default()).unwrap());
-    let write = move |tx: &mut dyn Tx| users::write(tx, &user);
+    let write = move |tx: &mut dyn Tx| USERS.put(tx, &user.uuid, &user);
     let outcome = sign_in_behind(&server, &acme, &alice, write).await;
     assert!(matches!(outcome, SignIn::Done(_)), "{outcome:?}");
 }
