@@ -71,13 +71,10 @@ pub struct SetUp {
     /// The file that is open.
     pub database: Option<FileId>,
     /// How late it was when the service last ran, as far as the store tells.
-    #[serde(default)]
     pub clock_watermark: Option<Timestamp>,
     /// How many refresh tokens last longer than one that is issued now.
-    #[serde(default)]
     pub outlasting: usize,
     /// For how many seconds the disk has kept a write waiting, where it hangs.
-    #[serde(default)]
     pub stalled: Option<u64>,
 }
 

@@ -41,7 +41,7 @@ pub struct AdminRefusal {
     /// Everything that is wrong, one line each.
     pub message: String,
     /// What to do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 

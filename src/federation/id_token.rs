@@ -57,9 +57,6 @@ pub struct Subject {
     pub claims: Map<String, Value>,
     /// How its use is remembered, when it has a `jti`: until it would be refused for its age in any case.
     pub once: Option<Use>,
-    /// How the use of the same token may have been remembered by an earlier release, which kept it until `exp`, however
-    /// far ahead that is; nothing where that is no other hour.
-    pub once_before: Option<Use>,
 }
 
 /// Why a token is not believed.
@@ -220,15 +217,13 @@ pub fn check(
     }
     let owner = Owner::Provider(&provider.issuer);
     let jti = claims.jti.as_deref().filter(|jti| !jti.is_empty());
-    let used = |until| jti.map(|jti| Use::of(owner, jti, until + LEEWAY));
     let too_old_from = claims.iat + Duration::from_secs(Provider::LONGEST_AGE);
-    let (once, until_exp) = (used(claims.exp.min(too_old_from)), used(claims.exp));
+    let until = claims.exp.min(too_old_from) + LEEWAY;
     Ok(Subject {
         subject: claims.sub,
         auth_time: claims.auth_time.map(|at| at.min(now)),
         claims: claims.others,
-        once,
-        once_before: until_exp.filter(|_| until_exp != once),
+        once: jti.map(|jti| Use::of(owner, jti, until)),
     })
 }
 

@@ -73,47 +73,36 @@ pub struct Provider {
     /// The name shown to people; the identifier when there is none.
     pub name: Option<String>,
     /// The picture beside the name.
-    #[serde(default)]
     pub logo: Option<Logo>,
     /// The identifier under which this service is registered there; none where only tokens are exchanged.
     pub client_id: Option<String>,
     /// The secret that belongs to it, sealed with [`Provider::secret_context`], base64url.
-    #[serde(default)]
     pub sealed_secret: Option<String>,
     /// How the service proves there who it is.
-    #[serde(default)]
     pub auth_method: UpstreamAuth,
     /// The scope asked for when somebody signs in.
     pub scope: Scope,
     /// The audiences of which a token to be exchanged must have one; `client_id` when there are none.
-    #[serde(default)]
     pub audiences: Vec<String>,
     /// The algorithms its ID tokens may be signed with.
     pub algs: BTreeSet<Algorithm>,
     /// Its public keys, each a JSON Web Key (RFC 7517 section 4), where the operator gave them.
-    #[serde(default)]
     pub keys: Vec<Value>,
     /// Where its keys are published, where neither they nor discovery say.
-    #[serde(default)]
     pub jwks_uri: Option<String>,
     /// Whether its ID tokens can be exchanged for tokens of this service.
-    #[serde(default)]
     pub exchange: bool,
     /// How old a token to be exchanged may be, in seconds.
     pub max_age: u64,
     /// Whether somebody unknown becomes a new user.
-    #[serde(default)]
     pub create_users: bool,
     /// Whether somebody unknown becomes a user that exists.
-    #[serde(default)]
     pub link: LinkPolicy,
     /// The claim of access tokens in which the provider's access token stands; none to keep nothing of it.
     pub embed_token: Option<String>,
     /// The e-mail domains whose people are sent straight there when a client names one of them.
-    #[serde(default)]
     pub domains: Vec<String>,
     /// Claims whose name differs there: ours, then the provider's.
-    #[serde(default)]
     pub claims: BTreeMap<String, String>,
     /// Whether anybody may come in by it.
     pub enabled: bool,

@@ -1,6 +1,5 @@
 //! A signed-in browser: single sign-on across clients.
 
-use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -86,22 +85,18 @@ pub struct Session {
     pub auth_time: Timestamp,
     /// Whether that moment is a guess: a provider vouched for them that did not say when they proved it there. They may
     /// have come back without being asked anything.
-    #[serde(default, skip_serializing_if = "Not::not")]
     pub is_undated: bool,
     /// Whether they were sent to prove anew who they are. Of a provider that tells no dates it is all that there is.
-    #[serde(default, skip_serializing_if = "Not::not")]
     pub was_asked_anew: bool,
     /// How.
     pub factor: Factor,
     /// The access token of the provider that vouched for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_token: Option<UpstreamToken>,
     /// When the session began.
     pub created_at: Timestamp,
     /// When the session was last used, to within what [`Session::is_due_for_touch`] says.
     pub last_used_at: Timestamp,
     /// The browser it is in, as it was at the last sign-in.
-    #[serde(default)]
     pub device: Device,
 }
 

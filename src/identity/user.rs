@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Not;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::claim::is_followable;
 use crate::password::PasswordHash;
 use crate::secret::{DeclaredHash, Digest};
 
@@ -17,102 +16,56 @@ use crate::secret::{DeclaredHash, Digest};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The user's identifier in the platform: `sub` and `uuid` in every token.
-    #[serde(rename = "id", alias = "uuid")]
+    #[serde(rename = "id")]
     pub uuid: Uuid,
     /// The account identifier, unique, compared as a [`LoginName`]: without regard to case, in any script.
-    #[serde(rename = "acct", alias = "account_id")]
+    #[serde(rename = "acct")]
     pub account_id: String,
     /// The e-mail address; none for a user without one.
-    #[serde(
-        default,
-        rename = "mail",
-        alias = "email",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "mail", skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// Whether the address was shown to belong to the user.
-    #[serde(
-        default,
-        rename = "mail_ok",
-        alias = "email_verified",
-        skip_serializing_if = "Not::not"
-    )]
+    #[serde(default, rename = "mail_ok", skip_serializing_if = "Not::not")]
     pub email_verified: bool,
     /// The telephone number, E.164 by recommendation of OpenID Connect Core 5.1.
-    #[serde(
-        default,
-        rename = "tel",
-        alias = "phone_number",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "tel", skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
     /// Whether the number was shown to belong to the user.
-    #[serde(
-        default,
-        rename = "tel_ok",
-        alias = "phone_number_verified",
-        skip_serializing_if = "Not::not"
-    )]
+    #[serde(default, rename = "tel_ok", skip_serializing_if = "Not::not")]
     pub phone_number_verified: bool,
     /// `user`, `anonymous`, `client`, or what the operator chose.
-    #[serde(rename = "type", alias = "user_type")]
+    #[serde(rename = "type")]
     pub user_type: String,
     /// The venue the user belongs to, `venueId` in tokens.
-    #[serde(
-        default,
-        rename = "venue",
-        alias = "venue_id",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "venue", skip_serializing_if = "Option::is_none")]
     pub venue_id: Option<String>,
     /// The organization the user belongs to.
-    #[serde(rename = "org", alias = "organization")]
+    #[serde(rename = "org")]
     pub organization: String,
     /// Where the record came from: `LOCAL`, `ANONYMOUS`, `IMPORT`, or a provider's id.
-    #[serde(rename = "src", alias = "source")]
+    #[serde(rename = "src")]
     pub source: String,
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
-    #[serde(
-        default,
-        deserialize_with = "followable",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
     /// The stored password; none for a user who cannot sign in with one.
-    #[serde(
-        default,
-        rename = "pw",
-        alias = "password",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "pw", skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
     /// The hash that a file gave the user last, whatever the password has become since.
-    #[serde(default, rename = "pw_by", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "pw_by", skip_serializing_if = "Option::is_none")]
     pub declared_hash: Option<Digest<DeclaredHash>>,
     /// Who the user is at upstream providers.
-    #[serde(
-        default,
-        rename = "ids",
-        alias = "identities",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, rename = "ids", skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
     /// Whether the user may be given tokens.
-    #[serde(rename = "on", alias = "enabled")]
+    #[serde(rename = "on")]
     pub enabled: bool,
     /// When the record was made.
-    #[serde(rename = "from", alias = "created_at")]
+    #[serde(rename = "from")]
     pub created_at: Timestamp,
     /// When the record last changed: the `updated_at` claim.
-    #[serde(rename = "at", alias = "updated_at")]
+    #[serde(rename = "at")]
     pub updated_at: Timestamp,
-}
-
-/// Leaves out what was kept before claims had a bound: no answer with it in could be read.
-fn followable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Value>, D::Error> {
-    let mut claims = BTreeMap::deserialize(deserializer)?;
-    claims.retain(|_, value| is_followable(value));
-    Ok(claims)
 }
 
 /// Who a user is at an upstream provider: whoever that provider calls by this name is this user.

@@ -67,8 +67,7 @@ pub struct AccessTokenClaims<'a> {
     pub auth_time: Option<Timestamp>,
     /// The grant behind the token: the refresh family that ends it when it is revoked, or what the client's record says
     /// of tokens for itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grant_id: Option<Uuid>,
+    pub grant_id: Uuid,
     /// The provider's access token, under the name that its record gives it.
     #[serde(flatten)]
     pub upstream_token: Option<EmbeddedToken<'a>>,
@@ -137,7 +136,7 @@ pub struct PresentedAccessToken {
     /// The granted scope.
     pub scope: Scope,
     /// The grant behind it.
-    pub grant_id: Option<Uuid>,
+    pub grant_id: Uuid,
 }
 
 impl PresentedAccessToken {
@@ -186,7 +185,7 @@ mod tests {
             exp: Timestamp::from_seconds(2),
             client_id: "web",
             auth_time: Some(Timestamp::from_seconds(1)),
-            grant_id: Some(Uuid::from_u128(3)),
+            grant_id: Uuid::from_u128(3),
             upstream_token,
         };
         serde_json::to_string(&claims).unwrap()

@@ -172,12 +172,10 @@ pub struct AuthorizationRequest {
     /// Whom the client expects; a wish.
     pub login_hint: Option<String>,
     /// The provider that the client wants the user sent to; a wish too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idp_hint: Option<String>,
     /// Who must be the one signed in (`id_token_hint`, or `sub` in `claims`).
     pub subject: Option<Uuid>,
     /// Who else may be, where `claims` names several.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub other_subjects: BTreeSet<Uuid>,
     /// The claims asked for one by one.
     pub claims: ClaimsRequest,
@@ -420,13 +418,10 @@ pub struct LoginTransaction {
     pub consented: bool,
     /// When the client was first sent an answer to it, a code or a no, since somebody last proved who they are. The form
     /// may be sent twice by a hasty hand, and the browser shows the second answer.
-    #[serde(default)]
     pub answered_at: Option<Timestamp>,
     /// The no that the client was sent: it stays the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
     /// The question to a provider that is waited for; it is answered once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<UpstreamSignIn>,
 }
 
@@ -437,8 +432,7 @@ pub struct UpstreamSignIn {
     pub provider: String,
     /// Its issuer. While the user is there, another one may come to stand under the provider's name, and it must not get
     /// the code of this one (RFC 9700 section 4.4).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub issuer: Option<String>,
+    pub issuer: String,
     /// The digest of `state`.
     pub state: Digest<UpstreamState>,
     /// `nonce`.
@@ -446,10 +440,8 @@ pub struct UpstreamSignIn {
     /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
     pub sealed_verifier: String,
     /// When it was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_at: Option<Timestamp>,
+    pub asked_at: Timestamp,
     /// When the user was asked to prove anew who they are, if that was demanded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof_asked_at: Option<Timestamp>,
 }
 

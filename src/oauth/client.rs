@@ -214,41 +214,30 @@ pub struct Client {
     pub client_id: String,
     /// The record's own identifier.
     pub client_uuid: Uuid,
-    /// What the tokens name as the grant behind them that the client is given for itself; none in a record of an
-    /// earlier release. It is in no file: of two clients with the same identifiers, one after the other, each has its
-    /// own tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own_grant: Option<Uuid>,
+    /// The `grant_id` of the tokens that the client is given for itself. It is in no file: of two clients with the same
+    /// identifiers, one after the other, each has its own tokens.
+    pub own_grant: Uuid,
     /// The name shown to people; the identifier when there is none.
     pub name: Option<String>,
     /// How the client may prove who it is.
     pub auth_methods: BTreeSet<AuthMethod>,
     /// The secrets that are accepted; more than one only while one replaces another.
-    #[serde(default)]
     pub secrets: Vec<StoredSecret>,
     /// The API keys that are accepted at the refresh endpoint; several, so that one can replace another.
-    #[serde(default)]
     pub api_keys: Vec<StoredApiKey>,
     /// The public keys that its assertions are checked with, each a JSON Web Key (RFC 7517 section 4).
-    #[serde(default)]
     pub keys: Vec<Value>,
     /// Where the client publishes these keys, instead of registering them (RFC 7591 section 2).
-    #[serde(default)]
     pub jwks_uri: Option<String>,
     /// Whom its assertions must be addressed to.
-    #[serde(default)]
     pub assertion_audience: AssertionAudience,
     /// The most that it may be granted for itself when it authenticates with a secret; none when it may not.
-    #[serde(default)]
     pub secret_credentials: Option<Scope>,
     /// Where people may be sent back to, compared by equality.
-    #[serde(default)]
     pub redirect_uris: Vec<String>,
     /// Where people may be sent after signing out, compared by equality.
-    #[serde(default)]
     pub post_logout_redirect_uris: Vec<String>,
     /// Origins beside those of the redirect URIs from which scripts may call.
-    #[serde(default)]
     pub cors_origins: Vec<String>,
     /// The scope values the client may be granted.
     pub scope: Scope,
@@ -257,16 +246,12 @@ pub struct Client {
     /// The grants the client may use.
     pub grant_types: BTreeSet<GrantType>,
     /// Whether PKCE is demanded of a confidential client.
-    #[serde(default)]
     pub pkce: PkceRequirement,
     /// Whether people are asked for consent.
-    #[serde(default)]
     pub consent: ConsentRequirement,
     /// The providers whose people may come in by this client, by id.
-    #[serde(default)]
     pub providers: BTreeSet<String>,
     /// Whether its people may sign in with a stored password.
-    #[serde(default = "yes")]
     pub password_sign_in: bool,
     /// The `aud` of its access tokens; the issuer when there is none.
     pub audience: Option<String>,
@@ -275,13 +260,10 @@ pub struct Client {
     /// The algorithm of its access tokens; the service's when there is none.
     pub access_token_alg: Option<Algorithm>,
     /// What a refresh does with the refresh token.
-    #[serde(default)]
     pub refresh_policy: RefreshPolicy,
     /// The theme of its pages; the service's when there is none.
-    #[serde(default)]
     pub theme: Option<String>,
     /// What the consent page says of scope values, in the place of other words for them.
-    #[serde(default)]
     pub scope_texts: BTreeMap<String, String>,
     /// Whether the client may do anything at all.
     pub enabled: bool,
@@ -289,10 +271,6 @@ pub struct Client {
     pub created_at: Timestamp,
     /// When the record last changed.
     pub updated_at: Timestamp,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Client {

@@ -23,31 +23,21 @@ pub const LONGEST_LIFETIME: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Authorization {
     /// The client it was granted to.
-    #[serde(rename = "client", alias = "client_id")]
+    #[serde(rename = "client")]
     pub client_id: String,
     /// The user who granted it.
     pub user: Uuid,
     /// The session in which it was granted (`sid`); none for a grant without a browser.
-    #[serde(
-        default,
-        rename = "sid",
-        alias = "session",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "sid", skip_serializing_if = "Option::is_none")]
     pub session: Option<Uuid>,
     /// When the user signed in; none for a user who never does.
-    #[serde(
-        default,
-        rename = "at",
-        alias = "auth_time",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "at", skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<Timestamp>,
     /// How.
-    #[serde(rename = "by", alias = "factor")]
+    #[serde(rename = "by")]
     pub factor: Factor,
     /// The access token of the provider that vouched for the user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_token: Option<Box<UpstreamToken>>,
     /// What was granted.
     pub scope: Scope,
@@ -214,8 +204,6 @@ impl AuthorizationCode {
                 "code_verifier does not match code_challenge",
             )),
             (Some(_), None) => Err(Refusal::invalid_grant("code_verifier is missing")),
-            // Earlier releases forgot the challenge of a redeemed code.
-            (None, Some(_)) if self.redeemed.is_some() => Ok(()),
             (None, Some(_)) => Err(Refusal::invalid_grant(
                 "code_verifier was sent but the authorization request had no code_challenge",
             )),
@@ -326,23 +314,17 @@ mod tests {
         let uri = Some("https://app.example/cb");
         let (mut code, text) = issued();
         code.redeemed = Some(Uuid::from_u128(9));
-        let forgotten = AuthorizationCode {
-            code_challenge: None,
-            ..code.remembered()
-        };
         let other = Some("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXK");
         for (uri, verifier, is_replay) in [
-            (uri, Some(VERIFIER), [true, true]),
-            (uri, other, [false, true]),
-            (uri, None, [false, true]),
-            (None, Some(VERIFIER), [false, false]),
-            (Some("https://app.example/other"), Some(VERIFIER), [false, false]),
+            (uri, Some(VERIFIER), true),
+            (uri, other, false),
+            (uri, None, false),
+            (None, Some(VERIFIER), false),
+            (Some("https://app.example/other"), Some(VERIFIER), false),
         ] {
-            for (code, is_replay) in [code.remembered(), forgotten.clone()].into_iter().zip(is_replay) {
-                let redemption = redeem(code, &text, "web", uri, verifier);
-                let ended = matches!(redemption, Redemption::Replayed { .. });
-                assert_eq!(ended, is_replay, "{uri:?} {verifier:?}");
-            }
+            let redemption = redeem(code.remembered(), &text, "web", uri, verifier);
+            let ended = matches!(redemption, Redemption::Replayed { .. });
+            assert_eq!(ended, is_replay, "{uri:?} {verifier:?}");
         }
     }
 

@@ -24,7 +24,7 @@ pub fn client(issuer: &str) -> Client {
     Client {
         client_id: CLIENT_ID.to_owned(),
         client_uuid: Uuid::nil(),
-        own_grant: None,
+        own_grant: Uuid::nil(),
         name: None,
         auth_methods: BTreeSet::new(),
         secrets: Vec::new(),

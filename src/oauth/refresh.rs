@@ -31,19 +31,19 @@ const LINEAGE_LEN: usize = 16;
 /// One token of a family.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Generation {
-    #[serde(rename = "n", alias = "number")]
+    #[serde(rename = "n")]
     number: u32,
-    #[serde(rename = "d", alias = "digest")]
+    #[serde(rename = "d")]
     digest: Digest<RefreshToken>,
 }
 
 /// The token before the newest one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Predecessor {
-    #[serde(rename = "gen", alias = "generation")]
+    #[serde(rename = "gen")]
     generation: Generation,
     /// When it was first used.
-    #[serde(rename = "at", alias = "used_at")]
+    #[serde(rename = "at")]
     used_at: Timestamp,
 }
 
@@ -51,47 +51,32 @@ struct Predecessor {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RefreshFamily {
     /// What was granted, to whom, by whom.
-    #[serde(rename = "auth", alias = "authorization")]
+    #[serde(rename = "auth")]
     pub authorization: Authorization,
     /// Whether signing out of the session it was granted in ends it too (no `offline_access`, OpenID Connect
     /// Core 11). A session that merely expires ends nothing.
-    #[serde(
-        default,
-        rename = "bound",
-        alias = "bound_to_session",
-        skip_serializing_if = "Not::not"
-    )]
+    #[serde(default, rename = "bound", skip_serializing_if = "Not::not")]
     pub bound_to_session: bool,
     /// When the family began.
-    #[serde(rename = "from", alias = "created_at")]
+    #[serde(rename = "from")]
     pub created_at: Timestamp,
     /// When the newest token stops being good.
-    #[serde(rename = "to", alias = "expires_at")]
+    #[serde(rename = "to")]
     pub expires_at: Timestamp,
     /// When the family was revoked, if it was.
-    #[serde(
-        default,
-        rename = "end",
-        alias = "revoked_at",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "end", skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
-    #[serde(rename = "line", alias = "lineage")]
+    #[serde(rename = "line")]
     lineage: Digest<Lineage>,
-    #[serde(rename = "new", alias = "current")]
+    #[serde(rename = "new")]
     current: Generation,
-    #[serde(
-        default,
-        rename = "old",
-        alias = "predecessor",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "old", skip_serializing_if = "Option::is_none")]
     predecessor: Option<Predecessor>,
     /// When the token was last used that its client keeps ([`RefreshPolicy::Reuse`]): it has no predecessor to say so.
-    #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
     reused_at: Option<Timestamp>,
     /// Until there is a predecessor, or a time in its place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     room: Option<Room>,
 }
 

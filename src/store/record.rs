@@ -2,8 +2,7 @@
 //!
 //! Structures are written with the names of their members, so that a member with a default can be added without a
 //! new version; identifiers and digests are bytes. A row takes about half of what JSON takes, and so do the pages
-//! that a change has to write. Version 1 of every record was JSON: such rows are still read, and become the new
-//! form when they are next written.
+//! that a change has to write.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ pub enum Unreadable {
     /// There are no bytes at all.
     #[error("it is empty")]
     Empty,
-    /// A version that this release does not know any more, or not yet.
+    /// A version that this release does not know.
     #[error("record version {0} is unknown")]
     Version(u8),
     /// Not what its version promises. Says no more: the messages of decoders may quote the record.
@@ -27,21 +26,11 @@ pub enum Unreadable {
     Malformed(u8),
 }
 
-/// What a row holds: one byte of version, then `MessagePack`.
+/// What can be a row.
 pub trait Record: Serialize + DeserializeOwned {
-    /// The version that is written. From 2 on; one more whenever a released shape changes.
-    const VERSION: u8 = 2;
-
-    /// The oldest version that is read as the newest is: since then members have come and got other names.
-    const ALIKE_SINCE: u8 = 2;
-
-    /// Reads what follows the byte of a version before that. Version 1 was JSON.
-    fn upgrade(version: u8, stored: &[u8]) -> Result<Self, Unreadable> {
-        match version {
-            1 => read_json(stored),
-            other => Err(Unreadable::Version(other)),
-        }
-    }
+    /// The version of its shape. Once a shape was released, another one is another version, and the schema gets a step
+    /// that rewrites the table.
+    const VERSION: u8 = 1;
 
     /// Appends the stored form.
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), rmp_serde::encode::Error> {
@@ -51,30 +40,26 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads the stored form.
     fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
-        let (version, stored) = stored.split_first().ok_or(Unreadable::Empty)?;
-        match *version {
-            older if older < Self::ALIKE_SINCE => Self::upgrade(older, stored),
-            alike if alike <= Self::VERSION => read_message_pack(stored, alike),
-            newer => Err(Unreadable::Version(newer)),
+        match stored.split_first() {
+            None => Err(Unreadable::Empty),
+            Some((&version, record)) if version == Self::VERSION => {
+                read_message_pack(record).ok_or(Unreadable::Malformed(version))
+            }
+            Some((&version, _)) => Err(Unreadable::Version(version)),
         }
     }
 }
 
-/// Reads `MessagePack` that nothing follows: a record of version 2 or later.
-fn read_message_pack<R: DeserializeOwned>(stored: &[u8], version: u8) -> Result<R, Unreadable> {
+/// Reads a record that nothing follows.
+fn read_message_pack<R: DeserializeOwned>(stored: &[u8]) -> Option<R> {
     let mut reader = rmp_serde::Deserializer::from_read_ref(stored);
     reader.set_max_depth(MAX_DEPTH);
-    let record = R::deserialize(&mut reader).map_err(|_| Unreadable::Malformed(version))?;
+    let record = R::deserialize(&mut reader).ok()?;
     // The reader does not tell how far it came; where no byte follows, there is no marker of a next value.
     match u8::deserialize(&mut reader) {
-        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(record),
-        _ => Err(Unreadable::Malformed(version)),
+        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Some(record),
+        _ => None,
     }
-}
-
-/// Reads a record of version 1.
-pub fn read_json<R: DeserializeOwned>(json: &[u8]) -> Result<R, Unreadable> {
-    serde_json::from_slice(json).map_err(|_| Unreadable::Malformed(1))
 }
 
 /// For tables whose keys say everything: the row is empty.
@@ -144,7 +129,7 @@ mod tests {
                 row.push(byte);
                 row.extend_from_slice(more);
                 let read = String::decode(&row);
-                assert!(matches!(read, Err(Unreadable::Malformed(2))), "{byte} {more:?}");
+                assert!(matches!(read, Err(Unreadable::Malformed(1))), "{byte} {more:?}");
             }
         }
     }

@@ -5,40 +5,15 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use super::engine::redb::{INSPECTION_CACHE_BYTES, Redb, inspect, sync_folder_of};
 use super::engine::{Backend, Snapshot, Tx, Verdict};
-use super::record::{Record, Unreadable, read_json};
 use super::table::Table;
 use super::{OpenError, StoreError};
 use crate::store::owner;
 
-/// Named values about the store itself: the schema, and whatever is fixed at the first start.
-pub const META: Table<String, Named> = Table::new(0, "meta");
-
-/// A value about the store. Every release writes and reads it alike, as version 1 and JSON: an older one has to be
-/// able to see that the store is too new for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Named(String);
-
-impl Record for Named {
-    const VERSION: u8 = 1;
-
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), rmp_serde::encode::Error> {
-        out.push(Self::VERSION);
-        serde_json::to_writer(out, self).map_err(serde::ser::Error::custom)
-    }
-
-    fn decode(stored: &[u8]) -> Result<Self, Unreadable> {
-        match stored.split_first() {
-            None => Err(Unreadable::Empty),
-            Some((&Self::VERSION, json)) => read_json(json),
-            Some((version, _)) => Err(Unreadable::Version(*version)),
-        }
-    }
-}
+/// Named values about the store itself: the schema, and whatever is fixed at the first start. No release changes its
+/// shape: an older one has to see that the store is too new for it.
+pub const META: Table<String, String> = Table::new(0, "meta");
 
 const SCHEMA: &str = "schema";
 
@@ -53,7 +28,7 @@ pub struct Schema {
 
 impl Schema {
     /// The schema of this release.
-    pub const CURRENT: Self = Self::new(&[RECORDS_AS_MESSAGE_PACK, USERS_UNDER_SHORT_NAMES]);
+    pub const CURRENT: Self = Self::new(&[]);
 
     /// The schema that `migrations` lead to. Steps are only ever added, at the end.
     pub const fn new(migrations: &'static [Migration]) -> Self {
@@ -73,17 +48,12 @@ impl Schema {
     }
 
     /// Makes a copy of a database of an earlier schema, beside it and named after the schema that it is about to get:
-    /// `idsvc.redb.before-v3`. Where it is; none when there is nothing to be brought up.
+    /// `idsvc.redb.before-v2`. Where it is; none when there is nothing to be brought up.
     ///
     /// The database is open, and with that locked, until it has been brought up: of two processes that come with a new
     /// release at once, one waits for the other or gives up, and neither touches the other's copy.
     pub fn keep_copy(&self, engine: &Redb, path: &Path) -> Result<Option<PathBuf>, OpenError> {
-        let mut found = None;
-        engine.read(&mut |snapshot| {
-            found = stored(snapshot)?;
-            Ok(())
-        })?;
-        if self.steps_from(found)?.is_empty() {
+        if self.steps_from(stored_in(engine)?)?.is_empty() {
             return Ok(None);
         }
         engine.make_whole()?;
@@ -95,11 +65,7 @@ impl Schema {
 
     /// Brings what is in `backend` to this schema, all steps in one transaction, or changes nothing.
     pub fn bring_up(&self, backend: &dyn Backend) -> Result<(), OpenError> {
-        let mut found = None;
-        backend.read(&mut |snapshot| {
-            found = stored(snapshot)?;
-            Ok(())
-        })?;
+        let found = stored_in(backend)?;
         let steps = self.steps_from(found)?;
         if found == Some(self.version()) {
             return Ok(());
@@ -130,14 +96,6 @@ impl Schema {
     }
 }
 
-/// From JSON to `MessagePack`. Rows change when they are next written; the step is for releases that know JSON only:
-/// they refuse the store, and the copy is theirs.
-const RECORDS_AS_MESSAGE_PACK: Migration = |_| Ok(());
-
-/// Users become version 3 of their record, which earlier releases cannot read, when they are next written: those
-/// releases refuse the store, as above.
-const USERS_UNDER_SHORT_NAMES: Migration = |_| Ok(());
-
 /// The schema that is recorded; `None` in a store that is new.
 pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
     let corrupt = |what: &str| StoreError::Corrupt {
@@ -154,14 +112,24 @@ pub fn stored(snapshot: &dyn Snapshot) -> Result<Option<u32>, StoreError> {
     }
 }
 
+/// The same of an engine, as it is now.
+pub(super) fn stored_in(backend: &dyn Backend) -> Result<Option<u32>, StoreError> {
+    let mut found = None;
+    backend.read(&mut |snapshot| {
+        found = stored(snapshot)?;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// A named value about the store.
 pub fn meta_get(snapshot: &dyn Snapshot, name: &str) -> Result<Option<String>, StoreError> {
-    Ok(META.get(snapshot, name)?.map(|Named(value)| value))
+    META.get(snapshot, name)
 }
 
 /// Sets a named value about the store.
 pub fn meta_put(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), StoreError> {
-    META.put(tx, name, &Named(value.to_owned()))
+    META.put(tx, name, &value.to_owned())
 }
 
 fn copy_of(path: &Path, version: u32) -> PathBuf {
@@ -403,28 +371,5 @@ mod tests {
             refused,
             Err(OpenError::Store(StoreError::Corrupt { table: "meta", .. }))
         ));
-    }
-
-    #[test]
-    fn releases_that_know_json_only_can_read_the_schema() {
-        let folder = Folder::new();
-        let store = open(&folder.file(), &Schema::CURRENT).unwrap();
-        let row = store
-            .read(|snapshot| snapshot.get(META.id(), SCHEMA.as_bytes()))
-            .unwrap();
-        assert_eq!(row.as_deref(), Some(&b"\x01\"3\""[..]));
-    }
-
-    #[test]
-    fn named_values_are_kept() {
-        let store = Store::in_memory(Options::default()).unwrap();
-        store
-            .write_blocking("meta", |tx| meta_put(tx, "issuer", "https://id.example"))
-            .unwrap();
-        assert_eq!(
-            store.read(|s| meta_get(s, "issuer")).unwrap().as_deref(),
-            Some("https://id.example")
-        );
-        assert_eq!(store.read(|s| meta_get(s, "region")).unwrap(), None);
     }
 }

@@ -243,7 +243,7 @@ impl Server {
         Client {
             client_id: client_id.to_owned(),
             client_uuid: self.app.core.random.uuid_v4(),
-            own_grant: Some(self.app.core.random.uuid_v4()),
+            own_grant: self.app.core.random.uuid_v4(),
             name: None,
             auth_methods: [AuthMethod::ClientSecretBasic].into(),
             secrets: vec![StoredSecret {

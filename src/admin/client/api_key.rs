@@ -21,7 +21,7 @@ pub struct ApiKeyView {
     /// The name by which it is revoked.
     pub id: Uuid,
     /// The key itself, in the one answer that shows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<SecretString>,
     /// When it was made.
     pub created_at: Timestamp,

@@ -48,7 +48,6 @@ pub struct AddClient {
     /// The secret that the operator chose; one is made when there is none.
     pub secret: Option<SecretString>,
     /// Whether an API key is made too.
-    #[serde(default)]
     pub api_key: bool,
     /// Everything else.
     pub fields: ClientFields,
@@ -60,7 +59,6 @@ pub struct UpdateClient {
     /// Which client.
     pub client_id: String,
     /// Whether its secrets end, and what they alone allow: from now on it authenticates with its key.
-    #[serde(default)]
     pub no_secret: bool,
     /// What changes.
     pub fields: ClientFields,
@@ -159,7 +157,7 @@ pub(in crate::admin) fn blank(client_id: &str, client_uuid: Uuid, own_grant: Uui
     Client {
         client_id: client_id.to_owned(),
         client_uuid,
-        own_grant: Some(own_grant),
+        own_grant,
         name: None,
         auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
         secrets: Vec::new(),

@@ -70,7 +70,6 @@ pub struct Imported {
     /// Users that were there already, and stay.
     pub unchanged: u64,
     /// Users that are new and have a password.
-    #[serde(default)]
     pub passwords: u64,
     /// Lines that are bad. When there are some and they are not to be skipped, nothing was written.
     pub bad: Vec<BadLine>,

@@ -45,7 +45,6 @@ pub struct Finding {
     /// What was seen.
     pub seen: String,
     /// What to do.
-    #[serde(default)]
     pub remedy: Option<String>,
 }
 

@@ -114,7 +114,7 @@ pub struct UserView {
     /// The account identifier.
     pub account_id: String,
     /// The password, in the one answer that shows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretString>,
     /// Whether the user can sign in with a password.
     pub has_password: bool,
@@ -137,10 +137,9 @@ pub struct UserView {
     /// The other claims.
     pub claims: BTreeMap<String, Value>,
     /// Who the user is at providers.
-    #[serde(default)]
     pub identities: Vec<LinkedIdentity>,
     /// What may act for the user, in the answer to `user show`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub applications: Option<Vec<Application>>,
     /// Whether the user may be given tokens.
     pub enabled: bool,

@@ -211,7 +211,7 @@ async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
     add(admin(&core), request("kiosk@example.com")).await.unwrap();
 }
 
-/// As earlier releases let it be written.
+/// Written past the checks.
 #[tokio::test]
 async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
     let core = core();
@@ -227,7 +227,7 @@ async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
     assert!(show(admin(&core), "alice@example.com").is_ok());
 }
 
-/// As earlier releases let it be written. A refusal is committed as well, so nothing is done before it.
+/// Written past the checks. A refusal is committed as well, so nothing is done before it.
 #[tokio::test]
 async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
     let core = core();

@@ -63,13 +63,13 @@ pub async fn begin_federation(
     });
     let question = UpstreamSignIn {
         provider: provider.id.clone(),
-        issuer: Some(provider.issuer.clone()),
+        issuer: provider.issuer.clone(),
         state: state.digest(),
         nonce: nonce.clone(),
         sealed_verifier: core
             .sealer
             .seal_text(&UpstreamSignIn::context(id), &verifier, &core.random),
-        asked_at: Some(now),
+        asked_at: now,
         proof_asked_at: must_prove.then_some(now),
     };
     let browser = browser.clone();

@@ -255,7 +255,7 @@ mod tests {
         assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
     }
 
-    /// An earlier release took users out of the store and left who they were at providers behind.
+    /// The index has a row whose user is not there.
     #[tokio::test]
     async fn a_link_to_somebody_who_has_gone_shuts_nobody_out() {
         let core = core();

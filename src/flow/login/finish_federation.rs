@@ -91,13 +91,7 @@ pub async fn finish_federation(
     };
     let offered = core.catalog().offered_by(&underway.client);
     let request = underway.transaction.request.clone();
-    let was_asked = |one: &&Arc<Provider>| {
-        one.id == provider
-            && question
-                .issuer
-                .as_ref()
-                .is_none_or(|issuer| *issuer == one.issuer)
-    };
+    let was_asked = |one: &&Arc<Provider>| one.id == provider && one.issuer == question.issuer;
     let Some(provider) = offered.iter().find(was_asked) else {
         return Ok(Return::Again(id, FederationProblem::NotOffered));
     };
@@ -179,7 +173,7 @@ async fn interrogate(
         nonce: &question.nonce,
         access_token: &tokens.access_token,
         max_age: request.max_age,
-        asked_at: question.asked_at.unwrap_or(now),
+        asked_at: question.asked_at,
         proof_asked_at: question.proof_asked_at,
     };
     let subject = id_token::check(&tokens.id_token, provider, &keys, purpose, now).map_err(|problem| {

@@ -118,7 +118,7 @@ fn seal(
         standing,
         created_at: now,
         sealed: URL_SAFE_NO_PAD.encode(ciphertext),
-        retention: None,
+        retention: 0,
     }
 }
 

@@ -44,12 +44,11 @@ pub fn live_access_token(
         if REVOKED_TOKENS.contains(snapshot, &(hour_of(claims.exp), claims.jti))? {
             return Ok(None);
         }
-        let Some(grant) = claims.grant_id.filter(|id| Some(*id) != client.own_grant) else {
-            let is_own = claims.sub == client.client_uuid && claims.grant_id == client.own_grant;
-            return Ok(is_own.then_some(LiveAccessToken { claims, grant: None }));
-        };
+        if claims.grant_id == client.own_grant {
+            return Ok(Some(LiveAccessToken { claims, grant: None }));
+        }
         let Some(family) = FAMILIES
-            .get(snapshot, &grant)?
+            .get(snapshot, &claims.grant_id)?
             .filter(|family| family.revoked_at.is_none())
         else {
             return Ok(None);

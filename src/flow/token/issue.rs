@@ -79,7 +79,7 @@ pub fn issue_tokens(
     let embedded = embedded(core, &catalog, &authorization, now);
     let grant = Grant {
         auth_time: authorization.auth_time,
-        id: Some(family),
+        id: family,
         upstream_token: embedded
             .as_ref()
             .and_then(|(claim, token)| EmbeddedToken::new(claim, token)),
@@ -144,10 +144,9 @@ fn embedded(
 }
 
 /// What an access token says of the grant behind it.
-#[derive(Default)]
 struct Grant<'a> {
     auth_time: Option<Timestamp>,
-    id: Option<Uuid>,
+    id: Uuid,
     upstream_token: Option<EmbeddedToken<'a>>,
 }
 
@@ -201,7 +200,8 @@ pub fn issue_tokens_for_client(
     };
     let grant = Grant {
         id: client.own_grant,
-        ..Grant::default()
+        auth_time: None,
+        upstream_token: None,
     };
     let access_token = access_token(core, &core.catalog(), client, &common, grant)?;
     audit::record(&Event::TokensIssued {

@@ -68,10 +68,10 @@ pub async fn exchange_assertion(
     let outcome = core
         .store
         .write("exchange_assertion", move |tx| {
-            for used in subject.once.iter().chain(&subject.once_before) {
-                if USED_ASSERTIONS.contains(&*tx, &(used.hour, used.digest))? {
-                    return Ok(Outcome::Replayed);
-                }
+            if let Some(used) = &subject.once
+                && USED_ASSERTIONS.contains(&*tx, &(used.hour, used.digest))?
+            {
+                return Ok(Outcome::Replayed);
             }
             let newcomer = Newcomer {
                 provider: &speaker,

@@ -1,10 +1,24 @@
-//! What is kept, one file per record. A released shape is never edited: a change is a new version.
+//! What is kept. The two records that are nobody's domain type have a file each.
 
 pub mod api_key_use;
-pub mod federation;
-pub mod identity;
-pub mod oauth;
 pub mod signing_key;
 
 pub use api_key_use::ApiKeyUse;
 pub use signing_key::{KeyLifecycle, SigningKeyRecord};
+
+use crate::federation::Provider;
+use crate::identity::{Consent, Session, User};
+use crate::oauth::Client;
+use crate::oauth::authorize::LoginTransaction;
+use crate::oauth::code::AuthorizationCode;
+use crate::oauth::refresh::RefreshFamily;
+use crate::store::record::Record;
+
+impl Record for AuthorizationCode {}
+impl Record for Client {}
+impl Record for Consent {}
+impl Record for LoginTransaction {}
+impl Record for Provider {}
+impl Record for RefreshFamily {}
+impl Record for Session {}
+impl Record for User {}

@@ -41,9 +41,8 @@ pub struct SigningKeyRecord {
     /// The PKCS#8 document, sealed with the context `signing_keys/{kid}`, base64url.
     pub sealed: String,
     /// The longest time, in seconds, for which what it signed was of use by the settings under which it signed. Shorter
-    /// settings do not shorten what was signed before them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<u64>,
+    /// settings do not shorten what was signed before them. 0 before it signs.
+    pub retention: u64,
 }
 
 impl Record for SigningKeyRecord {}
@@ -58,14 +57,14 @@ impl SigningKeyRecord {
     /// What a key that signs has signed may be of use for `retention`. Says whether that is longer than before.
     pub fn prolong(&mut self, retention: Duration) -> bool {
         let before = self.retention;
-        self.retention = before.max(Some(retention.as_secs()));
+        self.retention = before.max(retention.as_secs());
         self.retention != before
     }
 
     /// It signs no more, and goes once nothing that it signed is of use: `retention` is that of today's settings.
     pub fn retire(&mut self, now: Timestamp, retention: Duration) {
         self.prolong(retention);
-        let remove_at = now + Duration::from_secs(self.retention.unwrap_or_default());
+        let remove_at = now + Duration::from_secs(self.retention);
         self.standing = KeyLifecycle::Retired { remove_at };
     }
 }

@@ -25,7 +25,7 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
     Client {
         client_id: "app".to_owned(),
         client_uuid: Uuid::nil(),
-        own_grant: None,
+        own_grant: Uuid::nil(),
         name: None,
         auth_methods: [method].into(),
         secrets: Vec::new(),

@@ -1,10 +1,6 @@
 //! RFC 7523 section 3: how long it is remembered that a provider's token was exchanged.
 
-use std::time::Duration;
-
-use idsvc::clock::Timestamp;
 use idsvc::federation::provider::Provider;
-use idsvc::oauth::assertion::{Owner, Use};
 use idsvc::store::tables::USED_ASSERTIONS;
 use serde_json::json;
 
@@ -45,24 +41,4 @@ async fn a_use_is_remembered_for_as_long_as_the_token_may_be_exchanged() {
         sweep_all(&scene.server).await;
         assert_eq!(remembered(&scene), 0, "{exp}");
     }
-}
-
-/// An earlier release wrote down the hour of `exp`, however far ahead.
-#[tokio::test]
-async fn what_an_earlier_release_remembers_still_counts() {
-    let scene = scene().await;
-    let exp = START.seconds() + 400 * DAY;
-    let until = Timestamp::from_seconds(exp) + Duration::from_secs(30);
-    let used = Use::of(Owner::Provider(&scene.upstream.issuer), "once", until);
-    let store = &scene.server.app.core.store;
-    store
-        .write("test", move |tx| {
-            USED_ASSERTIONS.put(tx, &(used.hour, used.digest), &())
-        })
-        .await
-        .unwrap();
-    let token = scene.token(&json!({"jti": "once", "exp": exp}));
-    assert_eq!(scene.exchange(&token).await.refusal(), REPLAYED);
-    let other = scene.token(&json!({"jti": "other", "exp": exp}));
-    scene.exchange(&other).await.tokens();
 }

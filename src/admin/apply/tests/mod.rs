@@ -180,7 +180,7 @@ async fn a_client_may_be_declared_to_have_no_grants() {
     assert_eq!(entry["grant_types"], serde_json::json!([]));
 }
 
-/// What an export of records from before says can be applied.
+/// An export that has such a user can be applied.
 #[tokio::test]
 async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
     let (core, elsewhere) = (core(), core());

@@ -106,29 +106,6 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
     assert!(is_live(&token_of(&registered(&core))));
 }
 
-/// Its tokens say no more than they did, and stand with the client.
-#[tokio::test]
-async fn a_client_of_an_earlier_release_keeps_its_tokens() {
-    let core = core();
-    crate::flow::rotate_keys::ensure_keys(&core).await.unwrap();
-    applied(&core, web()).await;
-    let mut client = registered(&core);
-    client.own_grant = None;
-    let row = client.clone();
-    let written = core
-        .store
-        .write("test_client", move |tx| CLIENTS.put(tx, &row.client_id, &row));
-    written.await.unwrap();
-    core.reload_catalog().unwrap();
-    let now = core.clock.now();
-    let made = issue_tokens_for_client(&core, &client, Scope::empty(), now).unwrap();
-    assert!(
-        live_access_token(&core, &made.access_token, now)
-            .unwrap()
-            .is_some()
-    );
-}
-
 /// Two administrators at once: the record of the client is held against the keys that are there when it is written.
 #[tokio::test]
 async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {

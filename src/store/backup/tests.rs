@@ -1,0 +1,159 @@
+//! A backup: what is written is what is read, and nothing else is taken for one.
+
+use super::*;
+use crate::store::engine::tests::Folder;
+use crate::store::schema::{meta_get, meta_put, stored};
+use crate::store::tables::USERS_BY_LOGIN_NAME;
+use uuid::Uuid;
+
+fn key() -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &[7; 32])
+}
+
+fn header() -> Header {
+    Header {
+        schema: 1,
+        release: "test".to_owned(),
+        created_at: Timestamp::from_seconds(1_000),
+        issuer: None,
+        master_key_fingerprint: "f".to_owned(),
+        rows: 0,
+        master_key: None,
+    }
+}
+
+fn backup() -> Vec<u8> {
+    let store = Store::in_memory(Options::default()).unwrap();
+    store
+        .write_blocking("fill", |tx| {
+            meta_put(tx, "issuer", "https://id.example")?;
+            for number in 0..3_u128 {
+                USERS_BY_LOGIN_NAME.put(tx, &format!("user-{number}"), &Uuid::from_u128(number))?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let mut bytes = Vec::new();
+    store
+        .read(|snapshot| {
+            write(snapshot, header(), &key(), &mut bytes).unwrap();
+            Ok(())
+        })
+        .unwrap();
+    bytes
+}
+
+fn read_all(bytes: &[u8], key: &hmac::Key) -> Result<u64, BackupError> {
+    let mut rows = Incoming::open(bytes)?.rows(key);
+    while rows.next_row()?.is_some() {}
+    Ok(rows.progress().0)
+}
+
+fn restored(bytes: &[u8], folder: &Folder, schema: &Schema) -> Result<Store, BackupError> {
+    let mut rows = Incoming::open(bytes)?.rows(&key());
+    restore(
+        &folder.path("restored"),
+        &mut rows,
+        Options::default(),
+        schema,
+        &mut |_, _| {},
+    )
+}
+
+#[test]
+fn a_glance_tells_a_backup_from_what_is_none_any_more() {
+    let whole = backup();
+    let glance = |bytes: &[u8]| glance(io::Cursor::new(bytes));
+    assert_eq!(glance(&whole).unwrap().rows, read_all(&whole, &key()).unwrap());
+    assert!(matches!(glance(b""), Err(BackupError::NotABackup)));
+    for length in [FORMAT.len() + 1, whole.len() / 2, whole.len() - 1] {
+        assert!(
+            matches!(glance(&whole[..length]), Err(BackupError::CutOff)),
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn what_was_backed_up_is_restored_row_by_row() {
+    let folder = Folder::new();
+    let store = restored(&backup(), &folder, &Schema::CURRENT).unwrap();
+    let found = store.read(|snapshot| {
+        Ok((
+            meta_get(snapshot, "issuer")?,
+            USERS_BY_LOGIN_NAME.get(snapshot, "user-2")?,
+            USERS_BY_LOGIN_NAME.count(snapshot)?,
+        ))
+    });
+    assert_eq!(
+        found.unwrap(),
+        (Some("https://id.example".to_owned()), Some(Uuid::from_u128(2)), 3)
+    );
+}
+
+#[test]
+fn a_backup_of_an_older_schema_is_brought_up() {
+    fn step(tx: &mut dyn crate::store::engine::Tx) -> Result<(), StoreError> {
+        meta_put(tx, "upgraded", "yes")
+    }
+    const LATER: Schema = Schema::new(&[step]);
+    let folder = Folder::new();
+    let store = restored(&backup(), &folder, &LATER).unwrap();
+    assert_eq!(store.read(stored).unwrap(), Some(LATER.version()));
+    assert_eq!(
+        store.read(|s| meta_get(s, "upgraded")).unwrap().as_deref(),
+        Some("yes")
+    );
+}
+
+#[test]
+fn no_cut_and_no_changed_byte_goes_unnoticed() {
+    let whole = backup();
+    assert_eq!(read_all(&whole, &key()).unwrap(), 5);
+    for end in 0..whole.len() {
+        let cut = read_all(&whole[..end], &key());
+        assert!(
+            matches!(cut, Err(BackupError::CutOff | BackupError::NotABackup)),
+            "{end}"
+        );
+    }
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        assert!(read_all(&changed, &key()).is_err(), "byte {at}");
+    }
+    let mut longer = whole.clone();
+    longer.push(0);
+    assert!(matches!(read_all(&longer, &key()), Err(BackupError::Damaged(_))));
+    let foreign = hmac::Key::new(hmac::HMAC_SHA256, &[8; 32]);
+    assert!(matches!(read_all(&whole, &foreign), Err(BackupError::Damaged(_))));
+}
+
+#[test]
+fn a_length_that_lies_takes_no_memory() {
+    for announced in [KEY_LIMIT, VALUE_LIMIT, u32::MAX] {
+        let came = as_many_as_come(&mut b"short".as_slice(), announced).unwrap();
+        assert_eq!(came, b"short");
+        assert!(came.capacity() < 1024, "{announced}: {}", came.capacity());
+    }
+    let mut bytes = FORMAT.to_vec();
+    bytes.extend_from_slice(&serde_json::to_vec(&header()).unwrap());
+    bytes.extend_from_slice(b"\n\x01\x05users\x02");
+    for lengths in [
+        [0, 0, 0, 16, 0x03, 0xff, 0xff, 0xff],
+        [0xff; 8],
+        [0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff],
+    ] {
+        let lying = [&bytes[..], &lengths, b"short"].concat();
+        assert!(matches!(
+            read_all(&lying, &key()),
+            Err(BackupError::CutOff | BackupError::Damaged(_))
+        ));
+    }
+    assert!(matches!(
+        read_all(&vec![b'x'; HEADER_LIMIT * 2], &key()),
+        Err(BackupError::NotABackup)
+    ));
+    let later = [b"idsvc backup 2\n".as_slice(), b"{}"].concat();
+    assert!(matches!(read_all(&later, &key()), Err(BackupError::Newer(_))));
+}
