@@ -81,7 +81,7 @@ pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
 /// Ends the refresh families bound to a session that has expired and is forgotten. Says whether there was any.
 fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let mut is_any = false;
-    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &session, usize::MAX)? {
+    for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &session, usize::MAX)? {
         is_any |= FAMILIES.get(&*tx, &id)?.is_some_and(|family| {
             family.authorization.session == Some(session) && family.revoked_at.is_none()
         });
@@ -218,8 +218,9 @@ mod tests {
         core.store
             .write("test", move |tx| {
                 FAMILIES.put(tx, &id, &family)?;
-                FAMILIES_BY_OWNER.put(tx, &(user, id), &())?;
-                FAMILIES_BY_OWNER.put(tx, &(session, id), &())
+                [user, session]
+                    .into_iter()
+                    .try_for_each(|owner| FAMILIES_BY_OWNER.put(tx, &(owner, ("web".to_owned(), id)), &()))
             })
             .await
             .unwrap();

@@ -30,8 +30,8 @@ pub const LOGIN_TRANSACTIONS: Table<Uuid, LoginTransaction> = Table::new(5, "log
 pub const CODES: Table<Uuid, AuthorizationCode> = Table::new(6, "codes");
 /// Refresh families by time-ordered id.
 pub const FAMILIES: Table<Uuid, RefreshFamily> = Table::new(7, "families");
-/// The families of a user, and those of a session: (owner, family).
-pub const FAMILIES_BY_OWNER: Table<(Uuid, Uuid), ()> = Table::new(8, "families_by_owner");
+/// The families of a user, and those that end with a session: (owner, (client, family)).
+pub const FAMILIES_BY_OWNER: Table<(Uuid, (String, Uuid)), ()> = Table::new(8, "families_by_owner");
 /// Browser sessions by time-ordered id.
 pub const SESSIONS: Table<Uuid, Session> = Table::new(9, "sessions");
 /// The sessions of a user: (user, session).

@@ -544,11 +544,12 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
 /// Takes a user and everything that belongs to them out of the store.
 pub(crate) fn remove_in(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
     end_everything(tx, user.uuid, now)?;
-    for ((owner, family), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-        match FAMILIES.get(&*tx, &family)? {
-            Some(record) => session::forget_family(tx, family, &record)?,
+    for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+        let (_, (_, id)) = &key;
+        match FAMILIES.get(&*tx, id)? {
+            Some(family) => session::forget_family(tx, *id, &family)?,
             None => {
-                FAMILIES_BY_OWNER.remove(tx, &(owner, family))?;
+                FAMILIES_BY_OWNER.remove(tx, &key)?;
             }
         }
     }

@@ -24,10 +24,12 @@ pub async fn disconnect(
     let outcome = act(core, browser, "disconnect_application", now, move |tx, live| {
         let user = live.user.uuid;
         let mut is_any = CONSENTS.remove(tx, &(user, asked.clone()))?;
-        for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
-            let family = FAMILIES.get(&*tx, &id)?;
-            if family
-                .is_some_and(|family| family.authorization.client_id == asked && family.revoked_at.is_none())
+        for ((_, (client_id, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+            let is_its = client_id == asked;
+            if is_its
+                && FAMILIES
+                    .get(&*tx, &id)?
+                    .is_some_and(|family| family.revoked_at.is_none())
             {
                 session::end_family(tx, id, now)?;
                 is_any = true;

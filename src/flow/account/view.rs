@@ -90,7 +90,7 @@ pub fn applications(
         let (known_since, known) = found.remove(&client_id).unwrap_or((since, Scope::empty()));
         found.insert(client_id, (known_since.min(since), known.union(&scope)));
     };
-    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(snapshot, &user, usize::MAX)? {
+    for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(snapshot, &user, usize::MAX)? {
         if let Some(family) = FAMILIES.get(snapshot, &id)?.filter(|family| family.is_live(now)) {
             let granted = family.authorization;
             let scope = granted.scope.filter(|value| value != Scope::AUTHENTICATED);

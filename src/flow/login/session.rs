@@ -298,7 +298,7 @@ pub fn end_all(
 /// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired
 /// long before.
 pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
-    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
+    for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
     }
     Ok(())
@@ -321,7 +321,7 @@ pub fn end_federated(
             end(tx, id, &session, now)?;
         }
     }
-    for ((_, id), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
+    for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, usize::MAX)? {
         let family = FAMILIES.get(&*tx, &id)?;
         if family.is_some_and(|family| is_from(&family.authorization.factor)) {
             end_family(tx, id, now)?;
@@ -356,11 +356,22 @@ pub fn forget_codes(
 /// Removes a refresh family as if it had never been.
 pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
     FAMILIES.remove(tx, &id)?;
-    FAMILIES_BY_OWNER.remove(tx, &(family.authorization.user, id))?;
-    if let Some(session) = family.binding() {
-        FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
+    for key in owner_keys(id, family) {
+        FAMILIES_BY_OWNER.remove(tx, &key)?;
     }
     Ok(())
+}
+
+/// Where a refresh family is found by its user, and by the session with which it ends.
+pub(in crate::flow) fn owner_keys(
+    id: Uuid,
+    family: &RefreshFamily,
+) -> impl Iterator<Item = (Uuid, (String, Uuid))> {
+    let client_id = &family.authorization.client_id;
+    [Some(family.authorization.user), family.binding()]
+        .into_iter()
+        .flatten()
+        .map(move |owner| (owner, (client_id.clone(), id)))
 }
 
 /// Ends one refresh family, if it still exists.

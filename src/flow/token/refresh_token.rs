@@ -93,10 +93,11 @@ pub async fn rotate_refresh_token(
                 Ok(admitted) => admitted,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
+            let key_of = |session| (session, (bearer.client_id.clone(), id));
             match bound {
-                Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &(session, id), &())?,
+                Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &key_of(session), &())?,
                 Some(Bound::NoLongerTo(session)) => {
-                    FAMILIES_BY_OWNER.remove(tx, &(session, id))?;
+                    FAMILIES_BY_OWNER.remove(tx, &key_of(session))?;
                 }
                 None => {}
             }

@@ -56,9 +56,8 @@ impl DrawnFamily {
             RefreshFamily::start(self.id, authorization.clone(), lifetimes, &self.entropy, now);
         make_room(tx, &authorization, now)?;
         FAMILIES.put(tx, &self.id, &family)?;
-        FAMILIES_BY_OWNER.put(tx, &(authorization.user, self.id), &())?;
-        if let Some(session) = family.binding() {
-            FAMILIES_BY_OWNER.put(tx, &(session, self.id), &())?;
+        for key in session::owner_keys(self.id, &family) {
+            FAMILIES_BY_OWNER.put(tx, &key, &())?;
         }
         let may_refresh = client.grant_types.contains(&GrantType::RefreshToken);
         Ok(ApprovedGrant {
@@ -73,28 +72,34 @@ impl DrawnFamily {
     }
 }
 
-/// Makes room for one more family of this user at this client: beyond the bound those that have ended are
-/// forgotten first, then those that were left unused the longest.
+/// Makes room for one more family of this user at this client: at the bound the one that was left unused the longest is
+/// forgotten, or one that has ended.
 ///
 /// Without a bound, a client that signs its user in over and over, or a user with a session and patience, would
 /// make every later sign-out slower. An access token of a family that is forgotten is worth nothing.
 fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> Result<(), StoreError> {
-    let ids = FAMILIES_BY_OWNER.scan_prefix(&*tx, &authorization.user, usize::MAX)?;
-    if ids.len() < MOST_AT_ONE_CLIENT {
+    let at_client = |id| (authorization.user, (authorization.client_id.clone(), id));
+    let keys = at_client(Uuid::nil())..=at_client(Uuid::max());
+    let held = FAMILIES_BY_OWNER.scan(&*tx, keys, MOST_AT_ONE_CLIENT)?;
+    if held.len() < MOST_AT_ONE_CLIENT {
         return Ok(());
     }
-    let mut kept = Vec::new();
-    for ((_, id), ()) in ids {
-        if let Some(family) = FAMILIES.get(&*tx, &id)?
-            && family.authorization.client_id == authorization.client_id
-        {
-            kept.push((family.is_live(now), family.last_used_at(), id, family));
+    let mut idlest: Option<(Timestamp, Uuid, RefreshFamily)> = None;
+    for ((_, (_, id)), ()) in held {
+        // The keys are in the order in which families began. Those that follow were used later.
+        if matches!(&idlest, Some((used_at, ..)) if *used_at <= Timestamp::of_id(id)) {
+            break;
+        }
+        if let Some(family) = FAMILIES.get(&*tx, &id)? {
+            let used_at = if family.is_live(now) {
+                family.last_used_at()
+            } else {
+                Timestamp::from_seconds(0)
+            };
+            if idlest.as_ref().is_none_or(|(before, ..)| used_at < *before) {
+                idlest = Some((used_at, id, family));
+            }
         }
     }
-    kept.sort_by_key(|(is_live, last_used_at, id, _)| (*is_live, *last_used_at, *id));
-    let surplus = (kept.len() + 1).saturating_sub(MOST_AT_ONE_CLIENT);
-    for (_, _, id, family) in kept.into_iter().take(surplus) {
-        session::forget_family(tx, id, &family)?;
-    }
-    Ok(())
+    idlest.map_or(Ok(()), |(_, id, family)| session::forget_family(tx, id, &family))
 }

@@ -70,7 +70,8 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
                     USERS_BY_LOGIN_NAME.put(tx, LoginName::as_str(&name), &row.user.uuid)?;
                 }
                 USERS.put(tx, &row.user.uuid, &row.user)?;
-                FAMILIES_BY_OWNER.put(tx, &(row.user.uuid, row.family_id), &())?;
+                let key = (row.user.uuid, (CLIENT.to_owned(), row.family_id));
+                FAMILIES_BY_OWNER.put(tx, &key, &())?;
                 FAMILIES.put(tx, &row.family_id, &row.family)
             })
         };
