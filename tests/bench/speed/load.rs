@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::yardstick::Yardstick;
 
@@ -25,6 +25,8 @@ pub(crate) struct Span {
 
 /// An answer.
 pub(crate) struct Reply {
+    /// The first line of the request.
+    asked: String,
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
@@ -51,7 +53,7 @@ impl Reply {
 
     /// Ends the benchmark: nothing that is measured may fail.
     pub(crate) fn surprise(&self) -> ! {
-        panic!("an answer that was not expected: {}\n{}", self.head, self.body)
+        panic!("{} was answered with {}\n{}", self.asked, self.head, self.body)
     }
 }
 
@@ -185,7 +187,7 @@ pub(crate) async fn repeat(server: SocketAddr, request: &str, times: usize) -> V
     let mut replies = Vec::new();
     for _ in 0..times {
         stream.write_all(request.as_bytes()).await.unwrap();
-        replies.push(read(&mut stream, &mut buffer).await);
+        replies.push(read(request, &mut stream, &mut buffer).await);
     }
     replies
 }
@@ -204,25 +206,15 @@ pub(crate) async fn run(
     yardstick: Yardstick,
 ) -> Measured {
     let (counting, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let mut measured = JoinSet::new();
-    let mut beside = JoinSet::new();
-    for (number, script) in scripts.into_iter().enumerate() {
-        measured.spawn(drive(
-            server,
-            number,
-            script,
-            Arc::clone(&counting),
-            Arc::clone(&over),
-        ));
-    }
-    for (number, script) in others.into_iter().enumerate() {
-        beside.spawn(drive(
-            server,
-            128 + number,
-            script,
-            Arc::clone(&counting),
-            Arc::clone(&over),
-        ));
+    let (mut asking, mut connections) = (scripts.len(), JoinSet::new());
+    let numbered = scripts.into_iter().enumerate();
+    let numbered_others = (128..).zip(others);
+    for (is_measured, (number, script)) in numbered
+        .map(|one| (true, one))
+        .chain(numbered_others.map(|one| (false, one)))
+    {
+        let driven = drive(server, number, script, Arc::clone(&counting), Arc::clone(&over));
+        connections.spawn(async move { (is_measured, driven.await) });
     }
     let awake = sleepless.then(|| {
         tokio::spawn(async {
@@ -236,19 +228,26 @@ pub(crate) async fn run(
     counting.store(true, Ordering::SeqCst);
     let signing = yardstick.start();
     let mut latencies: Vec<Duration> = Vec::new();
+    let mut beside = Beside::default();
+    let mut take = |(is_measured, driven): (bool, Driven)| {
+        if is_measured {
+            latencies.extend(driven.latencies);
+        } else {
+            beside.done += driven.latencies.len();
+            beside.put_off += driven.put_off;
+        }
+        is_measured
+    };
     let end = tokio::time::sleep(span.longest);
     tokio::pin!(end);
-    loop {
+    while asking > 0 {
         tokio::select! {
             () = &mut end => break,
-            done = measured.join_next() => match done {
-                Some(done) => {
-                    latencies.extend(done.unwrap().latencies);
-                    if span.while_all_ask {
-                        break;
-                    }
+            Some(done) = connections.join_next() => if take(unharmed(done)) {
+                asking -= 1;
+                if span.while_all_ask {
+                    break;
                 }
-                None => break,
             },
         }
     }
@@ -259,22 +258,23 @@ pub(crate) async fn run(
     if let Some(awake) = awake {
         awake.abort();
     }
-    while let Some(done) = measured.join_next().await {
-        latencies.extend(done.unwrap().latencies);
+    while let Some(done) = connections.join_next().await {
+        take(unharmed(done));
     }
-    let others = beside.join_all().await.into_iter().map(|driven| Beside {
-        done: driven.latencies.len(),
-        put_off: driven.put_off,
-    });
     latencies.sort_unstable();
     Measured {
         done: latencies.len(),
         elapsed,
         cpu,
         signature,
-        beside: others.sum(),
+        beside,
         latencies,
     }
+}
+
+/// What a connection came to. One that met an answer that was not expected ends the benchmark.
+fn unharmed<T>(done: Result<T, JoinError>) -> T {
+    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 /// Each connection comes from an address of its own, as the limits of the service count addresses.
@@ -302,7 +302,7 @@ async fn drive(
         let Some(request) = script.next() else { break };
         loop {
             stream.write_all(request.as_bytes()).await.unwrap();
-            let reply = read(&mut stream, &mut buffer).await;
+            let reply = read(&request, &mut stream, &mut buffer).await;
             match script.take(&reply) {
                 Next::Later if !over.load(Ordering::SeqCst) => {
                     driven.put_off += usize::from(counting.load(Ordering::SeqCst));
@@ -322,13 +322,19 @@ async fn drive(
     driven
 }
 
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Reply {
+async fn read(request: &str, stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Reply {
+    let asked = request.lines().next().unwrap_or_default();
     buffer.clear();
     let (mut head_len, mut whole) = (0, usize::MAX);
     while buffer.len() < whole {
         buffer.reserve(16 * 1024);
         let count = stream.read_buf(buffer).await.unwrap();
-        assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(buffer));
+        assert_ne!(
+            count,
+            0,
+            "{asked}: closed after {}",
+            String::from_utf8_lossy(buffer)
+        );
         if head_len == 0
             && let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n")
         {
@@ -338,6 +344,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Reply {
     }
     let head = String::from_utf8_lossy(&buffer[..head_len]).into_owned();
     Reply {
+        asked: asked.to_owned(),
         status: head[9..12].parse().unwrap(),
         head,
         body: String::from_utf8_lossy(&buffer[head_len..]).into_owned(),

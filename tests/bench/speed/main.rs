@@ -54,7 +54,7 @@ pub(crate) const PROVIDER: &str = "https://partner.example";
 /// So many sign-ins at once leave no place in the queue of passwords.
 const MORE_THAN_THE_QUEUE: usize = 96;
 const USAGE: &str = "usage: tests/bench/run [--users N[,N]...] [--seconds N] [--connections N] [--only WORD] \
-                     [--refreshes N]";
+                     [--refreshes N]; at least ten users for each connection";
 
 struct Options {
     users: Vec<usize>,
@@ -101,7 +101,10 @@ impl Options {
         options.users.sort_unstable();
         let fits = (1..=100).contains(&options.connections)
             && options.seconds > 0
-            && options.users.iter().all(|users| *users > 0);
+            && options
+                .users
+                .iter()
+                .all(|users| *users >= 10 * options.connections);
         (fits && options.binary.is_file()).then_some(options)
     }
 }
@@ -421,15 +424,17 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// ID tokens of a provider, each with a `jti` of its own: what was used is written down, and a family begins.
+    /// ID tokens of a provider, each with a `jti` of its own: what was used is written down, and a family begins. Nobody
+    /// comes to the most grants that one user may have.
     fn exchanges(&mut self, each: usize) -> Vec<Box<dyn Script>> {
         let (encoder, random) = (Encoder::new(&self.robot, "JWT"), Random::system());
         let now = Clock::System.now().seconds();
-        self.each(|bench, number| {
+        self.each(|bench, _| {
+            let people = random.uuid_v4();
             let requests = (0..each).map(|turn| {
                 let assertion = encoder.encode(&json!({
                     "iss": PROVIDER,
-                    "sub": format!("person-{number}-{}", turn % 10),
+                    "sub": format!("person-{people}-{}", turn / 40),
                     "aud": "app",
                     "exp": now + 600,
                     "iat": now,
@@ -490,7 +495,7 @@ impl<'a> Bench<'a> {
     fn sign_ins(&self, connections: usize) -> Vec<Box<dyn Script>> {
         let script = |number| -> Box<dyn Script> {
             Box::new(SignIn {
-                username: seed::name_of(number % self.users),
+                username: seed::name_of(number % seed::people(self.users)),
                 secret: self.secret.clone(),
                 cookie: String::new(),
                 next: None,

@@ -22,10 +22,9 @@ use crate::CLIENT;
 const BATCH: usize = 10_000;
 /// No more tokens than these are used, spread over all families.
 const MOST_TOKENS: usize = 60_000;
-/// People with a session: so many that none of them comes to the most grants that one user may have.
-const MOST_SESSIONS: usize = 4096;
-/// The first users are the ones who sign in while the load runs.
-const MOST_CONNECTIONS: usize = 128;
+/// The most people who sign in or have a session. They begin grants without end, and the service forgets their idlest, so
+/// the tokens of the others are the ones that are refreshed.
+const MOST_PEOPLE: usize = 4096;
 
 /// What the load can use of it.
 pub(crate) struct Seed {
@@ -44,18 +43,18 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
         sessions: Vec::new(),
     };
     let every = users.div_ceil(MOST_TOKENS).max(1);
+    let people = people(users);
     for start in (0..users).step_by(BATCH) {
         let mut rows = Vec::new();
         for number in start..users.min(start + BATCH) {
             let row = Row::draw(number, password, &random, now);
-            // Those who sign in begin families without end, and the service ends their oldest.
-            if number.is_multiple_of(every) && number >= MOST_CONNECTIONS {
+            if number.is_multiple_of(every) && number >= people {
                 seed.tokens.push(row.token.clone());
             }
             rows.push(row);
         }
         let mut sessions = Vec::new();
-        for row in rows.iter().take(MOST_SESSIONS - seed.sessions.len()) {
+        for row in rows.iter().take(people - seed.sessions.len()) {
             let (id, session, cookie) = begin_session(row.user.uuid, &random, now);
             sessions.push((id, session));
             seed.sessions.push(cookie);
@@ -87,6 +86,11 @@ pub(crate) fn seed(database: &Path, users: usize, password: &PasswordHash) -> Se
     order.sort_unstable();
     seed.tokens = order.into_iter().map(|(_, token)| token).collect();
     seed
+}
+
+/// How many of so many users, the first ones, are people who sign in while the load runs.
+pub(crate) fn people(users: usize) -> usize {
+    MOST_PEOPLE.min(users / 2)
 }
 
 /// The name of one of the users.
