@@ -321,27 +321,6 @@ impl<K: Key, R: Record> Table<K, R> {
         self.collect(snapshot, Bound::Included(&from), as_slice(&to), limit)
     }
 
-    /// Calls `visit` for every row whose key has that first part, in order, until it says `Break`.
-    pub fn visit_prefix<Q>(
-        &self,
-        snapshot: &dyn Snapshot,
-        first: &Q,
-        mut visit: impl FnMut(K, R) -> Result<ControlFlow<()>, StoreError>,
-    ) -> Result<(), StoreError>
-    where
-        K: Compound,
-        K::First: Borrow<Q>,
-        Q: KeyBytes + ?Sized,
-    {
-        let (from, to) = prefix(first);
-        snapshot.range(
-            self.id,
-            Bound::Included(&from),
-            as_slice(&to),
-            &mut |key, stored| visit(self.key(key)?, self.record(stored)?),
-        )
-    }
-
     fn collect(
         &self,
         snapshot: &dyn Snapshot,
