@@ -96,12 +96,13 @@
 //! # Why the store looks like this
 //!
 //! redb is a copy-on-write B-tree: a write costs what it touches, each page up to the root, and two syncs to be
-//! durable. So a batch is made durable by [a journal](store::engine::redb::journal) beside the file, one write and
-//! one sync to a place written before, and its rows are kept in memory, above redb's. When half of the journal is
-//! full, and seconds after the last write, another thread has redb write all of them in one commit, each page that
-//! changed once, while the journal goes on in its other half. redb could commit each batch to memory itself, and
-//! copied pages for that which the next batch copied again: a sixth of what a refresh took. A store that was closed is
-//! one file. Pages are larger than what a C library's allocator is made for, so `main` brings another.
+//! durable. So a batch is made durable by a journal beside the file (`store/engine/redb/journal`), with one write and
+//! one sync, and its rows are kept in memory, above redb's. When half of the journal is full, and seconds after the last
+//! write, another thread writes all of them to redb in one commit, each page that changed once, while the journal goes on
+//! in its other half. With 100,000 families and 64 connections redb alone would take 22 to 28 µs more of processor time
+//! for a refresh, more than a third of it, and twice the time of the disk; with one connection four times as much. A
+//! store that was closed is one file. Pages are larger than what a C library's allocator is made for, so `main` brings
+//! another.
 //!
 //! Keys are time-ordered, so that new rows land side by side and expired ones are a range at the other end;
 //! [`flow::sweep`] needs no index of expiry times, it walks the old end of each table and passes over rows that

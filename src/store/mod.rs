@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use self::engine::redb::Redb;
 use self::engine::writer;
-use self::engine::writer::{Errand, Order, Pace, Write, Writer};
+use self::engine::writer::{MaintenanceTask, Message, Pace, Write, Writer};
 use self::engine::{Backend, FileId, Snapshot, Tx};
 use self::schema::Schema;
 
@@ -198,7 +198,7 @@ impl Default for Options {
             queue_len: 4096,
             batch_max: 512,
             retry_pause: Duration::from_secs(1),
-            patience: writer::PATIENCE,
+            patience: writer::STALL_TIMEOUT,
         }
     }
 }
@@ -293,7 +293,7 @@ impl Store {
     {
         let (reply, outcome) = answer();
         self.writer
-            .submit(Order::Write(Box::new(Write::new(name, work, reply))))?;
+            .submit(Message::Write(Box::new(Write::new(name, work, reply))))?;
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -305,7 +305,7 @@ impl Store {
     {
         let (reply, outcome) = answer();
         let write = Write::new(name, work, reply).to_make_room();
-        self.writer.submit(Order::Write(Box::new(write)))?;
+        self.writer.submit(Message::Write(Box::new(write)))?;
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -318,7 +318,7 @@ impl Store {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let reply = move |outcome| drop(sender.send(outcome));
         self.writer
-            .submit(Order::Write(Box::new(Write::new(name, work, reply))))?;
+            .submit(Message::Write(Box::new(Write::new(name, work, reply))))?;
         receiver.recv().unwrap_or(Err(StoreError::Closed))
     }
 
@@ -396,7 +396,7 @@ impl Store {
     pub async fn compact(&self) -> Result<bool, StoreError> {
         let (reply, outcome) = answer();
         self.writer
-            .submit(Order::Errand(Errand::Compact(Box::new(reply))))?;
+            .submit(Message::Maintenance(MaintenanceTask::Compact(Box::new(reply))))?;
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -410,7 +410,7 @@ impl Store {
     pub async fn spare(&self) -> Result<u64, StoreError> {
         let (reply, outcome) = answer();
         self.writer
-            .submit(Order::Errand(Errand::Measure(Box::new(reply))))?;
+            .submit(Message::Maintenance(MaintenanceTask::Measure(Box::new(reply))))?;
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 

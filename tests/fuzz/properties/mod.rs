@@ -25,7 +25,6 @@ pub(crate) const TARGETS: &[Target] = &[
     ("cookie", request::cookie),
     ("form_body", request::form_body),
     ("json_body", request::json_body),
-    ("journal", storage::journal),
     ("jwk", jose::jwk),
     ("jwk_set", jose::jwk_set),
     ("jwt", jose::jwt),

@@ -13,9 +13,6 @@ use idsvc::secret::{
     SessionCookie, UpstreamState,
 };
 use idsvc::store::backup::{BackupError, Header, Incoming};
-use idsvc::store::engine::redb::journal::{
-    Found, HEAD_LEN, Mark, Place, Record as Changes, changes, records, write_record,
-};
 use idsvc::store::record::Record;
 use idsvc::store::records::{ApiKeyUse, SigningKeyRecord};
 use idsvc::store::table::Key;
@@ -178,47 +175,4 @@ pub(super) fn backup(data: &[u8]) -> bool {
     changed[at] ^= 1;
     assert!(read(&changed).is_err());
     true
-}
-
-/// What comes out of a journal was written under its mark, from its place on. The input is tried as the file, as what a
-/// record holds, as a record that is whole and then is not, and as the place itself.
-pub(super) fn journal(data: &[u8]) -> bool {
-    const PLACE: Place = Place {
-        mark: Mark([7; 16]),
-        number: 0,
-    };
-    const OTHER: Place = Place {
-        mark: Mark([8; 16]),
-        number: 0,
-    };
-    let mut is_accepted = false;
-    if let Some(found) = records(data, PLACE) {
-        is_accepted |= !found.contents.is_empty();
-        assert!(found.end <= data.len().next_multiple_of(4096));
-        for content in &found.contents {
-            drop(changes(content));
-        }
-    }
-    if let Some(place) = Place::from_bytes(data) {
-        let again = Place::from_bytes(&place.to_bytes());
-        assert_eq!(again, Some(place));
-    }
-    if let Some(found) = changes(data) {
-        is_accepted = true;
-        let mut noted = Changes::default();
-        for change in found {
-            noted.note(change);
-        }
-        assert_eq!(noted.content(), data);
-    }
-    let mut file = Vec::new();
-    write_record(PLACE, data, &mut file);
-    let found = records(&file, PLACE).unwrap();
-    assert_eq!((found.contents, found.end), (vec![data], file.len()));
-    assert_eq!(records(&file, OTHER), Some(Found::default()));
-    let at = usize::from(data.first().copied().unwrap_or_default()) % (HEAD_LEN + data.len());
-    file[at] ^= 1;
-    // Data may hold a whole record itself.
-    assert!(records(&file, PLACE).is_none_or(|found| found.contents.is_empty()));
-    is_accepted
 }

@@ -1,16 +1,13 @@
 //! The waist on redb: one file that belongs to one process, with a journal beside it, or the same thing in memory.
 
-mod checkpoint;
+mod base;
 mod errors;
-pub mod journal;
+mod journal;
 mod memory;
-mod overlay;
 mod probe;
-mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -23,12 +20,10 @@ use ::redb::{
     Builder, CompactionError, Database, DatabaseError, ReadableDatabase, TransactionError, WriteTransaction,
 };
 
-use self::checkpoint::{Checkpoints, ReplayError, commit};
+use self::base::{BaseSnapshot, guarded};
 use self::errors::{io_failed, refused, reopen_failed, storage_failed, transaction_failed, unexpected};
-use self::journal::Journal;
+use self::journal::{Journal, Overlay, ReadSnapshot, WriteTx};
 use self::memory::Memory;
-use self::overlay::Overlay;
-use self::rows::{Done, ReadSnapshot, WriteTx, guarded};
 use super::{Backend, FileId, Snapshot, Tx, Verdict};
 use crate::store::owner;
 use crate::store::{OpenError, StoreError};
@@ -68,30 +63,16 @@ struct Shared {
 }
 
 impl Shared {
-    /// Begins a transaction of the engine's. Until that ends, nobody goes on looking at what it is about to replace.
+    /// Begins a transaction of redb's.
     fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let begun = state.begin(Database::begin_write)?;
-        self.overlay.let_go(false);
-        Ok(begun)
-    }
-
-    fn abort(&self, transaction: WriteTransaction) -> Result<(), StoreError> {
-        let aborted = transaction.abort().map_err(storage_failed);
-        self.overlay.let_go(true);
-        aborted
-    }
-
-    /// Commits what was changed in a transaction of the engine's, where there is no journal.
-    fn commit(&self, transaction: WriteTransaction) -> Result<(), StoreError> {
-        let committed = commit(transaction, None, false);
-        self.overlay.clear();
-        committed
+        state.begin(Database::begin_write)
     }
 
     /// One moment of everything that was committed.
-    fn look(&self, state: &State) -> Result<ReadSnapshot, StoreError> {
-        self.overlay.look(|| state.begin(ReadableDatabase::begin_read))
+    fn snapshot(&self, state: &State) -> Result<ReadSnapshot, StoreError> {
+        self.overlay
+            .snapshot(|| state.begin(ReadableDatabase::begin_read))
     }
 }
 
@@ -99,8 +80,7 @@ impl Shared {
 pub struct Redb {
     opener: Opener,
     shared: Arc<Shared>,
-    /// None where nothing lasts, and every commit goes to the engine's own storage.
-    checkpoints: Option<Mutex<Checkpoints>>,
+    journal: Mutex<Journal>,
     opened: Opened,
     /// Where the file is, if it is one.
     path: Option<PathBuf>,
@@ -114,7 +94,7 @@ impl Redb {
     pub fn open_file(path: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
         let opened = Opened::default();
         let opener = opener_of(path, cache_bytes, Arc::clone(&opened))?;
-        let engine = Self::open_with(path, opener, Some(Journal::beside(path)))?;
+        let engine = Self::open_with(path, opener, Journal::new(Some(path)))?;
         Ok(Self {
             opened,
             path: Some(path.to_owned()),
@@ -136,32 +116,26 @@ impl Redb {
 
     /// Opens whatever `opener` opens, without a journal; `path` names it in errors.
     pub fn open(path: &Path, opener: Opener) -> Result<Self, OpenError> {
-        Self::open_with(path, opener, None)
+        Self::open_with(path, opener, Journal::new(None))
     }
 
-    fn open_with(path: &Path, opener: Opener, journal: Option<Journal>) -> Result<Self, OpenError> {
+    fn open_with(path: &Path, opener: Opener, mut journal: Journal) -> Result<Self, OpenError> {
         let database = guarded(&opener).map_err(|error| refused(path, error))?;
-        let overlay = Overlay::new();
-        let mut checkpoints = journal.map(Checkpoints::new);
-        if let Some(checkpoints) = &mut checkpoints {
-            checkpoints
-                .replay(&database, &overlay)
-                .map_err(|error| match error {
-                    ReplayError::Unreadable(path, source) => OpenError::Io { path, source },
-                    ReplayError::Store(StoreError::Damaged(what)) => OpenError::Damaged {
-                        path: path.to_owned(),
-                        what,
-                    },
-                    ReplayError::Store(other) => OpenError::Store(other),
-                })?;
-        }
+        let overlay = Overlay::default();
+        journal.replay(&database, &overlay).map_err(|error| match error {
+            StoreError::Damaged(what) => OpenError::Damaged {
+                path: path.to_owned(),
+                what,
+            },
+            other => OpenError::Store(other),
+        })?;
         Ok(Self {
             opener,
             shared: Arc::new(Shared {
                 state: RwLock::new(State::Open(database)),
                 overlay,
             }),
-            checkpoints: checkpoints.map(Mutex::new),
+            journal: Mutex::new(journal),
             opened: Opened::default(),
             path: None,
         })
@@ -170,10 +144,7 @@ impl Redb {
     /// Brings the file up to date and removes the journal: until something is written the file is all there is. After an
     /// error the journal may be left, and needed.
     pub fn make_whole(&self) -> Result<(), StoreError> {
-        match self.checkpoints() {
-            Some(mut checkpoints) => checkpoints.end(&self.shared),
-            None => Ok(()),
-        }
+        self.journal().end(&self.shared)
     }
 
     /// Makes the file whole and releases it.
@@ -183,29 +154,12 @@ impl Redb {
         ended
     }
 
-    fn checkpoints(&self) -> Option<MutexGuard<'_, Checkpoints>> {
-        let lock = self.checkpoints.as_ref()?;
-        Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody begins to look while it is held, and whoever looks ends within microseconds.
     fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        let state = self.shared.state.write().unwrap_or_else(PoisonError::into_inner);
-        self.shared.overlay.let_go(true);
-        state
-    }
-
-    /// What was committed, if the next transaction goes to the journal.
-    fn look_to_go_on(
-        &self,
-        checkpoints: Option<&mut Checkpoints>,
-    ) -> Result<Option<ReadSnapshot>, StoreError> {
-        let goes_on = checkpoints.map_or(Ok(false), |checkpoints| checkpoints.go_on(&self.shared))?;
-        if !goes_on {
-            return Ok(None);
-        }
-        let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
-        self.shared.look(&state).map(Some)
+        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,52 +170,34 @@ impl Backend for Redb {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(StoreError::Busy),
         };
-        let snapshot = self.shared.look(&state)?;
+        let snapshot = self.shared.snapshot(&state)?;
         drop(state);
         look(&snapshot)
     }
 
     fn transact(&self, work: &mut dyn FnMut(&mut dyn Tx) -> Verdict) -> Result<(), StoreError> {
-        let mut checkpoints = self.checkpoints();
-        let before = self.look_to_go_on(checkpoints.as_deref_mut())?;
-        let begun = OnceCell::new();
-        let mut begin = || match checkpoints.as_deref_mut() {
-            Some(checkpoints) => checkpoints.begin(&self.shared),
-            None => self.shared.begin_write(),
-        };
-        let mut open = WriteTx::new(before, &begun, &mut begin)?;
+        let mut journal = self.journal();
+        journal.poll_checkpoint(&self.shared)?;
+        let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
+        let before = self.shared.snapshot(&state)?;
+        drop(state);
+        let mut open = WriteTx::new(before);
         let verdict = work(&mut open);
-        let done = open.done();
-        let begun = begun.into_inner();
-        match (verdict, done, checkpoints) {
-            (Verdict::RollBack, ..) | (_, Done::Nothing, _) => {
-                begun.map_or(Ok(()), |transaction| self.shared.abort(transaction))
-            }
-            (Verdict::Commit, Done::Rows(changes, record), Some(mut checkpoints)) => {
-                // One that could not be gone on with: while it lasts no other begins.
-                drop(begun);
-                checkpoints.append(&self.shared, changes, &record)
-            }
-            (Verdict::Commit, Done::Directly, checkpoints) => {
-                let transaction = begun.ok_or_else(|| unexpected("a commit"))?;
-                match checkpoints {
-                    Some(mut checkpoints) => checkpoints.commit(&self.shared, transaction),
-                    None => self.shared.commit(transaction),
-                }
-            }
-            (Verdict::Commit, Done::Rows(..), None) => Err(unexpected("a record")),
+        let changes = open.into_changes();
+        if verdict == Verdict::RollBack || changes.is_empty() {
+            return Ok(());
         }
+        journal.commit(&self.shared, changes)
     }
 
     fn settle(&self) -> Result<(), StoreError> {
-        self.checkpoints()
-            .map_or(Ok(()), |mut checkpoints| checkpoints.catch_up(&self.shared))
+        self.journal().catch_up(&self.shared)
     }
 
     fn recover(&self) -> Result<(), StoreError> {
-        let mut checkpoints = self.checkpoints();
-        // What comes of a checkpoint under way is seen when the database is opened.
-        let _ = checkpoints.as_mut().map(|checkpoints| checkpoints.join());
+        let mut journal = self.journal();
+        // What came of a checkpoint under way is seen when the database is opened.
+        let _ = journal.join();
         let mut state = self.state_mut();
         if matches!(*state, State::Closed) {
             return Err(StoreError::Closed);
@@ -269,15 +205,8 @@ impl Backend for Redb {
         // The old database must be gone before the new one is opened: it holds the lock on the file.
         *state = State::Failed(StoreError::Closed);
         let reopened = guarded(&self.opener).map_err(reopen_failed).and_then(|database| {
-            let replayed = match &mut checkpoints {
-                Some(checkpoints) => checkpoints.replay(&database, &self.shared.overlay),
-                None => Ok(()),
-            };
-            match replayed {
-                Ok(()) => Ok(database),
-                Err(ReplayError::Unreadable(_, error)) => Err(io_failed(error)),
-                Err(ReplayError::Store(error)) => Err(error),
-            }
+            journal.replay(&database, &self.shared.overlay)?;
+            Ok(database)
         });
         match reopened {
             Ok(database) => {
@@ -306,7 +235,7 @@ impl Backend for Redb {
     fn spare(&self) -> Result<u64, StoreError> {
         let transaction = self.shared.begin_write()?;
         let stats = guarded(|| transaction.stats()).map_err(storage_failed)?;
-        self.shared.abort(transaction)?;
+        drop(transaction);
         let used = stats.allocated_pages().saturating_mul(stats.page_size() as u64);
         Ok(self.taken().saturating_sub(used))
     }
@@ -370,12 +299,12 @@ pub fn inspect<T>(
     });
     let database = opened.map_err(|error| refused(path, error))?;
     let begin = || guarded(|| database.begin_read()).map_err(transaction_failed);
-    look(&Overlay::new().look(begin)?).map(Some)
+    look(&BaseSnapshot::new(begin()?)).map(Some)
 }
 
 /// Where the journal of the database at `path` is, when there is one.
 pub fn journal_of(path: &Path) -> PathBuf {
-    Journal::beside(path).path().to_owned()
+    journal::path_beside(path)
 }
 
 fn builder(cache_bytes: usize) -> Builder {

@@ -1,0 +1,138 @@
+//! The journal file: made, appended to, read and removed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::record::{JournalId, JournalPosition, record_len, write_record};
+use crate::store::engine::redb::sync_folder_of;
+use crate::store::owner;
+
+/// The length of the file, always.
+pub(in crate::store::engine::redb::journal) const LENGTH: usize = 4 << 20;
+const HALF: u64 = LENGTH as u64 / 2;
+
+pub(in crate::store::engine::redb::journal) struct JournalFile {
+    database: PathBuf,
+    path: PathBuf,
+    file: Option<File>,
+    /// The next record; `None` while nothing may be appended.
+    position: Option<JournalPosition>,
+    /// Where in the file the next record begins, and where the half ends that is written to.
+    at: u64,
+    half_end: u64,
+    buffer: Vec<u8>,
+}
+
+impl JournalFile {
+    /// The journal of the database at `path`. Touches nothing.
+    pub(in crate::store::engine::redb::journal) fn beside(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".journal");
+        Self {
+            database: path.to_owned(),
+            path: PathBuf::from(name),
+            file: None,
+            position: None,
+            at: 0,
+            half_end: HALF,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(in crate::store::engine::redb::journal) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole file. A process may have been killed after it wrote a record and before it synced it, so the file is
+    /// synced first: what is replayed is on the disk.
+    pub(in crate::store::engine::redb::journal) fn read(&self) -> io::Result<Vec<u8>> {
+        let mut file = File::open(&self.path)?;
+        // If the disk refuses, the next write says so.
+        let _ = file.sync_all();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(in crate::store::engine::redb::journal) fn position(&self) -> Option<JournalPosition> {
+        self.position
+    }
+
+    pub(in crate::store::engine::redb::journal) fn has_room(&self, content: &[u8]) -> bool {
+        self.at + record_len(content) as u64 <= self.half_end
+    }
+
+    /// Appends a record and syncs it. After an error the record may be on the disk in part or whole, and nothing more is
+    /// appended before [`JournalFile::restart`].
+    pub(in crate::store::engine::redb::journal) fn append(&mut self, content: &[u8]) -> io::Result<()> {
+        let (Some(position), Some(file)) = (self.position.take(), &self.file) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        self.buffer.clear();
+        write_record(position, content, &mut self.buffer);
+        file.write_all_at(&self.buffer, self.at)?;
+        file.sync_data()?;
+        self.at += self.buffer.len() as u64;
+        let number = position.number + 1;
+        self.position = Some(JournalPosition { number, ..position });
+        Ok(())
+    }
+
+    /// Makes the file, unless it is open. It is filled with zeros, so that appending needs no room on the disk, and gets
+    /// the owner of the database. Only while redb names no journal: a file that lies there is removed, as it holds
+    /// nothing that is needed, and may be a link or belong to another user.
+    pub(in crate::store::engine::redb::journal) fn prepare(&mut self) -> io::Result<()> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        remove_file(&self.path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.path)?;
+        owner::give(&file, &self.database)?;
+        file.write_all_at(&vec![0; LENGTH], 0)?;
+        file.sync_all()?;
+        sync_folder_of(&self.path)?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Begins with record 0 of `id`. A durable commit of redb's has named that position.
+    pub(in crate::store::engine::redb::journal) fn restart(&mut self, id: JournalId) {
+        self.position = Some(JournalPosition { id, number: 0 });
+        (self.at, self.half_end) = (0, HALF);
+    }
+
+    /// Goes on in the other half. Redb holds what is there.
+    pub(in crate::store::engine::redb::journal) fn switch_half(&mut self) {
+        (self.at, self.half_end) = if self.half_end == HALF {
+            (HALF, LENGTH as u64)
+        } else {
+            (0, HALF)
+        };
+    }
+
+    /// Lets go of the file: the one at its path may be another by now.
+    pub(in crate::store::engine::redb::journal) fn release(&mut self) {
+        self.position = None;
+        self.file = None;
+    }
+
+    /// Removes the file. Redb holds everything.
+    pub(in crate::store::engine::redb::journal) fn remove(&mut self) -> io::Result<()> {
+        self.release();
+        remove_file(&self.path)
+    }
+}
+
+/// Removes a file that may not be there.
+pub(in crate::store::engine::redb) fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
