@@ -84,6 +84,7 @@ mod tests {
     use crate::admin::{client, provider};
     use crate::flow::Core;
     use crate::identity::{Consent, Device, Session};
+    use crate::oauth::ClientFields;
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::oauth::refresh::{Entropy, RefreshFamily};
     use crate::oauth::scope::Scope;
@@ -100,14 +101,20 @@ mod tests {
     fn declared(clients: &[&str], providers: &[(&str, &str)]) -> Apply {
         let client = |id: &&str| DeclaredClient {
             client_id: (*id).to_owned(),
-            redirect_uris: vec!["https://app.example/cb".to_owned()],
+            fields: ClientFields {
+                redirect_uris: Some(vec!["https://app.example/cb".to_owned()]),
+                ..ClientFields::default()
+            },
             ..DeclaredClient::default()
         };
         let provider = |(id, issuer): &(&str, &str)| DeclaredProvider {
             id: (*id).to_owned(),
-            issuer: format!("https://{issuer}.example"),
-            exchange: true,
-            audiences: vec!["us".to_owned()],
+            fields: ProviderFields {
+                issuer: Some(format!("https://{issuer}.example")),
+                exchange: Some(true),
+                audiences: Some(vec!["us".to_owned()]),
+                ..ProviderFields::default()
+            },
             ..DeclaredProvider::default()
         };
         Apply {
@@ -258,6 +265,7 @@ mod tests {
         assert_eq!(passes_of(&passes), [1, 1, 0, 0, 0]);
         let update = |fields| UpdateProvider {
             id: "two".to_owned(),
+            client_secret: None,
             fields,
         };
         let renamed = ProviderFields {

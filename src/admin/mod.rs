@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
+use crate::oauth::fields::check_text;
 use crate::password::Busy;
 use crate::store::StoreError;
 
@@ -154,20 +155,6 @@ impl Serialize for SecretString {
 impl<'de> Deserialize<'de> for SecretString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::new)
-    }
-}
-
-/// Whether a text is fit for a field that people read: something in it, no control characters, not endless.
-fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
-    const LONGEST: usize = 1024;
-    if text.trim().is_empty() {
-        faults.push(format!("{field} is empty"));
-    }
-    if text.chars().any(char::is_control) {
-        faults.push(format!("{field} has control characters"));
-    }
-    if text.len() > LONGEST {
-        faults.push(format!("{field} is longer than {LONGEST} bytes"));
     }
 }
 

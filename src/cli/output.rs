@@ -5,10 +5,12 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::admin::AdminRefusal;
 use crate::clock::Timestamp;
 use crate::server::StartError;
+use crate::oauth::fields::Form;
 
 /// How the standard library ends the text of `EMFILE`.
 const TOO_MANY_FILES: &str = "(os error 24)";
@@ -212,6 +214,35 @@ fn harmless(text: &str) -> String {
 /// A moment as people read it, RFC 3339 in UTC.
 pub fn moment(moment: Timestamp) -> String {
     moment.rfc3339()
+}
+
+/// The fields of a record as people read them, in the order of the list; lists in words.
+pub fn field_facts(
+    record: &impl Serialize,
+    fields: &[(&'static str, Form)],
+) -> Result<Vec<(&'static str, String)>, CliError> {
+    let record = serde_json::to_value(record).map_err(CliError::refused)?;
+    let fact = |(name, _): &(&'static str, Form)| (*name, record.get(name).map(in_words).unwrap_or_default());
+    Ok(fields.iter().map(fact).collect())
+}
+
+/// A value as people read it: a list in words, a key by its name.
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Bool(flag) => yes_no(*flag),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(in_words).collect::<Vec<_>>().join(" "),
+        Value::Object(jwk) if jwk.contains_key("kty") => {
+            let name = jwk.get("kid").or_else(|| jwk.get("kty"));
+            name.map(in_words).unwrap_or_default()
+        }
+        Value::Object(members) => {
+            let pairs = members.iter().map(|(name, value)| format!("{name}={value}"));
+            pairs.collect::<Vec<_>>().join(" ")
+        }
+    }
 }
 
 /// `yes` or `no`.

@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
-use super::value_parsers::{algorithm, read_file, read_secret, seconds, warn_of_claims};
+use super::value_parsers::{
+    KeyForm, algorithm, change, read_keys, read_secret, seconds, warn_of_claims, words,
+};
 use crate::admin::SecretString;
 use crate::admin::provider::examine::{ProviderReport, Standing};
 use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::control::{Command, Reply};
-use crate::federation::provider::{LinkPolicy, UpstreamAuth};
+use crate::federation::provider::LinkPolicy;
 use crate::jose::alg::Algorithm;
 
 /// The verbs of providers.
@@ -58,29 +61,8 @@ pub struct Remove {
     pub yes: bool,
 }
 
-/// How the service proves at the provider who it is.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Auth {
-    /// The secret in a Basic header.
-    ClientSecretBasic,
-    /// The secret in the body.
-    ClientSecretPost,
-    /// An assertion signed with the service's own key; the provider reads it at /oauth2/jwks.
-    PrivateKeyJwt,
-}
-
-/// When somebody new becomes a user that exists.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Link {
-    /// Never.
-    Never,
-    /// When the e-mail address is the same and verified on both sides.
-    VerifiedEmail,
-}
-
-/// What `add` and `update` have in common.
-#[derive(Debug, Args)]
+/// What `add` and `update` have in common. A flag that is a field of a provider is called as in [`ProviderFields`].
+#[derive(Debug, Args, Serialize)]
 pub struct Fields {
     /// The issuer identifier, exactly as in the provider's tokens
     #[arg(long, value_name = "URL")]
@@ -90,35 +72,42 @@ pub struct Fields {
     pub client_id: Option<String>,
     /// Read the secret that belongs to it from this file, - for standard input
     #[arg(long, value_name = "FILE", value_parser = file())]
+    #[serde(skip)]
     pub client_secret_file: Option<PathBuf>,
     /// How the service proves at the provider who it is.
     #[arg(
         long,
-        value_enum,
         value_name = "METHOD",
-        help = "How the service proves at the provider who it is [default: client_secret_basic]"
+        help = "How the service proves at the provider who it is [default: client_secret_basic]",
+        value_parser = words(&[
+            ("client_secret_basic", "The secret in a Basic header"),
+            ("client_secret_post", "The secret in the body"),
+            ("private_key_jwt", "An assertion signed with the service's own key; the provider reads it at /oauth2/jwks"),
+        ])
     )]
-    pub auth_method: Option<Auth>,
+    pub auth_method: Option<String>,
     /// The name shown to people
     #[arg(long)]
     pub name: Option<String>,
     /// A picture for the button: PNG, JPEG, WebP or SVG, up to 64 KiB
     #[arg(long, value_name = "FILE", value_parser = file())]
+    #[serde(skip)]
     pub logo_file: Option<PathBuf>,
     /// A scope value to ask for; may be repeated.
     #[arg(
         long,
         help = "A scope value to ask for; may be repeated [default: openid profile email]"
     )]
-    pub scope: Vec<String>,
+    pub scope: Option<Vec<String>>,
     /// An audience of which tokens to be exchanged must have one; may be repeated [default: the client id]
-    #[arg(long)]
-    pub audience: Vec<String>,
+    #[arg(long = "audience", value_name = "AUDIENCE")]
+    pub audiences: Option<Vec<String>>,
     /// An algorithm that ID tokens may be signed with; may be repeated [default: RS256]
-    #[arg(long, value_name = "ALG", value_parser = algorithm)]
-    pub alg: Vec<Algorithm>,
+    #[arg(long = "alg", value_name = "ALG", value_parser = algorithm)]
+    pub algs: Option<Vec<Algorithm>>,
     /// The provider's public keys (JWK Set), where it publishes none
     #[arg(long, value_name = "FILE", value_parser = file(), conflicts_with = "jwks_uri")]
+    #[serde(skip)]
     pub jwks_file: Option<PathBuf>,
     /// Where the provider publishes its keys, where discovery does not say [default: as discovered]
     #[arg(long, value_name = "URL")]
@@ -133,8 +122,11 @@ pub struct Fields {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub create_users: Option<bool>,
     /// When somebody unknown becomes a user that exists [default: never]
-    #[arg(long, value_enum, value_name = "POLICY")]
-    pub link: Option<Link>,
+    #[arg(long, value_name = "POLICY", value_parser = words(&[
+        ("never", "Never"),
+        ("verified-email", "When the e-mail address is the same and verified on both sides"),
+    ]))]
+    pub link: Option<String>,
     /// The claim of access tokens that holds the provider's access token, or off.
     #[arg(
         long,
@@ -143,11 +135,12 @@ pub struct Fields {
     )]
     pub embed_token: Option<String>,
     /// An e-mail domain whose people are sent straight there; may be repeated
-    #[arg(long)]
-    pub domain: Vec<String>,
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    pub domains: Option<Vec<String>>,
     /// A claim whose name differs there, as in nickname=login; may be repeated
-    #[arg(long, value_name = "OURS=THEIRS", value_parser = mapping)]
-    pub claim: Vec<(String, String)>,
+    #[arg(long = "claim", value_name = "OURS=THEIRS", value_parser = mapping)]
+    #[serde(skip)]
+    pub claims: Option<Vec<(String, String)>>,
 }
 
 /// Reads `OURS=THEIRS`; an empty text stands for no claim, so that the last one can be taken away.
@@ -166,52 +159,33 @@ fn file() -> impl TypedValueParser<Value = PathBuf> {
 
 /// What the file holds, or `nothing` where its path is empty.
 fn held<T>(
-    path: Option<PathBuf>,
+    path: Option<&Path>,
     nothing: T,
     read: impl FnOnce(&Path) -> Result<T, CliError>,
 ) -> Result<Option<T>, CliError> {
     match path {
         Some(path) if path.as_os_str().is_empty() => Ok(Some(nothing)),
-        path => path.as_deref().map(read).transpose(),
+        path => path.map(read).transpose(),
     }
 }
 
 impl Fields {
-    fn into_fields(self) -> Result<ProviderFields, CliError> {
-        fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
-            (!list.is_empty()).then_some(list)
-        }
-        Ok(ProviderFields {
-            issuer: self.issuer,
-            name: self.name,
-            logo: held(self.logo_file, String::new(), read_logo)?,
-            client_id: self.client_id,
-            client_secret: held(self.client_secret_file, SecretString::new(""), read_secret)?,
-            auth_method: self.auth_method.map(|method| match method {
-                Auth::ClientSecretBasic => UpstreamAuth::ClientSecretBasic,
-                Auth::ClientSecretPost => UpstreamAuth::ClientSecretPost,
-                Auth::PrivateKeyJwt => UpstreamAuth::PrivateKeyJwt,
-            }),
-            scope: some(self.scope),
-            audiences: some(self.audience),
-            algs: some(self.alg),
-            jwks: held(self.jwks_file, String::new(), read_file)?,
-            jwks_uri: self.jwks_uri,
-            exchange: self.exchange,
-            max_age: self.max_age,
-            create_users: self.create_users,
-            link: self.link.map(|link| match link {
-                Link::Never => LinkPolicy::Never,
-                Link::VerifiedEmail => LinkPolicy::VerifiedEmail,
-            }),
-            embed_token: self.embed_token.map(|claim| match claim.as_str() {
-                "off" => String::new(),
-                _ => claim,
-            }),
-            domains: some(self.domain),
-            claims: some(self.claim),
-            enabled: None,
-        })
+    /// The secret and the rest.
+    fn into_fields(self) -> Result<(Option<SecretString>, ProviderFields), CliError> {
+        let fields = ProviderFields {
+            logo: held(self.logo_file.as_deref(), String::new(), read_logo)?,
+            keys: held(self.jwks_file.as_deref(), Vec::new(), |path| {
+                read_keys(path, KeyForm::JwkSet)
+            })?,
+            ..change(&self)?
+        };
+        let secret = held(
+            self.client_secret_file.as_deref(),
+            SecretString::new(""),
+            read_secret,
+        )?;
+        let claims = self.claims.map(|claims| claims.into_iter().collect());
+        Ok((secret, ProviderFields { claims, ..fields }))
     }
 }
 
@@ -257,25 +231,27 @@ pub struct Update {
 /// Runs a verb.
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let command = match verb {
-        Verb::Add(add) => Command::ProviderAdd(Box::new(AddProvider {
-            id: add.id,
-            fields: add.fields.into_fields()?,
-        })),
+        Verb::Add(add) => {
+            let (client_secret, fields) = add.fields.into_fields()?;
+            Command::ProviderAdd(Box::new(AddProvider {
+                id: add.id,
+                client_secret,
+                fields,
+            }))
+        }
         Verb::List => Command::ProviderList,
         Verb::Show(which) => Command::ProviderShow(which.id),
         Verb::Update(update) => {
-            let enabled = (update.enable || update.disable).then_some(update.enable);
-            let fields = ProviderFields {
-                enabled,
-                ..update.fields.into_fields()?
-            };
-            if fields == ProviderFields::default() {
+            let (client_secret, mut fields) = update.fields.into_fields()?;
+            fields.enabled = (update.enable || update.disable).then_some(update.enable);
+            if fields == ProviderFields::default() && client_secret.is_none() {
                 return Err(CliError::Misused(
                     "nothing to change: name at least one flag, see idsvc provider update --help".to_owned(),
                 ));
             }
             Command::ProviderUpdate(Box::new(UpdateProvider {
                 id: update.id,
+                client_secret,
                 fields,
             }))
         }
@@ -290,12 +266,12 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         }
     };
     let claims = match &command {
-        Command::ProviderAdd(add) => add.fields.claims.as_deref(),
-        Command::ProviderUpdate(update) => update.fields.claims.as_deref(),
+        Command::ProviderAdd(add) => add.fields.claims.as_ref(),
+        Command::ProviderUpdate(update) => update.fields.claims.as_ref(),
         _ => None,
     };
-    let ours = claims.unwrap_or_default().iter().map(|(ours, _)| ours.as_str());
-    warn_of_claims(ours, output);
+    let ours = claims.into_iter().flat_map(|claims| claims.keys());
+    warn_of_claims(ours.filter(|ours| !ours.is_empty()).map(String::as_str), output);
     let is_add = matches!(command, Command::ProviderAdd(_));
     connector.run(command, output, |reply, output| match reply {
         Reply::Provider(view) => show(&view, is_add, output),

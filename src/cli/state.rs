@@ -88,7 +88,7 @@ pub fn apply(
     let users = state.user.iter().flatten();
     let claims = users.flat_map(|user| user.line.claims.keys());
     let providers = state.provider.iter().flatten();
-    let mapped = providers.flat_map(|provider| provider.claims.keys());
+    let mapped = providers.flat_map(|provider| provider.fields.claims.iter().flatten().map(|(ours, _)| ours));
     warn_of_claims(claims.chain(mapped).map(String::as_str), output);
     // What is refused later, because of what there is, has its place in the file too.
     let placed = |stop: CliError| match stop {
@@ -143,8 +143,8 @@ pub fn apply(
     run.map_err(placed)?;
     if !request.dry_run {
         let clients = || state.client.iter().flatten();
-        let access_tokens = clients().filter_map(|client| client.access_token_alg);
-        let id_tokens = clients().filter_map(|client| client.id_token_signed_response_alg);
+        let access_tokens = clients().filter_map(|client| client.fields.access_token_alg);
+        let id_tokens = clients().filter_map(|client| client.fields.id_token_signed_response_alg);
         warn_of_new_keys(
             &access_tokens.chain(id_tokens).collect::<Vec<_>>(),
             connector,

@@ -7,24 +7,23 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
+use super::output::CliError;
 use super::provider::read_logo;
-use super::value_parsers::{read_file, read_secret};
-use crate::admin::SecretString;
-use crate::admin::apply::clients;
-use crate::admin::apply::providers;
-use crate::admin::apply::users;
-use crate::admin::apply::users::DeclaredUser;
-use crate::admin::apply::{Form, State, subject};
+use super::value_parsers::{KeyForm, read_keys, read_secret};
+use crate::admin::apply::{State, clients, providers, subject, users};
 use crate::config::file::{BadSyntax, LineEnds, table_of};
 use crate::config::reference::nearest;
+use crate::federation::provider::ProviderFields;
 use crate::jose::json;
+use crate::oauth::ClientFields;
+use crate::oauth::fields::Form;
 
 /// A kind of record.
 struct Kind {
     /// What its section is called.
     name: &'static str,
     /// Which keys an entry may have, and the form of their values.
-    keys: &'static [(&'static str, Form)],
+    keys: [&'static [(&'static str, Form)]; 2],
     /// Of which keys an entry has at least one each, for without them it means no record.
     needed: &'static [&'static [&'static str]],
     /// Which keys name the record, the first that is there.
@@ -34,19 +33,19 @@ struct Kind {
 const KINDS: [Kind; 3] = [
     Kind {
         name: "provider",
-        keys: providers::KEYS,
+        keys: [providers::KEYS, ProviderFields::FIELDS],
         needed: &[&["id"], &["issuer"]],
         names: &["id"],
     },
     Kind {
         name: "client",
-        keys: clients::KEYS,
+        keys: [clients::KEYS, ClientFields::FIELDS],
         needed: &[&["client_id"]],
         names: &["client_id"],
     },
     Kind {
         name: "user",
-        keys: users::KEYS,
+        keys: [users::KEYS, &[]],
         needed: &[&["email", "account_id"]],
         names: &["account_id", "email"],
     },
@@ -127,13 +126,10 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
             let name = names.next().unwrap_or_default();
             places.0.push((subject(kind.name, name), entry.place.clone()));
         }
-        let entries = entries.iter();
         match kind.name {
-            "provider" => {
-                state.provider = Some(entries.filter_map(|entry| plain(entry, &mut faults)).collect());
-            }
-            "client" => state.client = Some(entries.filter_map(|entry| plain(entry, &mut faults)).collect()),
-            "user" => state.user = Some(entries.filter_map(|entry| user(entry, &mut faults)).collect()),
+            "provider" => state.provider = Some(typed(entries, &mut faults)),
+            "client" => state.client = Some(typed(entries, &mut faults)),
+            "user" => state.user = Some(typed(entries, &mut faults)),
             _ => {}
         }
     }
@@ -144,51 +140,38 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
     }
 }
 
-/// An entry that is the record as it stands.
-fn plain<T: DeserializeOwned>(entry: &Entry, faults: &mut Vec<String>) -> Option<T> {
-    typed(entry, entry.members.clone(), faults)
-}
-
-fn user(entry: &Entry, faults: &mut Vec<String>) -> Option<DeclaredUser> {
-    let mut members = entry.members.clone();
-    let password = match members.remove("password") {
-        Some(Value::String(text)) => Some(SecretString::new(text)),
-        _ => None,
-    };
-    let line = typed(entry, members, faults)?;
-    Some(DeclaredUser { password, line })
-}
-
-/// The entry as a type. Its keys and their forms are known already, so what is left is a word that means nothing.
-fn typed<T: DeserializeOwned>(
-    entry: &Entry,
-    members: Map<String, Value>,
-    faults: &mut Vec<String>,
-) -> Option<T> {
-    // One by one, so that the fault has its line.
-    let mut is_sound = true;
-    for (key, value) in &members {
-        let single: Map<String, Value> = [(key.clone(), value.clone())].into_iter().collect();
-        if let Err(error) = serde_json::from_value::<T>(Value::Object(single)) {
-            let error = error.to_string().replace("unknown variant", "unknown value");
-            faults.push(format!("{}: {key}: {error}", entry.at(key)));
-            is_sound = false;
+/// The entries as a type. Their keys and the forms of the values are known already, so what is left is a word that means
+/// nothing.
+fn typed<T: DeserializeOwned>(entries: Vec<Entry>, faults: &mut Vec<String>) -> Vec<T> {
+    let mut all = Vec::new();
+    for entry in entries {
+        let before = faults.len();
+        // One by one, so that the fault has its line.
+        for (key, value) in &entry.members {
+            let single = Map::from_iter([(key.clone(), value.clone())]);
+            if let Err(error) = serde_json::from_value::<T>(Value::Object(single)) {
+                let error = error.to_string().replace("unknown variant", "unknown value");
+                faults.push(format!("{}: {key}: {error}", entry.at(key)));
+            }
+        }
+        if faults.len() > before {
+            continue;
+        }
+        match serde_json::from_value(Value::Object(entry.members)) {
+            Ok(typed) => all.push(typed),
+            Err(error) => faults.push(format!("{}: {error}", entry.place)),
         }
     }
-    if !is_sound {
-        return None;
-    }
-    serde_json::from_value(Value::Object(members))
-        .map_err(|error| faults.push(format!("{}: {error}", entry.place)))
-        .ok()
+    all
 }
 
 fn check_keys(kind: &Kind, entry: &mut Entry, faults: &mut Vec<String>) {
-    let known: Vec<&str> = kind.keys.iter().map(|(key, _)| *key).collect();
+    let keys = kind.keys.concat();
+    let known: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
     let name = kind.name;
     let mut unfit = Vec::new();
     for (key, value) in &entry.members {
-        match kind.keys.iter().find(|(known, _)| known == key) {
+        match keys.iter().find(|(known, _)| known == key) {
             Some((_, form)) if form.fits(value) => continue,
             Some((_, form)) => faults.push(format!("{}: {key} must be {}", entry.at(key), form.name())),
             None => faults.push(format!(
@@ -233,34 +216,28 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
         ("logo_file", "logo"),
         ("password_file", "password"),
         ("password_env", "password"),
-        ("public_key_file", "public_key"),
-        ("jwks_file", "jwks"),
+        ("public_key_file", "keys"),
+        ("jwks_file", "keys"),
     ] {
         let at = entry.at(named);
         let Some(Value::String(source)) = entry.members.remove(named) else {
             continue;
         };
-        let read = if named.ends_with("_env") {
-            (sources.variable)(&source)
+        let path = sources.folder.join(&source);
+        let read = match named {
+            _ if named.ends_with("_env") => (sources.variable)(&source)
                 .filter(|text| !text.is_empty())
-                .ok_or_else(|| format!("the environment has no variable {source}"))
-        } else {
-            let path = sources.folder.join(&source);
-            let read = match target {
-                "logo" => read_logo(&path),
-                "jwks" | "public_key" => read_file(&path),
-                _ => read_secret(&path).map(|text| text.reveal().to_owned()),
-            };
-            read.map_err(|stop| stop.to_string())
+                .map(Value::from)
+                .ok_or_else(|| CliError::refused(format!("the environment has no variable {source}"))),
+            "logo_file" => read_logo(&path).map(Value::from),
+            "jwks_file" => read_keys(&path, KeyForm::JwkSet).map(Value::from),
+            "public_key_file" => read_keys(&path, KeyForm::Pem).map(Value::from),
+            _ => read_secret(&path).map(|text| Value::from(text.reveal())),
         };
         match read {
-            Ok(text) => {
-                if entry
-                    .members
-                    .insert(target.to_owned(), Value::from(text))
-                    .is_some()
-                {
-                    faults.push(format!("{at}: {named} names a second {target}: give one of them"));
+            Ok(value) => {
+                if entry.members.insert(target.to_owned(), value).is_some() {
+                    faults.push(format!("{at}: {target} beside {named}: give one of them"));
                 }
             }
             Err(fault) => faults.push(format!("{at}: {named}: {fault}")),

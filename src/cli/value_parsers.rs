@@ -5,6 +5,10 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::output::{CliError, Output};
@@ -13,6 +17,8 @@ use crate::admin::claim::is_unheard;
 use crate::config::reader::{LONGEST, parse_duration};
 use crate::config::reference::nearest;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
+use crate::jose::jwk::PublicKey;
+use crate::oauth::fields::{jwk_of, jwks_of};
 use crate::oauth::openid::claims::BY_SCOPE;
 
 /// How many claims are named that nobody is given.
@@ -47,6 +53,38 @@ pub(super) fn read_file(path: &Path) -> Result<String, CliError> {
     let text = read_secret(path)?;
     let text = text.reveal();
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
+}
+
+/// The public keys of a JWK Set, or the one in PEM form, each as a JSON Web Key.
+pub(super) fn read_keys(path: &Path, form: KeyForm) -> Result<Vec<Value>, CliError> {
+    let text = read_file(path)?;
+    match form {
+        KeyForm::JwkSet => jwks_of(&text).map_err(CliError::refused),
+        KeyForm::Pem => Ok(vec![jwk_of(
+            &PublicKey::from_pem(&text).map_err(CliError::refused)?,
+        )]),
+    }
+}
+
+/// What a file of public keys holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyForm {
+    /// A JWK Set (RFC 7517 section 5).
+    JwkSet,
+    /// A `SubjectPublicKeyInfo` in PEM form.
+    Pem,
+}
+
+/// One of several words, each with what it means.
+pub(super) fn words(words: &[(&'static str, &'static str)]) -> PossibleValuesParser {
+    let word = |(word, meaning): &(&'static str, &'static str)| PossibleValue::new(*word).help(*meaning);
+    words.iter().map(word).collect::<Vec<_>>().into()
+}
+
+/// A change that flags name. They have the names of its fields.
+pub(super) fn change<T: DeserializeOwned>(flags: &impl Serialize) -> Result<T, CliError> {
+    let named = serde_json::to_value(flags).map_err(CliError::refused)?;
+    serde_json::from_value(named).map_err(CliError::refused)
 }
 
 /// A time with its unit, in seconds.

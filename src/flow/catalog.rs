@@ -59,9 +59,9 @@ impl Catalog {
             .collect();
         let mut own_page = own_page::client(&policy.issuer);
         own_page.providers = providers.iter().map(|(id, _)| id.clone()).collect();
-        let signing = clients.values().filter(|client| !client.keys.is_empty());
+        let signing = clients.values().filter(|client| !client.jwks.is_empty());
         let client_keys = signing
-            .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.keys))))
+            .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.jwks))))
             .collect();
         let keyed = clients
             .values()

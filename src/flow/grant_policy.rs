@@ -146,11 +146,12 @@ mod tests {
     use super::*;
     use crate::admin::Admin;
     use crate::admin::client;
-    use crate::admin::client::{AddClient, ClientFields};
+    use crate::admin::client::AddClient;
     use crate::admin::tests::core;
     use crate::clock::Timestamp;
     use crate::flow::Core;
     use crate::identity::Consent;
+    use crate::oauth::ClientFields;
     use crate::oauth::openid::claims::ClaimsRequest;
 
     async fn registered(core: &Core) -> Client {

@@ -1,19 +1,20 @@
 //! A registered client: RFC 6749 section 2, with the metadata names of RFC 7591 section 2.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::Factor;
-use crate::jose::alg::Algorithm;
+pub use crate::oauth::client_metadata::{
+    AssertionAudience, ClientMetadata, ConsentRequirement, PkceRequirement, RefreshPolicy,
+};
 use crate::oauth::redirect_uri::{self, ReturnTo};
-use crate::oauth::scope::Scope;
 use crate::secret::{ApiKey, ClientSecret, Digest};
 
 /// A grant type that a client may be registered for.
@@ -135,50 +136,6 @@ impl AuthMethod {
     }
 }
 
-/// Whom the assertions of a client must be addressed to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AssertionAudience {
-    /// The issuer or the token endpoint (RFC 7523 section 3).
-    #[default]
-    Any,
-    /// The issuer, and nobody else.
-    Strict,
-}
-
-/// Whether a confidential client must use PKCE. A public one always must.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PkceRequirement {
-    /// A code challenge may be left out.
-    #[default]
-    Optional,
-    /// A request without a code challenge is refused.
-    Required,
-}
-
-/// Whether the user is asked before a client gets tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConsentRequirement {
-    /// The operator vouches for the client.
-    #[default]
-    Skip,
-    /// The user is asked for scopes not yet allowed.
-    Require,
-}
-
-/// What a refresh does with the refresh token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RefreshPolicy {
-    /// Each use replaces it (RFC 9700 section 4.14.2).
-    #[default]
-    Rotate,
-    /// It stays as it is, for clients that prove who they are (FAPI 2.0 Security Profile).
-    Reuse,
-}
-
 /// Whether a text can be the name of a theme: it names a folder and stands in addresses.
 pub fn is_theme_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -207,7 +164,8 @@ pub struct StoredApiKey {
     pub created_at: Timestamp,
 }
 
-/// A registered client.
+/// A registered client. What is registered of it can be read as if it were its own: `client.scope` is
+/// `client.metadata.scope`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// The identifier the client sends.
@@ -217,54 +175,14 @@ pub struct Client {
     /// The `grant_id` of the tokens that the client is given for itself. It is in no file: of two clients with the same
     /// identifiers, one after the other, each has its own tokens.
     pub own_grant: Uuid,
-    /// The name shown to people; the identifier when there is none.
-    pub name: Option<String>,
-    /// How the client may prove who it is.
-    pub auth_methods: BTreeSet<AuthMethod>,
+    /// How the client may prove who it is: what its secrets and keys allow.
+    pub token_endpoint_auth_methods: BTreeSet<AuthMethod>,
     /// The secrets that are accepted; more than one only while one replaces another.
     pub secrets: Vec<StoredSecret>,
     /// The API keys that are accepted at the refresh endpoint; several, so that one can replace another.
     pub api_keys: Vec<StoredApiKey>,
-    /// The public keys that its assertions are checked with, each a JSON Web Key (RFC 7517 section 4).
-    pub keys: Vec<Value>,
-    /// Where the client publishes these keys, instead of registering them (RFC 7591 section 2).
-    pub jwks_uri: Option<String>,
-    /// Whom its assertions must be addressed to.
-    pub assertion_audience: AssertionAudience,
-    /// The most that it may be granted for itself when it authenticates with a secret; none when it may not.
-    pub secret_credentials: Option<Scope>,
-    /// Where people may be sent back to, compared by equality.
-    pub redirect_uris: Vec<String>,
-    /// Where people may be sent after signing out, compared by equality.
-    pub post_logout_redirect_uris: Vec<String>,
-    /// Origins beside those of the redirect URIs from which scripts may call.
-    pub cors_origins: Vec<String>,
-    /// The scope values the client may be granted.
-    pub scope: Scope,
-    /// The scope when a request names none.
-    pub default_scope: Scope,
-    /// The grants the client may use.
-    pub grant_types: BTreeSet<GrantType>,
-    /// Whether PKCE is demanded of a confidential client.
-    pub pkce: PkceRequirement,
-    /// Whether people are asked for consent.
-    pub consent: ConsentRequirement,
-    /// The providers whose people may come in by this client, by id.
-    pub providers: BTreeSet<String>,
-    /// Whether its people may sign in with a stored password.
-    pub password_sign_in: bool,
-    /// The `aud` of its access tokens; the issuer when there is none.
-    pub audience: Option<String>,
-    /// The algorithm of its ID tokens; RS256 when there is none (OpenID Connect Registration 2).
-    pub id_token_signed_response_alg: Option<Algorithm>,
-    /// The algorithm of its access tokens; the service's when there is none.
-    pub access_token_alg: Option<Algorithm>,
-    /// What a refresh does with the refresh token.
-    pub refresh_policy: RefreshPolicy,
-    /// The theme of its pages; the service's when there is none.
-    pub theme: Option<String>,
-    /// What the consent page says of scope values, in the place of other words for them.
-    pub scope_texts: BTreeMap<String, String>,
+    /// What is registered of the client.
+    pub metadata: ClientMetadata,
     /// Whether the client may do anything at all.
     pub enabled: bool,
     /// When the record was made.
@@ -273,7 +191,42 @@ pub struct Client {
     pub updated_at: Timestamp,
 }
 
+impl Deref for Client {
+    type Target = ClientMetadata;
+
+    fn deref(&self) -> &ClientMetadata {
+        &self.metadata
+    }
+}
+
+impl DerefMut for Client {
+    fn deref_mut(&mut self) -> &mut ClientMetadata {
+        &mut self.metadata
+    }
+}
+
 impl Client {
+    /// A client of which nothing is registered yet. A public one always needs PKCE.
+    pub fn new(client_id: &str, client_uuid: Uuid, own_grant: Uuid, is_public: bool, now: Timestamp) -> Self {
+        let mut client = Self {
+            client_id: client_id.to_owned(),
+            client_uuid,
+            own_grant,
+            token_endpoint_auth_methods: BTreeSet::new(),
+            secrets: Vec::new(),
+            api_keys: Vec::new(),
+            metadata: ClientMetadata::default(),
+            enabled: true,
+            created_at: now,
+            updated_at: now,
+        };
+        if is_public {
+            client.token_endpoint_auth_methods.insert(AuthMethod::None);
+            client.pkce = PkceRequirement::Required;
+        }
+        client
+    }
+
     /// Whether the client takes people who proved in this way who they are.
     pub fn accepts(&self, factor: &Factor) -> bool {
         match factor {
@@ -285,27 +238,30 @@ impl Client {
 
     /// Whether the client may sign who it is.
     pub fn has_keys(&self) -> bool {
-        !self.keys.is_empty() || self.jwks_uri.is_some()
+        !self.jwks.is_empty() || self.jwks_uri.is_some()
     }
 
     /// Whether the client cannot keep a secret (RFC 6749 section 2.1).
     pub fn is_public(&self) -> bool {
-        self.auth_methods.contains(&AuthMethod::None)
+        self.token_endpoint_auth_methods.contains(&AuthMethod::None)
     }
 
     /// Whether the client may prove with a secret who it is.
     pub fn uses_secret(&self) -> bool {
-        self.auth_methods.contains(&AuthMethod::ClientSecretBasic)
-            || self.auth_methods.contains(&AuthMethod::ClientSecretPost)
+        self.token_endpoint_auth_methods
+            .contains(&AuthMethod::ClientSecretBasic)
+            || self
+                .token_endpoint_auth_methods
+                .contains(&AuthMethod::ClientSecretPost)
     }
 
     /// Allows the ways to prove with a secret who it is when there is a secret, and forbids them when there is none.
     pub fn fit_methods_to_secrets(&mut self) {
         for method in [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost] {
             if self.secrets.is_empty() {
-                self.auth_methods.remove(&method);
+                self.token_endpoint_auth_methods.remove(&method);
             } else {
-                self.auth_methods.insert(method);
+                self.token_endpoint_auth_methods.insert(method);
             }
         }
     }
@@ -317,7 +273,7 @@ impl Client {
 
     /// The name shown to people.
     pub fn display_name(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.client_id)
+        self.client_name.as_deref().unwrap_or(&self.client_id)
     }
 
     /// Whether `digest` is of a secret in force.

@@ -234,7 +234,7 @@ pub fn authenticate(
         }
         Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => return Err(unproven()),
     };
-    if !client.auth_methods.contains(&credentials.method) {
+    if !client.token_endpoint_auth_methods.contains(&credentials.method) {
         return Err(Refusal::naming(
             ErrorCode::InvalidClient,
             &format!(

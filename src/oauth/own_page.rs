@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::oauth::authorize::{AuthorizationRequest, ReplyAddress, ResponseMode};
-use crate::oauth::client::{AssertionAudience, Client, ConsentRequirement, PkceRequirement, RefreshPolicy};
+use crate::oauth::client::{Client, ClientMetadata};
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::redirect_uri::ReturnTo;
@@ -25,30 +25,15 @@ pub fn client(issuer: &str) -> Client {
         client_id: CLIENT_ID.to_owned(),
         client_uuid: Uuid::nil(),
         own_grant: Uuid::nil(),
-        name: None,
-        auth_methods: BTreeSet::new(),
+        token_endpoint_auth_methods: BTreeSet::new(),
         secrets: Vec::new(),
         api_keys: Vec::new(),
-        keys: Vec::new(),
-        jwks_uri: None,
-        assertion_audience: AssertionAudience::Strict,
-        secret_credentials: None,
-        redirect_uris: vec![issuer.to_owned()],
-        post_logout_redirect_uris: Vec::new(),
-        cors_origins: Vec::new(),
-        scope: Scope::empty(),
-        default_scope: Scope::empty(),
-        grant_types: BTreeSet::new(),
-        pkce: PkceRequirement::Optional,
-        consent: ConsentRequirement::Skip,
-        providers: BTreeSet::new(),
-        password_sign_in: true,
-        audience: None,
-        id_token_signed_response_alg: None,
-        access_token_alg: None,
-        refresh_policy: RefreshPolicy::Rotate,
-        theme: None,
-        scope_texts: std::collections::BTreeMap::new(),
+        metadata: ClientMetadata {
+            redirect_uris: vec![issuer.to_owned()],
+            scope: Scope::empty(),
+            default_scope: Scope::empty(),
+            ..ClientMetadata::default()
+        },
         enabled: true,
         created_at: beginning,
         updated_at: beginning,

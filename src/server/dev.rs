@@ -2,11 +2,12 @@
 
 use zeroize::Zeroizing;
 
-use crate::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
+use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
 use crate::admin::user::{AddUser, NewPassword, SetPassword, UserFields};
 use crate::admin::{Admin, AdminError, client, user};
 use crate::app::DevSite;
 use crate::flow::Core;
+use crate::oauth::ClientFields;
 use crate::oauth::client::PkceRequirement;
 use crate::route::Route;
 
@@ -61,7 +62,7 @@ pub async fn prepare(core: &Core) -> Result<Example, AdminError> {
 async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminError> {
     let issuer = &admin.core.policy.issuer;
     let fields = ClientFields {
-        name: Some("Example".to_owned()),
+        client_name: Some("Example".to_owned()),
         redirect_uris: Some(vec![Route::DevCallback.url(issuer)]),
         post_logout_redirect_uris: Some(vec![format!("{issuer}/")]),
         pkce: Some(PkceRequirement::Required),

@@ -251,16 +251,18 @@ fn client(random: &Random, now: Timestamp) -> Client {
     serde_json::from_value(serde_json::json!({
         "client_id": "bench",
         "client_uuid": random.uuid_v4(),
-        "auth_methods": [AuthMethod::ClientSecretBasic],
+        "token_endpoint_auth_methods": [AuthMethod::ClientSecretBasic],
         "secrets": [{
             "digest": Digest::<secret::ClientSecret>::of(CLIENT_SECRET.as_bytes()),
             "created_at": now,
             "expires_at": null,
         }],
-        "redirect_uris": [REDIRECT_URI],
-        "scope": Scope::of(["openid", "services:all"]).unwrap(),
-        "default_scope": "services:all",
-        "grant_types": GrantType::ALL,
+        "metadata": {
+            "redirect_uris": [REDIRECT_URI],
+            "scope": Scope::of(["openid", "services:all"]).unwrap(),
+            "default_scope": "services:all",
+            "grant_types": GrantType::ALL,
+        },
         "enabled": true,
         "created_at": now,
         "updated_at": now,

@@ -82,7 +82,7 @@ impl RelyingParty {
     /// A form posted with the client's own authentication.
     pub(crate) fn post(&self, path: &str) -> Call {
         let call = Call::post(&self.wire, path);
-        match self.client.auth_methods.first() {
+        match self.client.token_endpoint_auth_methods.first() {
             Some(AuthMethod::ClientSecretBasic) => call.basic(self.client_id(), &self.secret),
             Some(AuthMethod::ClientSecretPost) => call
                 .with("client_id", self.client_id())

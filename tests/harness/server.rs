@@ -3,9 +3,9 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use idsvc::admin::Admin;
 use idsvc::admin::provider;
 use idsvc::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
+use idsvc::admin::{Admin, SecretString};
 use idsvc::app::App;
 use idsvc::clock::{Clock, Timestamp};
 use idsvc::config::{Settings, default_limits};
@@ -18,7 +18,7 @@ use idsvc::limit::LimitPolicy;
 use idsvc::net::listener::Listener;
 use idsvc::net::outbound::Terms;
 use idsvc::net::{Limits, Peer};
-use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredSecret};
+use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, GrantType, StoredSecret};
 use idsvc::oauth::{Policy, Scope};
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
 use idsvc::random::Random;
@@ -36,6 +36,8 @@ use super::browser::Browser;
 use super::relying_party::RelyingParty;
 use super::wire::{Call, Wire};
 
+/// The secret of the service at every provider where it is registered.
+pub(crate) const PROVIDER_SECRET: &str = "the secret at the provider: with/odd+characters";
 /// The issuer. Nothing answers there but what the tests start: they connect to a local port and name this host.
 pub(crate) const ISSUER: &str = "https://id.example.test";
 /// The moment at which every test begins.
@@ -215,7 +217,7 @@ impl Server {
     /// Registers a client that cannot keep a secret.
     pub(crate) async fn public_client(&self, client_id: &str) -> RelyingParty {
         self.client_with(client_id, |client| {
-            client.auth_methods = [AuthMethod::None].into();
+            client.token_endpoint_auth_methods = [AuthMethod::None].into();
             client.secrets.clear();
         })
         .await
@@ -244,34 +246,21 @@ impl Server {
             client_id: client_id.to_owned(),
             client_uuid: self.app.core.random.uuid_v4(),
             own_grant: self.app.core.random.uuid_v4(),
-            name: None,
-            auth_methods: [AuthMethod::ClientSecretBasic].into(),
+            token_endpoint_auth_methods: [AuthMethod::ClientSecretBasic].into(),
             secrets: vec![StoredSecret {
                 digest: Digest::of(secret.as_bytes()),
                 created_at: now,
                 expires_at: None,
             }],
             api_keys: Vec::new(),
-            keys: Vec::new(),
-            jwks_uri: None,
-            assertion_audience: idsvc::oauth::client::AssertionAudience::Any,
-            secret_credentials: None,
-            redirect_uris: vec![format!("https://{client_id}.example/cb")],
-            post_logout_redirect_uris: vec![format!("https://{client_id}.example/bye")],
-            cors_origins: Vec::new(),
-            scope,
-            default_scope: "openid notes.read".parse().unwrap(),
-            grant_types: [GrantType::AuthorizationCode, GrantType::RefreshToken].into(),
-            pkce: idsvc::oauth::client::PkceRequirement::Optional,
-            consent: idsvc::oauth::client::ConsentRequirement::Skip,
-            providers: std::collections::BTreeSet::new(),
-            password_sign_in: true,
-            audience: None,
-            id_token_signed_response_alg: None,
-            access_token_alg: None,
-            refresh_policy: idsvc::oauth::client::RefreshPolicy::Rotate,
-            theme: None,
-            scope_texts: std::collections::BTreeMap::new(),
+            metadata: ClientMetadata {
+                redirect_uris: vec![format!("https://{client_id}.example/cb")],
+                post_logout_redirect_uris: vec![format!("https://{client_id}.example/bye")],
+                scope,
+                default_scope: "openid notes.read".parse().unwrap(),
+                grant_types: [GrantType::AuthorizationCode, GrantType::RefreshToken].into(),
+                ..ClientMetadata::default()
+            },
             enabled: true,
             created_at: now,
             updated_at: now,
@@ -300,17 +289,31 @@ impl Server {
     /// Registers a provider as an administrator would.
     pub(crate) async fn provider(&self, id: &str, fields: ProviderFields) -> ProviderView {
         let id = id.to_owned();
-        provider::add(self.admin(), AddProvider { id, fields })
-            .await
-            .unwrap()
+        let client_secret = fields
+            .client_id
+            .as_ref()
+            .map(|_| SecretString::new(PROVIDER_SECRET));
+        let request = AddProvider {
+            id,
+            client_secret,
+            fields,
+        };
+        provider::add(self.admin(), request).await.unwrap()
     }
 
     /// Changes a provider as an administrator would.
     pub(crate) async fn change_provider(&self, id: &str, fields: ProviderFields) -> ProviderView {
         let id = id.to_owned();
-        provider::update(self.admin(), UpdateProvider { id, fields })
-            .await
-            .unwrap()
+        let client_secret = fields
+            .client_id
+            .as_ref()
+            .map(|_| SecretString::new(PROVIDER_SECRET));
+        let request = UpdateProvider {
+            id,
+            client_secret,
+            fields,
+        };
+        provider::update(self.admin(), request).await.unwrap()
     }
 
     /// An administrator at work.

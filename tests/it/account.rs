@@ -644,7 +644,7 @@ async fn an_application_is_disconnected() {
     let (server, acme, alice) = scene().await;
     let careful = server
         .client_with("careful", |client| {
-            client.name = Some("Careful & Sons".to_owned());
+            client.client_name = Some("Careful & Sons".to_owned());
             client.consent = ConsentRequirement::Require;
         })
         .await;

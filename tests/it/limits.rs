@@ -494,8 +494,8 @@ async fn a_client_whose_assertions_are_wrong_is_held_back_where_it_failed() {
     let jwk = key.public().to_jwk();
     server
         .client_with("robot", |client| {
-            client.keys = vec![jwk];
-            client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+            client.jwks = vec![jwk];
+            client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
             client.secrets.clear();
             client.grant_types.insert(GrantType::ClientCredentials);
         })

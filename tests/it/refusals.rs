@@ -40,8 +40,8 @@ async fn the_log_says_why_a_client_proved_nothing() {
     let jwk = key.public().to_jwk();
     server
         .client_with("robot", move |client| {
-            client.keys = vec![jwk];
-            client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+            client.jwks = vec![jwk];
+            client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
             client.secrets.clear();
         })
         .await;

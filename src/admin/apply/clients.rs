@@ -6,19 +6,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
-use crate::admin::client::fields::{ClientFields, check, check_client_id, usual_grants};
-use crate::admin::client::{blank, secret_of, usable};
+use super::{Plan, SecretChange, Step, about, check_keys, export_fields, members, refuse_twins};
+use crate::admin::client::check::{apply, check, check_client_id, usual_grants};
+use crate::admin::client::{secret_of, usable};
 use crate::admin::{Admin, SecretString, Wording};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
-use crate::oauth::Client;
-use crate::oauth::client::{
-    AssertionAudience, AuthMethod, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
-    StoredSecret,
-};
+use crate::oauth::client::{Client, StoredSecret};
+use crate::oauth::fields::Form;
+use crate::oauth::{ClientFields, ClientMetadata};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -26,33 +24,12 @@ use crate::store::tables::{CLIENTS, PROVIDERS};
 
 pub(in crate::admin::apply) const KIND: &str = "client";
 
-/// What an entry may say, secrets still to be read among it.
+/// What an entry may say beside [`ClientFields::FIELDS`], secrets and keys still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[
     ("client_id", Form::Text),
     ("client_uuid", Form::Uuid),
-    ("name", Form::Text),
     ("public", Form::Flag),
     ("enabled", Form::Flag),
-    ("redirect_uris", Form::Texts),
-    ("post_logout_redirect_uris", Form::Texts),
-    ("cors_origins", Form::Texts),
-    ("scope", Form::Texts),
-    ("default_scope", Form::Texts),
-    ("grant_types", Form::Texts),
-    ("pkce", Form::Text),
-    ("consent", Form::Text),
-    ("audience", Form::Text),
-    ("id_token_signed_response_alg", Form::Text),
-    ("access_token_alg", Form::Text),
-    ("refresh_policy", Form::Text),
-    ("assertion_audience", Form::Text),
-    ("max_scope", Form::Texts),
-    ("providers", Form::Texts),
-    ("password_sign_in", Form::Flag),
-    ("theme", Form::Text),
-    ("scope_texts", Form::Table),
-    ("keys", Form::Tables),
-    ("jwks_uri", Form::Text),
     ("public_key_file", Form::Text),
     ("jwks_file", Form::Text),
     ("secret_file", Form::Text),
@@ -68,56 +45,13 @@ pub struct DeclaredClient {
     pub client_id: String,
     /// The record's own identifier; made when there is none.
     pub client_uuid: Option<Uuid>,
-    /// The name shown to people.
-    pub name: Option<String>,
     /// Whether the client cannot keep a secret.
     pub public: bool,
     /// Whether it may do anything at all.
     pub enabled: Option<bool>,
-    /// Redirect URIs.
-    pub redirect_uris: Vec<String>,
-    /// Redirect URIs after signing out.
-    pub post_logout_redirect_uris: Vec<String>,
-    /// Origins beside those of the redirect URIs.
-    pub cors_origins: Vec<String>,
-    /// Allowed scope values.
-    pub scope: Option<Vec<String>>,
-    /// Scope values when a request names none.
-    pub default_scope: Option<Vec<String>>,
-    /// Allowed grants.
-    pub grant_types: Option<Vec<GrantType>>,
-    /// Whether PKCE is demanded.
-    pub pkce: Option<PkceRequirement>,
-    /// Whether people are asked for consent.
-    pub consent: Option<ConsentRequirement>,
-    /// `aud` of access tokens.
-    pub audience: Option<String>,
-    /// The algorithm of ID tokens.
-    pub id_token_signed_response_alg: Option<Algorithm>,
-    /// The algorithm of access tokens.
-    pub access_token_alg: Option<Algorithm>,
-    /// What a refresh does with the refresh token.
-    pub refresh_policy: Option<RefreshPolicy>,
-    /// Whom assertions must be addressed to.
-    pub assertion_audience: Option<AssertionAudience>,
-    /// The most that the client may be granted for itself with a secret.
-    pub max_scope: Option<Vec<String>>,
-    /// The providers whose people may come in.
-    pub providers: Vec<String>,
-    /// Whether people may sign in with a stored password.
-    pub password_sign_in: Option<bool>,
-    /// The theme of its pages.
-    pub theme: Option<String>,
-    /// What scope values mean in the client's own words.
-    pub scope_texts: Option<BTreeMap<String, String>>,
-    /// Where the client publishes its public keys.
-    pub jwks_uri: Option<String>,
-    /// The public keys that assertions are checked with.
-    pub keys: Option<Vec<Value>>,
-    /// The same, as the text of a PEM file.
-    pub public_key: Option<String>,
-    /// The same, as the text of a JWK Set.
-    pub jwks: Option<String>,
+    /// What is registered of the client.
+    #[serde(flatten)]
+    pub fields: ClientFields,
     /// The secret.
     pub secret: Option<SecretString>,
     /// The digests of the secrets in force, as an export has them.
@@ -165,46 +99,18 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     let uuid = entry
         .client_uuid
         .unwrap_or_else(|| core.random.uuid_v7(core.clock.since_epoch()));
-    let mut client = blank(&entry.client_id, uuid, core.random.uuid_v4(), now);
+    let own_grant = core.random.uuid_v4();
+    let mut client = Client::new(&entry.client_id, uuid, own_grant, entry.public, now);
     client.enabled = entry.enabled.unwrap_or(true);
-    if entry.public {
-        client.auth_methods = BTreeSet::from([AuthMethod::None]);
-        client.pkce = PkceRequirement::Required;
-    }
-    let others = [
-        ("public_key_file", entry.public_key.is_some()),
-        ("jwks_uri", entry.jwks_uri.is_some()),
-    ];
-    let jwks = key_set(entry.keys, entry.jwks, &others, faults);
+    let fields = entry.fields;
+    check_keys(fields.jwks.as_ref(), fields.jwks_uri.as_ref(), faults);
+    let names_grants = fields.grant_types.is_some();
+    apply(fields, &mut client, faults);
     let mut of_the_whole = Vec::new();
-    let grant_types = entry
-        .grant_types
-        .unwrap_or_else(|| usual_grants(&entry.redirect_uris, Wording::Keys, &mut of_the_whole));
-    let fields = ClientFields {
-        name: entry.name,
-        redirect_uris: Some(entry.redirect_uris),
-        post_logout_redirect_uris: Some(entry.post_logout_redirect_uris),
-        cors_origins: Some(entry.cors_origins),
-        scope: entry.scope,
-        default_scope: entry.default_scope,
-        public_key: entry.public_key,
-        jwks,
-        jwks_uri: entry.jwks_uri,
-        assertion_audience: entry.assertion_audience,
-        max_scope: entry.max_scope,
-        grant_types: Some(grant_types),
-        pkce: entry.pkce,
-        consent: entry.consent,
-        providers: Some(entry.providers),
-        password_sign_in: entry.password_sign_in,
-        theme: entry.theme,
-        scope_texts: entry.scope_texts,
-        audience: entry.audience,
-        id_token_alg: entry.id_token_signed_response_alg,
-        access_token_alg: entry.access_token_alg,
-        refresh_policy: entry.refresh_policy,
-    };
-    fields.apply(&mut client, faults);
+    if !names_grants {
+        let usual = usual_grants(&client.redirect_uris, Wording::Keys, &mut of_the_whole);
+        client.grant_types = usual.into_iter().collect();
+    }
     let declared_secrets = match (entry.secret, entry.secret_sha256) {
         (Some(_), Some(_)) => {
             faults.push("secret_sha256 beside another secret: give one of them".to_owned());
@@ -241,24 +147,6 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     }
 }
 
-/// The keys that an entry brings, as the text of a JWK Set. An empty list brings none. Keys are said in one way, and
-/// `others` are the ways besides these two, and whether the entry takes them.
-pub(in crate::admin::apply) fn key_set(
-    keys: Option<Vec<Value>>,
-    jwks: Option<String>,
-    others: &[(&'static str, bool)],
-    faults: &mut Vec<String>,
-) -> Option<String> {
-    let keys = keys.filter(|keys| !keys.is_empty());
-    let own = [("keys", keys.is_some()), ("jwks_file", jwks.is_some())];
-    let ways = own.iter().chain(others).filter(|(_, is_given)| *is_given);
-    let ways: Vec<&str> = ways.map(|(name, _)| *name).collect();
-    if ways.len() > 1 {
-        faults.push(format!("{}: give one of them", ways.join(" beside ")));
-    }
-    jwks.or_else(|| keys.map(|keys| json!({ "keys": keys }).to_string()))
-}
-
 impl Prepared {
     /// The record as it is to be, made of the one that is there; whether its secret is new, and the one that was made.
     fn settle(&self, before: Option<&Client>) -> (Client, bool, Option<SecretString>) {
@@ -289,7 +177,7 @@ impl Prepared {
             None => client.secrets = kept,
         }
         let has_secret = client.secrets.iter().any(|secret| secret.expires_at.is_none());
-        let needs_one = !client.has_keys() || client.secret_credentials.is_some();
+        let needs_one = !client.has_keys() || client.max_scope.is_some();
         if needs_one && !has_secret && self.declared_secrets.is_none() {
             client.secrets.push(self.spare_secret.0.clone());
             made.clone_from(&self.spare_secret.1);
@@ -396,92 +284,25 @@ pub(in crate::admin::apply) fn put(tx: &mut dyn Tx, client: &Client) -> Result<(
 
 /// A client as a file has it.
 pub(in crate::admin::apply) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
-    let list = |values: &[String]| {
-        if values.is_empty() {
-            Value::Null
-        } else {
-            json!(values)
-        }
-    };
-    let scope = |scope: &crate::oauth::Scope| json!(scope.iter().collect::<Vec<_>>());
-    let some = |value: Value| match &value {
-        Value::Array(values) if values.is_empty() => Value::Null,
-        Value::Object(members) if members.is_empty() => Value::Null,
-        _ => value,
-    };
-    let differs = |value: Value, usual: Value| if value == usual { Value::Null } else { value };
-    let usual_pkce = if client.is_public() {
-        json!(PkceRequirement::Required)
-    } else {
-        json!(PkceRequirement::default())
-    };
+    let mut usual = members(&ClientMetadata::default());
+    for always in ["scope", "default_scope", "grant_types"] {
+        usual.remove(always);
+    }
+    let mut entry = export_fields(&client.metadata, &usual, ClientFields::FIELDS);
+    entry.insert("client_id".to_owned(), json!(client.client_id));
+    entry.insert("client_uuid".to_owned(), json!(client.client_uuid));
+    if client.is_public() {
+        entry.insert("public".to_owned(), json!(true));
+        entry.remove("pkce");
+    }
+    if !client.enabled {
+        entry.insert("enabled".to_owned(), json!(false));
+    }
     // A file has no room for when a secret ends: one that is about to would be good for ever where it is read.
     let lasting = client.secrets.iter().filter(|secret| secret.expires_at.is_none());
-    let digests: Vec<_> = lasting.map(|secret| json!(secret.digest)).collect();
-    without_nulls([
-        ("client_id", json!(client.client_id)),
-        ("client_uuid", json!(client.client_uuid)),
-        ("name", json!(client.name)),
-        ("public", differs(json!(client.is_public()), json!(false))),
-        ("enabled", differs(json!(client.enabled), json!(true))),
-        ("redirect_uris", list(&client.redirect_uris)),
-        (
-            "post_logout_redirect_uris",
-            list(&client.post_logout_redirect_uris),
-        ),
-        ("cors_origins", list(&client.cors_origins)),
-        ("scope", scope(&client.scope)),
-        ("default_scope", scope(&client.default_scope)),
-        ("grant_types", json!(client.grant_types)),
-        ("pkce", differs(json!(client.pkce), usual_pkce)),
-        (
-            "consent",
-            differs(json!(client.consent), json!(ConsentRequirement::default())),
-        ),
-        ("audience", json!(client.audience)),
-        (
-            "id_token_signed_response_alg",
-            json!(client.id_token_signed_response_alg),
-        ),
-        ("access_token_alg", json!(client.access_token_alg)),
-        (
-            "refresh_policy",
-            differs(json!(client.refresh_policy), json!(RefreshPolicy::default())),
-        ),
-        (
-            "assertion_audience",
-            differs(
-                json!(client.assertion_audience),
-                json!(AssertionAudience::default()),
-            ),
-        ),
-        (
-            "max_scope",
-            client.secret_credentials.as_ref().map_or(Value::Null, scope),
-        ),
-        ("providers", some(json!(client.providers))),
-        (
-            "password_sign_in",
-            differs(json!(client.password_sign_in), json!(true)),
-        ),
-        ("theme", json!(client.theme)),
-        ("scope_texts", some(json!(client.scope_texts))),
-        ("jwks_uri", json!(client.jwks_uri)),
-        (
-            "keys",
-            if client.keys.is_empty() {
-                Value::Null
-            } else {
-                json!(client.keys)
-            },
-        ),
-        (
-            "secret_sha256",
-            if with_hashes && !digests.is_empty() {
-                json!(digests)
-            } else {
-                Value::Null
-            },
-        ),
-    ])
+    let digests: Vec<_> = lasting.map(|secret| secret.digest).collect();
+    if with_hashes && !digests.is_empty() {
+        entry.insert("secret_sha256".to_owned(), json!(digests));
+    }
+    entry
 }

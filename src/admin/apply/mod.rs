@@ -25,6 +25,7 @@ use crate::federation::Provider;
 use crate::flow::Core;
 use crate::identity::User;
 use crate::oauth::Client;
+use crate::oauth::fields::Form;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -56,61 +57,6 @@ pub struct Apply {
     /// that are not declared otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<(String, String)>>,
-}
-
-/// What form the value of a key has in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// A text.
-    Text,
-    /// Several texts.
-    Texts,
-    /// `true` or `false`.
-    Flag,
-    /// A whole number, zero or more.
-    Number,
-    /// A universally unique identifier.
-    Uuid,
-    /// Values of any form by name.
-    Table,
-    /// Several of those.
-    Tables,
-    /// A text, or a table.
-    TextOrTable,
-}
-
-impl Form {
-    /// Whether a value has it.
-    pub fn fits(self, value: &Value) -> bool {
-        let all =
-            |is_fit: fn(&Value) -> bool| value.as_array().is_some_and(|values| values.iter().all(is_fit));
-        match self {
-            Self::Text => value.is_string(),
-            Self::Texts => all(Value::is_string),
-            Self::Flag => value.is_boolean(),
-            Self::Number => value.is_u64(),
-            Self::Uuid => value
-                .as_str()
-                .is_some_and(|text| uuid::Uuid::try_parse(text).is_ok()),
-            Self::Table => value.is_object(),
-            Self::Tables => all(Value::is_object),
-            Self::TextOrTable => value.is_string() || value.is_object(),
-        }
-    }
-
-    /// What it is called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "a text",
-            Self::Texts => "a list of texts, as in [\"one\", \"other\"]",
-            Self::Flag => "true or false",
-            Self::Number => "a whole number",
-            Self::Uuid => "a uuid, as in 0193b2a4-7a10-7cc0-8000-000000000001",
-            Self::Table => "a table, as in { name = \"value\" }",
-            Self::Tables => "a list of tables",
-            Self::TextOrTable => "a text or a table",
-        }
-    }
 }
 
 /// What happens to a record.
@@ -479,13 +425,37 @@ fn about(kind: &str, id: &str, faults: Vec<String>) -> impl Iterator<Item = Stri
     faults.into_iter().map(move |fault| format!("{subject}{fault}"))
 }
 
-/// Leaves out what is not there.
-fn without_nulls(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String, Value> {
-    entries
-        .into_iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+/// The members of a record as JSON.
+fn members(record: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(record) {
+        Ok(Value::Object(members)) => members,
+        _ => Map::new(),
+    }
+}
+
+/// The fields of a record in which it differs from the `usual` one, as a file has them.
+fn export_fields(
+    record: &impl Serialize,
+    usual: &Map<String, Value>,
+    fields: &[(&str, Form)],
+) -> Map<String, Value> {
+    let mut entry = members(record);
+    entry.retain(|name, value| usual.get(name) != Some(value) && !value.is_null());
+    // A file has scope values one by one.
+    for (name, _) in fields.iter().filter(|(_, form)| *form == Form::Texts) {
+        if let Some(Value::String(scope)) = entry.get(*name) {
+            let values: Value = scope.split(' ').filter(|value| !value.is_empty()).collect();
+            entry.insert((*name).to_owned(), values);
+        }
+    }
+    entry
+}
+
+/// Refuses public keys that are said in two ways.
+fn check_keys(keys: Option<&Vec<Value>>, jwks_uri: Option<&String>, faults: &mut Vec<String>) {
+    if keys.is_some_and(|keys| !keys.is_empty()) && jwks_uri.is_some() {
+        faults.push("keys beside jwks_uri: give one of them".to_owned());
+    }
 }
 
 #[cfg(test)]

@@ -1,53 +1,29 @@
 //! Upstream providers as a file declares them.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Form, Plan, SecretChange, Step, about, clients, refuse_twins, without_nulls};
+use super::{Plan, SecretChange, Step, about, check_keys, clients, export_fields, members, refuse_twins};
 use crate::admin::provider;
-use crate::admin::provider::fields::{ProviderFields, check, check_id};
-use crate::admin::provider::{blank, holder_of_issuer};
+use crate::admin::provider::check::{NO_CLAIM, apply, check, check_id};
+use crate::admin::provider::holder_of_issuer;
 use crate::admin::{Admin, Done, SecretString, Wording};
 use crate::clock::Timestamp;
-use crate::federation::Provider;
-use crate::federation::provider::{LinkPolicy, UpstreamAuth};
-use crate::jose::alg::Algorithm;
+use crate::federation::provider::{Provider, ProviderFields, ProviderSettings};
+use crate::oauth::fields::Form;
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
 pub(in crate::admin::apply) const KIND: &str = "provider";
 
-/// What stands for no claim where a claim could be named, as on the command line.
-const NO_CLAIM: &str = "off";
-
-/// What an entry may say, secrets still to be read among it.
+/// What an entry may say beside [`ProviderFields::FIELDS`], secrets and keys still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[
     ("id", Form::Text),
-    ("issuer", Form::Text),
-    ("name", Form::Text),
-    ("logo", Form::Text),
     ("logo_file", Form::Text),
-    ("client_id", Form::Text),
     ("client_secret_file", Form::Text),
     ("client_secret_env", Form::Text),
-    ("auth_method", Form::Text),
-    ("scope", Form::Texts),
-    ("audiences", Form::Texts),
-    ("algs", Form::Texts),
-    ("keys", Form::Tables),
     ("jwks_file", Form::Text),
-    ("jwks_uri", Form::Text),
-    ("exchange", Form::Flag),
-    ("max_age", Form::Number),
-    ("create_users", Form::Flag),
-    ("link", Form::Text),
-    ("embed_token", Form::Text),
-    ("domains", Form::Texts),
-    ("claims", Form::Table),
-    ("enabled", Form::Flag),
 ];
 
 /// A provider as it is to be. What is left out has its default; a secret that is left out stays.
@@ -56,46 +32,11 @@ pub const KEYS: &[(&str, Form)] = &[
 pub struct DeclaredProvider {
     /// The name under which the operator knows it.
     pub id: String,
-    /// Its issuer identifier.
-    pub issuer: String,
-    /// The name shown to people.
-    pub name: Option<String>,
-    /// A picture: its file, base64.
-    pub logo: Option<String>,
-    /// The identifier of this service there.
-    pub client_id: Option<String>,
-    /// The secret that belongs to it.
+    /// The secret that belongs to its `client_id`.
     pub client_secret: Option<SecretString>,
-    /// How the service proves there who it is.
-    pub auth_method: Option<UpstreamAuth>,
-    /// The scope to ask for.
-    pub scope: Option<Vec<String>>,
-    /// Accepted audiences of tokens to be exchanged.
-    pub audiences: Vec<String>,
-    /// Accepted algorithms.
-    pub algs: Option<Vec<Algorithm>>,
-    /// Its public keys.
-    pub keys: Option<Vec<Value>>,
-    /// The same, as the text of a JWK Set.
-    pub jwks: Option<String>,
-    /// Where its keys are published, where discovery does not say.
-    pub jwks_uri: Option<String>,
-    /// Whether tokens can be exchanged.
-    pub exchange: bool,
-    /// How old a token to be exchanged may be, in seconds.
-    pub max_age: Option<u64>,
-    /// Whether somebody unknown becomes a new user.
-    pub create_users: bool,
-    /// Whether somebody unknown becomes a user that exists.
-    pub link: LinkPolicy,
-    /// The claim for the provider's access token; `off` for none.
-    pub embed_token: Option<String>,
-    /// E-mail domains.
-    pub domains: Vec<String>,
-    /// Claims whose name differs there: ours, theirs.
-    pub claims: BTreeMap<String, String>,
-    /// Whether anybody may come in by it.
-    pub enabled: Option<bool>,
+    /// What is registered of it.
+    #[serde(flatten)]
+    pub fields: ProviderFields,
 }
 
 /// A declared provider whose secret was compared and sealed before the transaction.
@@ -130,33 +71,10 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredProvider, faults: &mut Vec<Strin
         None => false,
     };
     let declares_secret = entry.client_secret.is_some();
-    let others = [("jwks_uri", entry.jwks_uri.is_some())];
-    let jwks = clients::key_set(entry.keys, entry.jwks, &others, faults);
-    let fields = ProviderFields {
-        issuer: Some(entry.issuer),
-        name: entry.name,
-        logo: entry.logo,
-        client_id: entry.client_id,
-        client_secret: entry.client_secret,
-        auth_method: entry.auth_method,
-        scope: entry.scope,
-        audiences: Some(entry.audiences),
-        algs: entry.algs,
-        jwks,
-        jwks_uri: entry.jwks_uri,
-        exchange: Some(entry.exchange),
-        max_age: entry.max_age,
-        create_users: Some(entry.create_users),
-        link: Some(entry.link),
-        embed_token: entry
-            .embed_token
-            .map(|claim| if claim == NO_CLAIM { String::new() } else { claim }),
-        domains: Some(entry.domains),
-        claims: Some(entry.claims.into_iter().collect()),
-        enabled: entry.enabled,
-    };
-    let mut fresh = blank(entry.id, core.clock.now());
-    fields.apply(&mut fresh, (&core.sealer, &core.random), faults);
+    check_keys(entry.fields.keys.as_ref(), entry.fields.jwks_uri.as_ref(), faults);
+    let mut fresh = Provider::new(entry.id, core.clock.now());
+    let sealing = (&core.sealer, &core.random);
+    apply(entry.fields, entry.client_secret, &mut fresh, sealing, faults);
     Ok(Prepared {
         fresh,
         is_new_secret,
@@ -290,38 +208,14 @@ pub(in crate::admin::apply) fn refuse_orphans(
 
 /// A provider as a file has it. Its secret is never in it: whoever reads that could speak for this service.
 pub(in crate::admin::apply) fn export(provider: &Provider) -> Map<String, Value> {
-    let usual = blank(provider.id.clone(), provider.created_at);
-    let differs = |value: Value, usual: Value| if value == usual { Value::Null } else { value };
-    let values = |scope: &crate::oauth::Scope| json!(scope.iter().collect::<Vec<_>>());
-    let claim = |claim: &Option<String>| json!(claim.as_deref().unwrap_or(NO_CLAIM));
-    without_nulls([
-        ("id", json!(provider.id)),
-        ("issuer", json!(provider.issuer)),
-        ("name", json!(provider.name)),
-        ("logo", json!(provider.logo.as_ref().map(|logo| &logo.data))),
-        ("client_id", json!(provider.client_id)),
-        (
-            "auth_method",
-            differs(json!(provider.auth_method), json!(usual.auth_method)),
-        ),
-        ("scope", differs(values(&provider.scope), values(&usual.scope))),
-        ("audiences", differs(json!(provider.audiences), json!([]))),
-        ("algs", differs(json!(provider.algs), json!(usual.algs))),
-        ("keys", differs(json!(provider.keys), json!([]))),
-        ("jwks_uri", json!(provider.jwks_uri)),
-        ("exchange", differs(json!(provider.exchange), json!(false))),
-        ("max_age", differs(json!(provider.max_age), json!(usual.max_age))),
-        (
-            "create_users",
-            differs(json!(provider.create_users), json!(false)),
-        ),
-        ("link", differs(json!(provider.link), json!(usual.link))),
-        (
-            "embed_token",
-            differs(claim(&provider.embed_token), claim(&usual.embed_token)),
-        ),
-        ("domains", differs(json!(provider.domains), json!([]))),
-        ("claims", differs(json!(provider.claims), json!({}))),
-        ("enabled", differs(json!(provider.enabled), json!(true))),
-    ])
+    let usual = members(&ProviderSettings::default());
+    let mut entry = export_fields(&provider.settings, &usual, ProviderFields::FIELDS);
+    entry.insert("id".to_owned(), json!(provider.id));
+    if let Some(logo) = &provider.logo {
+        entry.insert("logo".to_owned(), json!(logo.data));
+    }
+    if provider.embed_token.is_none() {
+        entry.insert("embed_token".to_owned(), json!(NO_CLAIM));
+    }
+    entry
 }

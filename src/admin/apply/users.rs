@@ -3,16 +3,17 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Form, Plan, SecretChange, Step, about, refuse_twins, without_nulls};
+use super::{Plan, SecretChange, Step, about, members, refuse_twins};
 use crate::admin::import::UserLine;
 use crate::admin::user::check_chosen;
 use crate::admin::{Admin, Done, SecretString};
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
 use crate::identity::{LoginName, User};
+use crate::oauth::fields::Form;
 use crate::password::{PasswordHash, SALT_LEN};
 use crate::store::StoreError;
 use crate::store::engine::Snapshot;
@@ -40,10 +41,12 @@ pub const KEYS: &[(&str, Form)] = &[
 
 /// A user as they are to be. What is left out has its default; a password that is left out stays.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DeclaredUser {
     /// The password.
     pub password: Option<SecretString>,
     /// Everything else, as a line of an import has it.
+    #[serde(flatten)]
     pub line: UserLine,
 }
 
@@ -290,38 +293,26 @@ pub(in crate::admin::apply) fn is_declarable(user: &User) -> bool {
 
 /// A user as a file has it.
 pub(in crate::admin::apply) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
-    let differs = |value: Value, usual: Value| if value == usual { Value::Null } else { value };
-    let claims = if user.claims.is_empty() {
-        Value::Null
-    } else {
-        json!(user.claims)
-    };
-    let hash = user
-        .password
-        .as_ref()
-        .filter(|_| with_hashes)
-        .map(PasswordHash::as_str);
-    without_nulls([
-        ("account_id", json!(user.account_id)),
-        ("uuid", json!(user.uuid)),
-        ("email", json!(user.email)),
-        (
-            "email_verified",
-            differs(json!(user.email_verified), json!(false)),
-        ),
-        ("phone_number", json!(user.phone_number)),
-        (
-            "phone_number_verified",
-            differs(json!(user.phone_number_verified), json!(false)),
-        ),
-        (
-            "user_type",
-            differs(json!(user.user_type), json!(User::DEFAULT_TYPE)),
-        ),
-        ("venue_id", json!(user.venue_id)),
-        ("organization", json!(user.organization)),
-        ("enabled", differs(json!(user.enabled), json!(true))),
-        ("claims", claims),
-        ("password_hash", json!(hash)),
-    ])
+    let hash = user.password.as_ref().filter(|_| with_hashes);
+    let user_type = Some(user.user_type.clone()).filter(|name| name != User::DEFAULT_TYPE);
+    let mut entry = members(&UserLine {
+        uuid: Some(user.uuid),
+        account_id: Some(user.account_id.clone()),
+        email: user.email.clone(),
+        email_verified: user.email_verified.then_some(true),
+        phone_number: user.phone_number.clone(),
+        phone_number_verified: user.phone_number_verified.then_some(true),
+        user_type,
+        venue_id: user.venue_id.clone(),
+        organization: Some(user.organization.clone()),
+        enabled: (!user.enabled).then_some(false),
+        claims: user.claims.clone(),
+        password_hash: hash.map(|hash| hash.as_str().into()),
+        created_at: None,
+    });
+    if user.claims.is_empty() {
+        entry.remove("claims");
+    }
+    entry.retain(|_, value| !value.is_null());
+    entry
 }

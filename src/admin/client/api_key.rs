@@ -131,8 +131,9 @@ pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> Done<WhichApiKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::client::{AddClient, ClientFields, add as add_client};
+    use crate::admin::client::{AddClient, add as add_client};
     use crate::admin::tests::{admin, core, refusal};
+    use crate::oauth::ClientFields;
 
     fn tv(fields: ClientFields) -> AddClient {
         AddClient {

@@ -1,31 +1,25 @@
 //! Clients: add, show, update, remove, replace the secret.
 
 pub mod api_key;
-pub mod fields;
+pub mod check;
 pub mod view;
 
 #[cfg(test)]
 pub(in crate::admin) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-pub use self::fields::ClientFields;
-use self::fields::{check, check_client_id, usual_grants};
+use self::check::{apply, check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::grant_revocation::GrantRevocation;
 use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString, Wording, all_or_none};
-use crate::clock::Timestamp;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{
-    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
-    StoredSecret,
-};
-use crate::oauth::scope::Scope;
+use crate::oauth::ClientFields;
+use crate::oauth::client::{Client, GrantType, StoredSecret};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{ClientSecret, Digest, Secret};
@@ -152,43 +146,6 @@ fn check_in(
     Ok(all_or_none(&faults))
 }
 
-/// A confidential client of which nothing has been said yet.
-pub(in crate::admin) fn blank(client_id: &str, client_uuid: Uuid, own_grant: Uuid, now: Timestamp) -> Client {
-    Client {
-        client_id: client_id.to_owned(),
-        client_uuid,
-        own_grant,
-        name: None,
-        auth_methods: BTreeSet::from([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]),
-        secrets: Vec::new(),
-        api_keys: Vec::new(),
-        keys: Vec::new(),
-        jwks_uri: None,
-        assertion_audience: AssertionAudience::default(),
-        secret_credentials: None,
-        redirect_uris: Vec::new(),
-        post_logout_redirect_uris: Vec::new(),
-        cors_origins: Vec::new(),
-        scope: Scope::of(["openid", "profile", "email", "phone", "address", "offline_access"])
-            .unwrap_or_default(),
-        default_scope: Scope::empty().with(Scope::OPENID),
-        grant_types: BTreeSet::new(),
-        pkce: PkceRequirement::default(),
-        consent: ConsentRequirement::default(),
-        providers: BTreeSet::new(),
-        password_sign_in: true,
-        audience: None,
-        id_token_signed_response_alg: None,
-        access_token_alg: None,
-        refresh_policy: RefreshPolicy::default(),
-        theme: None,
-        scope_texts: BTreeMap::new(),
-        enabled: true,
-        created_at: now,
-        updated_at: now,
-    }
-}
-
 /// Registers a client. The answer shows the secret that was made, this once.
 pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     let core = admin.core;
@@ -196,28 +153,25 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     check_client_id(&request.client_id, &mut faults);
     let now = core.clock.now();
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let mut client = blank(&request.client_id, uuid, core.random.uuid_v4(), now);
-    let mut shown = None;
-    let fields = &request.fields;
-    let has_key = fields.public_key.is_some() || fields.jwks.is_some() || fields.jwks_uri.is_some();
-    if request.public {
-        client.auth_methods = BTreeSet::from([AuthMethod::None]);
-        client.pkce = PkceRequirement::Required;
-        if request.secret.is_some() {
-            faults.push("a public client has no secret".to_owned());
-        }
-    } else if has_key && request.secret.is_none() && request.fields.max_scope.is_none() {
-        client.auth_methods.clear();
-    } else {
-        let (stored, made) = secret_of(admin, request.secret, &mut faults);
-        client.secrets.push(stored);
-        shown = made;
-    }
+    let own_grant = core.random.uuid_v4();
+    let mut client = Client::new(&request.client_id, uuid, own_grant, request.public, now);
     let names_grants = request.fields.grant_types.is_some();
-    request.fields.apply(&mut client, &mut faults);
+    apply(request.fields, &mut client, &mut faults);
     if !names_grants {
         let usual = usual_grants(&client.redirect_uris, Wording::Flags, &mut faults);
         client.grant_types = usual.into_iter().collect();
+    }
+    let mut shown = None;
+    let needs_secret = !client.has_keys() || client.max_scope.is_some();
+    if client.is_public() {
+        if request.secret.is_some() {
+            faults.push("a public client has no secret".to_owned());
+        }
+    } else if needs_secret || request.secret.is_some() {
+        let (stored, made) = secret_of(admin, request.secret, &mut faults);
+        client.secrets.push(stored);
+        client.fit_methods_to_secrets();
+        shown = made;
     }
     let mut api_key = None;
     if request.api_key {
@@ -338,10 +292,10 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
     let command = "client update";
     change(admin, command, request.client_id, move |snapshot, client| {
         let (before, mut faults) = (client.clone(), Vec::new());
-        request.fields.clone().apply(client, &mut faults);
+        apply(request.fields.clone(), client, &mut faults);
         if request.no_secret {
             client.secrets.clear();
-            client.secret_credentials = None;
+            client.max_scope = None;
             client.fit_methods_to_secrets();
         }
         check_in(snapshot, Some(&before), client, &indispensable, faults)

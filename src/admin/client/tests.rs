@@ -1,8 +1,11 @@
+use std::collections::BTreeSet;
+
 use crate::admin::client::*;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, core, refusal};
 use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddress, ResponseMode};
+use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
@@ -50,7 +53,7 @@ async fn all_that_is_wrong_is_said_at_once() {
     bad.fields.redirect_uris = Some(vec!["http://app.example/".to_owned()]);
     bad.fields.scope = Some(vec!["authenticated".to_owned()]);
     bad.fields.default_scope = Some(vec!["openid".to_owned()]);
-    bad.fields.id_token_alg = Some(Algorithm::EdDsa);
+    bad.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
     bad.secret = Some(SecretString::new("short"));
     assert_eq!(refusal(add(admin(&core), bad).await).message.lines().count(), 6);
     assert!(list(admin(&core)).unwrap().is_empty());
@@ -67,9 +70,16 @@ async fn a_client_whose_people_could_do_nothing_is_refused() {
         ..ProviderFields::default()
     };
     let id = "corp".to_owned();
-    provider::add(admin(&core), AddProvider { id, fields })
-        .await
-        .unwrap();
+    provider::add(
+        admin(&core),
+        AddProvider {
+            id,
+            client_secret: None,
+            fields,
+        },
+    )
+    .await
+    .unwrap();
     let mut closed = request("closed");
     closed.fields.providers = Some(vec!["corp".to_owned()]);
     closed.fields.password_sign_in = Some(false);
@@ -162,9 +172,11 @@ async fn a_secret_that_is_about_to_end_is_prolonged_by_no_later_one() {
     assert!(!accepted());
 }
 
-/// The keys of RFC 8037 appendix A.
-const KEYS: &str =
-    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+/// The key of RFC 8037 appendix A.
+pub(in crate::admin) fn keys() -> Vec<serde_json::Value> {
+    let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    vec![serde_json::json!({"kty": "OKP", "crv": "Ed25519", "x": x})]
+}
 
 /// Otherwise keys that were replaced would count again when the address is taken away, and the address would count for
 /// more than the keys that replaced it.
@@ -172,13 +184,13 @@ const KEYS: &str =
 async fn registered_keys_and_published_ones_replace_each_other() {
     let core = core();
     let mut robot = request("robot");
-    robot.fields.jwks = Some(KEYS.to_owned());
+    robot.fields.jwks = Some(keys());
     add(admin(&core), robot).await.unwrap();
     let change = async |fields: ClientFields| {
         let done = update(admin(&core), change_of("robot", fields)).await;
         done.unwrap();
         let client = core.catalog().client("robot").unwrap().clone();
-        (client.keys.len(), client.jwks_uri.is_some())
+        (client.jwks.len(), client.jwks_uri.is_some())
     };
     let published = ClientFields {
         jwks_uri: Some("https://app.example/jwks".to_owned()),
@@ -186,7 +198,7 @@ async fn registered_keys_and_published_ones_replace_each_other() {
     };
     assert_eq!(change(published).await, (0, true));
     let registered = ClientFields {
-        jwks: Some(KEYS.to_owned()),
+        jwks: Some(keys()),
         ..ClientFields::default()
     };
     assert_eq!(change(registered).await, (1, false));
@@ -239,13 +251,13 @@ async fn an_update_changes_what_it_names() {
     let core = core();
     add(admin(&core), request("web")).await.unwrap();
     let fields = ClientFields {
-        name: Some("Web".to_owned()),
+        client_name: Some("Web".to_owned()),
         scope: Some(vec!["services:all".to_owned()]),
         ..ClientFields::default()
     };
     let view = update(admin(&core), change_of("web", fields)).await.unwrap();
     assert_eq!(
-        (view.name.as_deref(), view.scope.to_string()),
+        (view.client_name.as_deref(), view.scope.to_string()),
         (Some("Web"), "services:all".to_owned())
     );
     assert!(view.default_scope.is_empty());
@@ -273,7 +285,7 @@ async fn a_client_whose_address_could_not_be_registered_any_more_keeps_it_until_
     set_enabled(admin(&core), "web".to_owned(), false).await.unwrap();
     let change = |uris: Option<&[&str]>| {
         let fields = ClientFields {
-            name: Some("Web".to_owned()),
+            client_name: Some("Web".to_owned()),
             redirect_uris: uris.map(|uris| uris.iter().map(|&uri| uri.to_owned()).collect()),
             ..ClientFields::default()
         };
@@ -469,7 +481,7 @@ async fn a_client_without_grants_has_to_be_meant() {
     let view = add(admin(&core), of(Some(Vec::new()))).await.unwrap();
     assert!(view.grant_types.is_empty() && view.client_secret.is_some());
     let named = ClientFields {
-        name: Some("Our API".to_owned()),
+        client_name: Some("Our API".to_owned()),
         ..ClientFields::default()
     };
     let view = update(admin(&core), change_of("api", named)).await.unwrap();

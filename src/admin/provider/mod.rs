@@ -1,25 +1,21 @@
 //! Upstream providers: add, show, update, remove.
 
+pub mod check;
 pub mod examine;
-pub mod fields;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::fields::ProviderFields;
-use self::fields::{check, check_id};
+use self::check::{apply, check, check_id};
 pub use self::view::ProviderView;
+use super::client::check::lets_nobody_in;
 use super::client::exchange_only;
-use super::client::fields::lets_nobody_in;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, Decided, Done, Wording, all_or_none};
-use crate::clock::Timestamp;
+use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString, Wording, all_or_none};
 use crate::federation::Provider;
-use crate::federation::provider::{LinkPolicy, UpstreamAuth};
-use crate::jose::alg::Algorithm;
-use crate::oauth::scope::Scope;
+pub use crate::federation::provider::ProviderFields;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -31,6 +27,9 @@ use crate::store::tables::{CLIENTS, PROVIDERS};
 pub struct AddProvider {
     /// The name under which the operator knows it.
     pub id: String,
+    /// The secret that belongs to its `client_id`; empty to remove it.
+    #[serde(default)]
+    pub client_secret: Option<SecretString>,
     /// Everything else.
     pub fields: ProviderFields,
 }
@@ -40,6 +39,9 @@ pub struct AddProvider {
 pub struct UpdateProvider {
     /// Which provider.
     pub id: String,
+    /// The secret that belongs to its `client_id`; empty to remove it.
+    #[serde(default)]
+    pub client_secret: Option<SecretString>,
     /// What changes.
     pub fields: ProviderFields,
 }
@@ -66,7 +68,7 @@ pub(in crate::admin) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<Stri
     let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     Ok(all
         .into_iter()
-        .map(|(id, provider)| (id, provider.issuer))
+        .map(|(id, provider)| (id, provider.settings.issuer))
         .collect())
 }
 
@@ -82,43 +84,20 @@ fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
     )
 }
 
-/// A provider of which nothing is said but its name.
-pub(in crate::admin) fn blank(id: String, now: Timestamp) -> Provider {
-    Provider {
-        id,
-        issuer: String::new(),
-        name: None,
-        logo: None,
-        client_id: None,
-        sealed_secret: None,
-        auth_method: UpstreamAuth::default(),
-        scope: Scope::of(["openid", "profile", "email"]).unwrap_or_default(),
-        audiences: Vec::new(),
-        algs: BTreeSet::from([Algorithm::Rs256]),
-        keys: Vec::new(),
-        jwks_uri: None,
-        exchange: false,
-        max_age: Provider::MAX_AGE,
-        create_users: false,
-        link: LinkPolicy::default(),
-        embed_token: Some(Provider::EMBEDDED_TOKEN.to_owned()),
-        domains: Vec::new(),
-        claims: BTreeMap::new(),
-        enabled: true,
-        created_at: now,
-        updated_at: now,
-    }
-}
-
 /// Registers a provider.
 pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
     let core = admin.core;
     let now = core.clock.now();
     let mut faults = Vec::new();
     check_id(&request.id, &mut faults);
-    let mut provider = blank(request.id, now);
+    let AddProvider {
+        id,
+        client_secret,
+        fields,
+    } = request;
+    let mut provider = Provider::new(id, now);
     let sealing = (&core.sealer, &core.random);
-    request.fields.apply(&mut provider, sealing, &mut faults);
+    apply(fields, client_secret, &mut provider, sealing, &mut faults);
     check(&provider, Wording::Flags, &mut faults);
     all_or_none(&faults)?;
     let view = ProviderView::of(&provider, &core.policy.issuer);
@@ -169,11 +148,16 @@ pub(in crate::admin) fn find(admin: Admin<'_>, id: &str) -> Done<Provider> {
 pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderView> {
     let core = admin.core;
     let now = core.clock.now();
-    let UpdateProvider { id, fields } = request;
+    let UpdateProvider {
+        id,
+        client_secret,
+        fields,
+    } = request;
     let mut changed = find(admin, &id)?;
     let before = changed.clone();
     let mut faults = Vec::new();
-    fields.apply(&mut changed, (&core.sealer, &core.random), &mut faults);
+    let sealing = (&core.sealer, &core.random);
+    apply(fields, client_secret, &mut changed, sealing, &mut faults);
     check(&changed, Wording::Flags, &mut faults);
     all_or_none(&faults)?;
     changed.updated_at = now;
@@ -310,10 +294,10 @@ mod tests {
     use std::sync::{Mutex, mpsc};
 
     use super::*;
-    use crate::admin::SecretString;
     use crate::admin::client;
     use crate::admin::client::tests::request;
     use crate::admin::tests::{admin, core, refusal};
+    use crate::oauth::ClientFields;
 
     fn fields(issuer: &str) -> ProviderFields {
         ProviderFields {
@@ -327,6 +311,7 @@ mod tests {
     async fn added(core: &crate::flow::Core, id: &str) {
         let request = AddProvider {
             id: id.to_owned(),
+            client_secret: None,
             fields: fields(&format!("https://{id}.example")),
         };
         add(admin(core), request).await.unwrap();
@@ -335,6 +320,7 @@ mod tests {
     fn renamed(name: &str) -> UpdateProvider {
         UpdateProvider {
             id: "corp".to_owned(),
+            client_secret: None,
             fields: ProviderFields {
                 name: Some(name.to_owned()),
                 ..ProviderFields::default()
@@ -347,31 +333,26 @@ mod tests {
         let core = core();
         let corp = ProviderFields {
             client_id: Some("us".to_owned()),
-            client_secret: Some(SecretString::new("zzzzzzzz")),
             ..fields("https://corp.example")
         };
-        let id = "corp".to_owned();
-        let broken = ProviderFields {
-            client_secret: Some(SecretString::new("zzzzzzzz\n")),
-            ..corp.clone()
+        let with = |secret: &str| AddProvider {
+            id: "corp".to_owned(),
+            client_secret: Some(SecretString::new(secret)),
+            fields: corp.clone(),
         };
-        let broken = AddProvider {
-            id: id.clone(),
-            fields: broken,
-        };
-        let refused = refusal(add(admin(&core), broken).await);
+        let refused = refusal(add(admin(&core), with("zzzzzzzz\n")).await);
         let told = "the client secret has a line break";
         assert!(refused.message.starts_with(told), "{refused}");
-        add(admin(&core), AddProvider { id, fields: corp }).await.unwrap();
+        add(admin(&core), with("zzzzzzzz")).await.unwrap();
         let mut sso = request("sso");
         sso.fields.providers = Some(vec!["corp".to_owned()]);
         sso.fields.password_sign_in = Some(false);
         client::add(admin(&core), sso).await.unwrap();
         let close = UpdateProvider {
             id: "corp".to_owned(),
+            client_secret: Some(SecretString::new("")),
             fields: ProviderFields {
                 client_id: Some(String::new()),
-                client_secret: Some(SecretString::new("")),
                 ..ProviderFields::default()
             },
         };
@@ -383,9 +364,9 @@ mod tests {
         let allow = client::UpdateClient {
             client_id: "sso".to_owned(),
             no_secret: false,
-            fields: client::ClientFields {
+            fields: ClientFields {
                 password_sign_in: Some(true),
-                ..client::ClientFields::default()
+                ..ClientFields::default()
             },
         };
         client::update(admin(&core), allow).await.unwrap();
@@ -401,6 +382,7 @@ mod tests {
         }
         let request = UpdateProvider {
             id: "corp".to_owned(),
+            client_secret: None,
             fields: fields("https://partner.example"),
         };
         let refused = refusal(update(admin(&core), request).await);

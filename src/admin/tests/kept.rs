@@ -138,7 +138,11 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
         ..ProviderFields::default()
     };
     let id = "corp".to_owned();
-    let request = AddProvider { id, fields };
+    let request = AddProvider {
+        id,
+        client_secret: None,
+        fields,
+    };
     provider::add(admin(&core), request).await.unwrap();
     let removing = provider::remove(admin(&core), "corp".to_owned());
     disk.doubts(&core, removing).await;

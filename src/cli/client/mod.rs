@@ -5,19 +5,20 @@ mod print;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use self::print::{list, show};
 use super::admin_connection::AdminConnector;
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
-use super::value_parsers::{algorithm, read_file, read_secret, seconds};
-use crate::admin::client::{AddClient, ClientFields, RotateSecret, UpdateClient};
+use super::value_parsers::{KeyForm, algorithm, change, read_keys, read_secret, seconds, words};
+use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
 use crate::control::{Command, Reply};
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::{
-    AssertionAudience, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
-};
+use crate::oauth::ClientFields;
+use crate::oauth::client::GrantType;
 use crate::themes::theme_set::Themes;
 
 /// The verbs of clients.
@@ -80,114 +81,109 @@ pub struct Rotate {
     pub keep_old: Option<u64>,
 }
 
-/// Whether PKCE is demanded.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Pkce {
-    /// A request without a challenge is refused.
-    Required,
-    /// A challenge may be left out.
-    Optional,
-}
-
-/// Whether people are asked for consent.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Consent {
-    /// They are.
-    Require,
-    /// The operator vouches for the client.
-    Skip,
-}
-
-/// What a refresh does with the refresh token.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Refresh {
-    /// Each use replaces it.
-    Rotate,
-    /// It stays as it is, for a client that proves who it is.
-    Reuse,
-}
-
-/// What `add` and `update` have in common.
-#[derive(Debug, Args)]
+/// What `add` and `update` have in common. A flag that is a field of a client is called as in [`ClientFields`].
+#[derive(Debug, Args, Serialize)]
 pub struct Fields {
     /// The name shown to people
     #[arg(long)]
     pub name: Option<String>,
     /// Where people may be sent back to; may be repeated
-    #[arg(long, value_name = "URI")]
-    pub redirect_uri: Vec<String>,
+    #[arg(long = "redirect-uri", value_name = "URI")]
+    pub redirect_uris: Option<Vec<String>>,
     /// Where people may be sent after signing out; may be repeated
-    #[arg(long, value_name = "URI")]
-    pub post_logout_redirect_uri: Vec<String>,
+    #[arg(long = "post-logout-redirect-uri", value_name = "URI")]
+    pub post_logout_redirect_uris: Option<Vec<String>>,
     /// An origin whose scripts may call, beside those of a public client's redirect URIs; may be repeated
-    #[arg(long, value_name = "ORIGIN")]
-    pub cors_origin: Vec<String>,
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    pub cors_origins: Option<Vec<String>>,
     /// An allowed scope value; may be repeated.
     #[arg(
         long,
         help = "An allowed scope value; may be repeated [default: openid profile email phone address offline_access]"
     )]
-    pub scope: Vec<String>,
+    pub scope: Option<Vec<String>>,
     /// A scope value when a request names none; may be repeated [default: openid, where allowed]
     #[arg(long, value_name = "SCOPE")]
-    pub default_scope: Vec<String>,
+    pub default_scope: Option<Vec<String>>,
     /// An allowed grant; may be repeated.
     #[arg(
-        long,
+        long = "grant",
+        value_name = "GRANT",
         help = "An allowed grant: authorization_code, refresh_token, anonymous, jwt-bearer or client_credentials; may be repeated [default: the first two, with a redirect URI]"
     )]
-    pub grant: Vec<GrantType>,
+    pub grant_types: Option<Vec<GrantType>>,
     /// Allow no grant: the client is an API that introspects tokens, and does nothing else
-    #[arg(long, conflicts_with = "grant")]
+    #[arg(long, conflicts_with = "grant_types")]
+    #[serde(skip)]
     pub no_grants: bool,
     /// The client's public key (PEM), with which its assertions are checked
     #[arg(long, value_name = "PEM", conflicts_with = "jwks_file")]
+    #[serde(skip)]
     pub public_key_file: Option<PathBuf>,
     /// The client's public keys (JWK Set), with which its assertions are checked
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     pub jwks_file: Option<PathBuf>,
     /// Where the client publishes its public keys (https), with which its assertions are checked
     #[arg(long, value_name = "URL", conflicts_with_all = ["public_key_file", "jwks_file"])]
     pub jwks_uri: Option<String>,
     /// Whom assertions must be addressed to: the issuer or the token endpoint, or strictly the issuer
-    #[arg(long, value_enum)]
-    pub assertion_audience: Option<Audience>,
+    #[arg(long, value_parser = words(&[
+        ("any", "The issuer or the token endpoint"),
+        ("strict", "The issuer, and nobody else"),
+    ]))]
+    pub assertion_audience: Option<String>,
     /// Let the client act for itself with its secret too, up to --max-scope
     #[arg(long, requires = "max_scope")]
+    #[serde(skip)]
     pub allow_secret_credentials: bool,
     /// A scope value that the client may be granted for itself with a secret; may be repeated
     #[arg(long, value_name = "SCOPE", requires = "allow_secret_credentials")]
-    pub max_scope: Vec<String>,
+    pub max_scope: Option<Vec<String>>,
     /// Whether PKCE is demanded of a client with a secret
-    #[arg(long, value_enum)]
-    pub pkce: Option<Pkce>,
+    #[arg(long, value_parser = words(&[
+        ("required", "A request without a challenge is refused"),
+        ("optional", "A challenge may be left out"),
+    ]))]
+    pub pkce: Option<String>,
     /// Whether people are asked for consent
-    #[arg(long, value_enum)]
-    pub consent: Option<Consent>,
+    #[arg(long, value_parser = words(&[
+        ("require", "They are"),
+        ("skip", "The operator vouches for the client"),
+    ]))]
+    pub consent: Option<String>,
     /// A provider whose people may come in, see idsvc provider; may be repeated
-    #[arg(long, value_name = "ID")]
-    pub provider: Vec<String>,
+    #[arg(long = "provider", value_name = "ID")]
+    pub providers: Option<Vec<String>>,
     /// Whether people may sign in with a stored password; with one provider and no passwords they go straight there
-    #[arg(long, value_enum, value_name = "WHETHER")]
-    pub password_sign_in: Option<YesNo>,
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        value_parser = words(&[("yes", "It is so"), ("no", "It is not")]).map(|word| word == "yes")
+    )]
+    pub password_sign_in: Option<bool>,
     /// The audience of access tokens [default: the issuer]
     #[arg(long)]
     pub audience: Option<String>,
     /// The algorithm of ID tokens [default: RS256]
-    #[arg(long, value_name = "ALG", value_parser = algorithm)]
-    pub id_token_alg: Option<Algorithm>,
+    #[arg(long = "id-token-alg", value_name = "ALG", value_parser = algorithm)]
+    pub id_token_signed_response_alg: Option<Algorithm>,
     /// The algorithm of access tokens [default: as configured]
     #[arg(long, value_name = "ALG", value_parser = algorithm)]
     pub access_token_alg: Option<Algorithm>,
     /// What a refresh does with the refresh token [default: rotate]
-    #[arg(long, value_enum, value_name = "POLICY")]
-    pub refresh_policy: Option<Refresh>,
+    #[arg(long, value_name = "POLICY", value_parser = words(&[
+        ("rotate", "Each use replaces it"),
+        ("reuse", "It stays as it is, for a client that proves who it is"),
+    ]))]
+    pub refresh_policy: Option<String>,
     /// The theme of the pages on the way to this client [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
     /// What the consent page says of a scope value, as in notes.read="Read your notes"; may be repeated
-    #[arg(long, value_name = "SCOPE=TEXT", value_parser = scope_text)]
-    pub scope_text: Vec<(String, String)>,
+    #[arg(long = "scope-text", value_name = "SCOPE=TEXT", value_parser = scope_text)]
+    #[serde(skip)]
+    pub scope_texts: Option<Vec<(String, String)>>,
 }
 
 fn scope_text(text: &str) -> Result<(String, String), String> {
@@ -197,66 +193,20 @@ fn scope_text(text: &str) -> Result<(String, String), String> {
     Ok((scope.to_owned(), words.to_owned()))
 }
 
-/// An answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum YesNo {
-    /// It is so.
-    Yes,
-    /// It is not.
-    No,
-}
-
-/// Whom assertions must be addressed to.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Audience {
-    /// The issuer or the token endpoint.
-    Any,
-    /// The issuer, and nobody else.
-    Strict,
-}
-
 impl Fields {
     fn into_fields(self) -> Result<ClientFields, CliError> {
-        fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
-            (!list.is_empty()).then_some(list)
+        let mut fields: ClientFields = change(&self)?;
+        if self.no_grants {
+            fields.grant_types = Some(Vec::new());
         }
-        let read = |path: Option<PathBuf>| path.as_deref().map(read_file).transpose();
-        Ok(ClientFields {
-            name: self.name,
-            redirect_uris: some(self.redirect_uri),
-            post_logout_redirect_uris: some(self.post_logout_redirect_uri),
-            cors_origins: some(self.cors_origin),
-            scope: some(self.scope),
-            default_scope: some(self.default_scope),
-            public_key: read(self.public_key_file)?,
-            jwks: read(self.jwks_file)?,
-            jwks_uri: self.jwks_uri,
-            assertion_audience: self.assertion_audience.map(|audience| match audience {
-                Audience::Any => AssertionAudience::Any,
-                Audience::Strict => AssertionAudience::Strict,
-            }),
-            max_scope: some(self.max_scope),
-            grant_types: some(self.grant).or(self.no_grants.then(Vec::new)),
-            pkce: self.pkce.map(|pkce| match pkce {
-                Pkce::Required => PkceRequirement::Required,
-                Pkce::Optional => PkceRequirement::Optional,
-            }),
-            consent: self.consent.map(|consent| match consent {
-                Consent::Require => ConsentRequirement::Require,
-                Consent::Skip => ConsentRequirement::Skip,
-            }),
-            providers: some(self.provider),
-            password_sign_in: self.password_sign_in.map(|answer| answer == YesNo::Yes),
-            audience: self.audience,
-            id_token_alg: self.id_token_alg,
-            access_token_alg: self.access_token_alg,
-            refresh_policy: self.refresh_policy.map(|policy| match policy {
-                Refresh::Rotate => RefreshPolicy::Rotate,
-                Refresh::Reuse => RefreshPolicy::Reuse,
-            }),
-            theme: self.theme,
-            scope_texts: some(self.scope_text).map(|texts| texts.into_iter().collect()),
-        })
+        if let Some(path) = &self.public_key_file {
+            fields.jwks = Some(read_keys(path, KeyForm::Pem)?);
+        }
+        if let Some(path) = &self.jwks_file {
+            fields.jwks = Some(read_keys(path, KeyForm::JwkSet)?);
+        }
+        fields.scope_texts = self.scope_texts.map(|texts| texts.into_iter().collect());
+        Ok(fields)
     }
 }
 
@@ -367,7 +317,7 @@ fn signed_with(fields: &ClientFields) -> Vec<Algorithm> {
     fields
         .access_token_alg
         .into_iter()
-        .chain(fields.id_token_alg)
+        .chain(fields.id_token_signed_response_alg)
         .collect()
 }
 

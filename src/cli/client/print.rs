@@ -2,8 +2,9 @@
 
 use crate::admin::SecretString;
 use crate::admin::client::ClientView;
-use crate::cli::output::{CliError, Output, moment, yes_no};
-use crate::oauth::client::{ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy};
+use crate::cli::output::{CliError, Output, field_facts, moment, yes_no};
+use crate::oauth::ClientFields;
+use crate::oauth::client::{GrantType, PkceRequirement, RefreshPolicy};
 
 pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
@@ -15,7 +16,7 @@ pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), 
             let mut uris = view.redirect_uris.iter().cloned();
             let first = [
                 view.client_id.clone(),
-                view.name.clone().unwrap_or_default(),
+                view.client_name.clone().unwrap_or_default(),
                 if view.public { "public" } else { "confidential" }.to_owned(),
                 yes_no(view.enabled),
                 uris.next().unwrap_or_default(),
@@ -36,111 +37,28 @@ pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> 
     if output.json {
         return output.document(view);
     }
-    let mut facts = identity(view);
-    facts.extend(rights(view));
-    facts.extend(keys(view));
-    output.facts(&facts)?;
-    introduce(view, is_new, output)
-}
-
-type Facts = Vec<(&'static str, String)>;
-
-fn or_nothing<T: ToString>(value: Option<&T>) -> String {
-    value.map(ToString::to_string).unwrap_or_default()
-}
-
-fn words<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
-    let words: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
-    words.join(" ")
-}
-
-fn disclosed(secret: Option<&SecretString>) -> String {
-    secret
-        .map(|secret| secret.reveal().to_owned())
-        .unwrap_or_default()
-}
-
-/// Who the client is, and where it lives.
-fn identity(view: &ClientView) -> Facts {
+    let disclosed = |secret: Option<&SecretString>| secret.map_or("", SecretString::reveal).to_owned();
     let kind = if view.public { "public" } else { "confidential" };
-    vec![
+    let secrets = view.secrets.iter().map(|secret| match secret.expires_at {
+        None => format!("since {}", moment(secret.created_at)),
+        Some(end) => format!("until {}", moment(end)),
+    });
+    let mut facts = vec![
         ("client_id", view.client_id.clone()),
         ("client_secret", disclosed(view.client_secret.as_ref())),
         ("api_key", disclosed(view.api_key.as_ref())),
         ("client_uuid", view.client_uuid.to_string()),
-        ("name", or_nothing(view.name.as_ref())),
         ("kind", kind.to_owned()),
         ("enabled", yes_no(view.enabled)),
-        ("redirect_uris", words(&view.redirect_uris)),
-        (
-            "post_logout_redirect_uris",
-            words(&view.post_logout_redirect_uris),
-        ),
-        ("cors_origins", words(&view.cors_origins)),
-    ]
-}
-
-/// What it may do, and how its people come in.
-fn rights(view: &ClientView) -> Facts {
-    let pkce = match view.pkce {
-        PkceRequirement::Required => "required",
-        PkceRequirement::Optional => "optional",
-    };
-    let consent = match view.consent {
-        ConsentRequirement::Require => "require",
-        ConsentRequirement::Skip => "skip",
-    };
-    let refresh = match view.refresh_policy {
-        RefreshPolicy::Rotate => "rotate",
-        RefreshPolicy::Reuse => "reuse",
-    };
-    let texts = view
-        .scope_texts
-        .iter()
-        .map(|(scope, text)| format!("{scope}={text:?}"));
-    vec![
-        ("scope", view.scope.to_string()),
-        ("default_scope", view.default_scope.to_string()),
-        ("grant_types", words(&view.grant_types)),
-        ("pkce", pkce.to_owned()),
-        ("consent", consent.to_owned()),
-        ("providers", words(&view.providers)),
-        ("password_sign_in", yes_no(view.password_sign_in)),
-        ("audience", or_nothing(view.audience.as_ref())),
-        (
-            "id_token_alg",
-            or_nothing(view.id_token_signed_response_alg.as_ref()),
-        ),
-        ("access_token_alg", or_nothing(view.access_token_alg.as_ref())),
-        ("refresh_policy", refresh.to_owned()),
-        ("theme", or_nothing(view.theme.as_ref())),
-        ("scope_texts", words(texts)),
-    ]
-}
-
-/// What it proves itself with.
-fn keys(view: &ClientView) -> Facts {
-    let secrets: Vec<_> = view
-        .secrets
-        .iter()
-        .map(|secret| match secret.expires_at {
-            None => format!("since {}", moment(secret.created_at)),
-            Some(end) => format!("until {}", moment(end)),
-        })
-        .collect();
-    vec![
-        ("secrets", secrets.join(", ")),
-        ("keys", words(view.keys.iter().map(key_name))),
-        ("jwks_uri", or_nothing(view.jwks_uri.as_ref())),
-        ("max_scope", or_nothing(view.max_scope.as_ref())),
+    ];
+    facts.extend(field_facts(&view.metadata, ClientFields::FIELDS)?);
+    facts.extend([
+        ("secrets", secrets.collect::<Vec<_>>().join(", ")),
         ("created_at", moment(view.created_at)),
         ("updated_at", moment(view.updated_at)),
-    ]
-}
-
-fn key_name(jwk: &serde_json::Value) -> String {
-    let text = |name: &str| jwk.get(name).and_then(serde_json::Value::as_str);
-    text("kid").or_else(|| text("kty")).unwrap_or_default().to_owned()
+    ]);
+    output.facts(&facts)?;
+    introduce(view, is_new, output)
 }
 
 /// What the operator has to know once: what to paste into the application, and what is shown only now.

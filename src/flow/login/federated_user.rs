@@ -185,9 +185,16 @@ mod tests {
             ..ProviderFields::default()
         };
         let id = id.to_owned();
-        provider::add(Admin { core }, AddProvider { id, fields })
-            .await
-            .unwrap();
+        provider::add(
+            Admin { core },
+            AddProvider {
+                id,
+                client_secret: None,
+                fields,
+            },
+        )
+        .await
+        .unwrap();
         Provider::clone(core.catalog().provider_of(issuer).unwrap())
     }
 
@@ -197,9 +204,16 @@ mod tests {
             ..ProviderFields::default()
         };
         let id = provider.id.clone();
-        provider::update(Admin { core }, UpdateProvider { id, fields })
-            .await
-            .unwrap();
+        provider::update(
+            Admin { core },
+            UpdateProvider {
+                id,
+                client_secret: None,
+                fields,
+            },
+        )
+        .await
+        .unwrap();
     }
 
     async fn arrives(
@@ -284,9 +298,16 @@ mod tests {
             ..ProviderFields::default()
         };
         let id = "corp".to_owned();
-        provider::update(Admin { core: &core }, UpdateProvider { id, fields })
-            .await
-            .unwrap();
+        provider::update(
+            Admin { core: &core },
+            UpdateProvider {
+                id,
+                client_secret: None,
+                fields,
+            },
+        )
+        .await
+        .unwrap();
         let second = Provider::clone(core.catalog().provider("corp").unwrap());
         let (user, arrival) = arrives(&core, &second, "victim", "Second").await.unwrap();
         assert_eq!(arrival, Arrival::Created);

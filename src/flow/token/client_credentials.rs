@@ -23,7 +23,7 @@ pub fn issue_client_token(
     {
         return Ok(Err(refusal));
     }
-    let most = match (client.method(), &client.secret_credentials) {
+    let most = match (client.method(), &client.max_scope) {
         (Some(AuthMethod::PrivateKeyJwt), _) => &client.scope,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => most,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), None) => {

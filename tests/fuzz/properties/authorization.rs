@@ -1,15 +1,13 @@
 //! What stands in an authorization request.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use http::HeaderValue;
 use idsvc::clock::Timestamp;
 use idsvc::oauth::Scope;
 use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ReplyAddress, reply_address};
-use idsvc::oauth::client::{
-    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
-};
+use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ConsentRequirement, GrantType};
 use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
 use idsvc::oauth::parameters::Parameters;
 use idsvc::oauth::redirect_uri::{check_registrable, with_query};
@@ -26,30 +24,17 @@ fn client(method: AuthMethod, redirect_uris: &[&str]) -> Client {
         client_id: "app".to_owned(),
         client_uuid: Uuid::nil(),
         own_grant: Uuid::nil(),
-        name: None,
-        auth_methods: [method].into(),
+        token_endpoint_auth_methods: [method].into(),
         secrets: Vec::new(),
         api_keys: Vec::new(),
-        keys: Vec::new(),
-        jwks_uri: None,
-        assertion_audience: AssertionAudience::Any,
-        secret_credentials: None,
-        redirect_uris: redirect_uris.iter().map(|uri| (*uri).to_owned()).collect(),
-        post_logout_redirect_uris: Vec::new(),
-        cors_origins: Vec::new(),
-        scope: Scope::of(["openid", "profile", "notes.read"]).unwrap(),
-        default_scope: Scope::of(["openid"]).unwrap(),
-        grant_types: [GrantType::AuthorizationCode].into(),
-        pkce: PkceRequirement::Optional,
-        consent: ConsentRequirement::Require,
-        providers: BTreeSet::new(),
-        password_sign_in: true,
-        audience: None,
-        id_token_signed_response_alg: None,
-        access_token_alg: None,
-        refresh_policy: RefreshPolicy::Rotate,
-        theme: None,
-        scope_texts: BTreeMap::new(),
+        metadata: ClientMetadata {
+            redirect_uris: redirect_uris.iter().map(|uri| (*uri).to_owned()).collect(),
+            scope: Scope::of(["openid", "profile", "notes.read"]).unwrap(),
+            default_scope: Scope::of(["openid"]).unwrap(),
+            grant_types: [GrantType::AuthorizationCode].into(),
+            consent: ConsentRequirement::Require,
+            ..ClientMetadata::default()
+        },
         enabled: true,
         created_at: Timestamp::from_seconds(0),
         updated_at: Timestamp::from_seconds(0),

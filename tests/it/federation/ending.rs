@@ -183,7 +183,11 @@ async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_th
     let tokens = scene.tokens(&scene.visitor(), "u-1", &json!({})).await;
     let update = async |fields| {
         let id = "up".to_owned();
-        let request = UpdateProvider { id, fields };
+        let request = UpdateProvider {
+            id,
+            client_secret: None,
+            fields,
+        };
         provider::update(scene.server.admin(), request).await.unwrap();
     };
     let name = Some("Another name".to_owned());

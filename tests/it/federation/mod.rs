@@ -6,7 +6,6 @@ mod meanwhile;
 mod record;
 mod sign_in;
 
-use idsvc::admin::SecretString;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::oauth::client::Client;
 use serde_json::{Value, json};
@@ -17,7 +16,6 @@ use crate::harness::{Browser, RelyingParty, Say, Screen, Server, Tokens, Upstrea
 
 /// The identifier of the service at the provider.
 const AT_PROVIDER: &str = "idsvc";
-const SECRET: &str = "the secret at the provider: with/odd+characters";
 
 struct Scene {
     upstream: Upstream,
@@ -30,7 +28,6 @@ fn registered(upstream: &Upstream) -> ProviderFields {
         issuer: Some(upstream.issuer.clone()),
         name: Some("Up & Co".to_owned()),
         client_id: Some(AT_PROVIDER.to_owned()),
-        client_secret: Some(SecretString::new(SECRET)),
         create_users: Some(true),
         ..ProviderFields::default()
     }

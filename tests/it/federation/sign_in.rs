@@ -8,8 +8,9 @@ use idsvc::federation::provider::UpstreamAuth;
 use idsvc::store::tables::LOGIN_TRANSACTIONS;
 use serde_json::json;
 
-use super::{AT_PROVIDER, Question, SECRET, open, registered, scene, scene_with, tied, uuid};
+use super::{AT_PROVIDER, Question, open, registered, scene, scene_with, tied, uuid};
 use crate::harness::html::Form;
+use crate::harness::server::PROVIDER_SECRET;
 use crate::harness::{ISSUER, START, Screen, Upstream};
 
 #[tokio::test]
@@ -92,11 +93,14 @@ async fn the_code_is_redeemed_with_the_secret_and_the_verifier() {
             question.get("code_challenge"),
             Some(&*URL_SAFE_NO_PAD.encode(challenge))
         );
-        let encoded: String = form_urlencoded::byte_serialize(SECRET.as_bytes()).collect();
+        let encoded: String = form_urlencoded::byte_serialize(PROVIDER_SECRET.as_bytes()).collect();
         let pair = format!("{AT_PROVIDER}:{encoded}");
         let header = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
         assert_eq!(seen.authorization.is_some_and(|sent| sent == header), basic);
-        assert_eq!(seen.form.iter().any(|(_, value)| value == SECRET), !basic);
+        assert_eq!(
+            seen.form.iter().any(|(_, value)| value == PROVIDER_SECRET),
+            !basic
+        );
     }
 }
 

@@ -155,7 +155,7 @@ async fn only_clients_that_opted_in_and_prove_who_they_are_may_ask() {
     let native = server
         .client_with("native", |client| {
             opted_in(client);
-            client.auth_methods = [AuthMethod::None].into();
+            client.token_endpoint_auth_methods = [AuthMethod::None].into();
             client.secrets.clear();
         })
         .await;

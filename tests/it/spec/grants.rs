@@ -127,7 +127,7 @@ impl World {
             .client_with("acme", |client| {
                 client.grant_types = Way::ALL.iter().map(|(way, _)| way.grant()).collect();
                 client.providers.insert("up".to_owned());
-                client.secret_credentials = Some("notes.read".parse().unwrap());
+                client.max_scope = Some("notes.read".parse().unwrap());
                 client.api_keys.push(StoredApiKey {
                     id,
                     digest: api_key.digest(),
@@ -138,8 +138,8 @@ impl World {
         let key = SigningKey::generate_es256(&Random::system()).unwrap();
         let robot = server
             .client_with("robot", |client| {
-                client.keys = vec![key.public().to_jwk()];
-                client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+                client.jwks = vec![key.public().to_jwk()];
+                client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
                 client.secrets.clear();
                 client.grant_types = [GrantType::ClientCredentials].into();
             })

@@ -34,7 +34,7 @@ struct Scene {
 fn publishing(jwks_uri: String) -> impl FnOnce(&mut Client) {
     move |client| {
         client.jwks_uri = Some(jwks_uri);
-        client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+        client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
         client.secrets.clear();
         client.grant_types = [GrantType::ClientCredentials, GrantType::Anonymous].into();
     }
@@ -321,7 +321,7 @@ async fn a_silent_website_delays_nobody_else() {
         .client_with("other", |client| {
             publishing(String::new())(client);
             client.jwks_uri = None;
-            client.keys = vec![jwk];
+            client.jwks = vec![jwk];
         })
         .await;
     scene.ask_as("other", &own).await.tokens();
@@ -375,19 +375,19 @@ async fn what_a_client_may_and_how_it_proves_who_it_is_counts_as_it_is_once_its_
             |client| {
                 let other = SigningKey::generate_es256(&Random::system()).unwrap();
                 client.jwks_uri = None;
-                client.keys = vec![other.public().to_jwk()];
+                client.jwks = vec![other.public().to_jwk()];
             },
             UNKNOWN,
         ),
         (
-            |client| client.auth_methods = [AuthMethod::ClientSecretBasic].into(),
+            |client| client.token_endpoint_auth_methods = [AuthMethod::ClientSecretBasic].into(),
             "401 invalid_client: this client is not registered for private_key_jwt",
         ),
         (
             |client| client.grant_types = [GrantType::Anonymous].into(),
             "400 unauthorized_client: this client is not registered for the grant client_credentials",
         ),
-        (|client| client.name = Some("Robot".to_owned()), ""),
+        (|client| client.client_name = Some("Robot".to_owned()), ""),
     ];
     for (change, refusal) in changes {
         let scene = scene().await;

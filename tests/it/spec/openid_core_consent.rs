@@ -10,7 +10,7 @@ async fn asking() -> (Server, RelyingParty, Person) {
     let acme = server
         .client_with("acme", |client| {
             client.consent = ConsentRequirement::Require;
-            client.name = Some("Acme <Notes>".to_owned());
+            client.client_name = Some("Acme <Notes>".to_owned());
         })
         .await;
     let alice = server.user("alice").await;

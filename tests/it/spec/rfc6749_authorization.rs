@@ -212,17 +212,13 @@ async fn a_client_that_is_another_by_the_time_it_is_answered_gets_no_code() {
                 ..client
             })
         },
-        |client| {
-            Some(Client {
-                redirect_uris: vec!["https://acme.example/new".to_owned()],
-                ..client
-            })
+        |mut client| {
+            client.redirect_uris = vec!["https://acme.example/new".to_owned()];
+            Some(client)
         },
-        |client| {
-            Some(Client {
-                pkce: PkceRequirement::Required,
-                ..client
-            })
+        |mut client| {
+            client.pkce = PkceRequirement::Required;
+            Some(client)
         },
     ];
     for (at, change) in changes.into_iter().enumerate() {
@@ -354,7 +350,7 @@ async fn a_native_application_is_redirected_to_its_scheme_or_any_loopback_port()
     let server = Server::start().await;
     let alice = server.user("alice").await;
     let native = |client: &mut idsvc::oauth::client::Client| {
-        client.auth_methods = [AuthMethod::None].into();
+        client.token_endpoint_auth_methods = [AuthMethod::None].into();
         client.redirect_uris = vec!["com.example.app:/cb".to_owned(), "http://127.0.0.1/cb".to_owned()];
     };
     let app = server.client_with("app", native).await;

@@ -16,7 +16,7 @@ async fn a_client_may_send_its_secret_in_the_body() {
     let alice = server.user("alice").await;
     let post = server
         .client_with("post", |client| {
-            client.auth_methods = [AuthMethod::ClientSecretPost].into();
+            client.token_endpoint_auth_methods = [AuthMethod::ClientSecretPost].into();
         })
         .await;
     let tokens = post.tokens(&alice.browser()).await;
@@ -30,7 +30,9 @@ async fn a_client_registered_for_two_methods_may_use_either() {
     let (server, acme, alice) = scene().await;
     server
         .change_client(&acme, |client| {
-            client.auth_methods.insert(AuthMethod::ClientSecretPost);
+            client
+                .token_endpoint_auth_methods
+                .insert(AuthMethod::ClientSecretPost);
         })
         .await;
     let tokens = acme.tokens(&alice.browser()).await;
@@ -251,7 +253,7 @@ async fn credentials_in_the_address_are_not_looked_at() {
     let server = Server::start().await;
     let post = server
         .client_with("post", |client| {
-            client.auth_methods = [AuthMethod::ClientSecretPost].into();
+            client.token_endpoint_auth_methods = [AuthMethod::ClientSecretPost].into();
         })
         .await;
     let query = crate::harness::write_form(&[("client_id", "post"), ("client_secret", &post.secret)]);

@@ -65,8 +65,8 @@ impl House {
         let key = SigningKey::generate_es256(&Random::system()).unwrap();
         server
             .client_with("robot", |client| {
-                client.keys = vec![key.public().to_jwk()];
-                client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+                client.jwks = vec![key.public().to_jwk()];
+                client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
                 client.secrets.clear();
                 client.grant_types = [GrantType::ClientCredentials].into();
             })

@@ -27,8 +27,8 @@ fn es256() -> SigningKey {
 fn with_key(public: &PublicKey) -> impl FnOnce(&mut Client) {
     let jwk = public.to_jwk();
     move |client| {
-        client.keys = vec![jwk];
-        client.auth_methods = [AuthMethod::PrivateKeyJwt].into();
+        client.jwks = vec![jwk];
+        client.token_endpoint_auth_methods = [AuthMethod::PrivateKeyJwt].into();
         client.secrets.clear();
         client.grant_types.insert(GrantType::ClientCredentials);
     }
@@ -234,7 +234,7 @@ async fn a_secret_brings_no_more_than_the_operator_allowed() {
     );
     server
         .change_client(&cron, |client| {
-            client.secret_credentials = Some("notes.read".parse().unwrap());
+            client.max_scope = Some("notes.read".parse().unwrap());
         })
         .await;
     ask("notes.read").await.tokens();
@@ -247,8 +247,8 @@ async fn a_secret_brings_no_more_than_the_operator_allowed() {
     let public = server
         .client_with("public", |client| {
             client.grant_types.insert(GrantType::ClientCredentials);
-            client.secret_credentials = Some("notes.read".parse().unwrap());
-            client.auth_methods = [AuthMethod::None].into();
+            client.max_scope = Some("notes.read".parse().unwrap());
+            client.token_endpoint_auth_methods = [AuthMethod::None].into();
             client.secrets.clear();
         })
         .await;
@@ -496,7 +496,7 @@ async fn one_method_at_a_time_and_one_that_is_registered() {
     let key = robot.key.public().to_jwk();
     robot
         .server
-        .change_client(&acme, |client| client.keys = vec![key])
+        .change_client(&acme, |client| client.jwks = vec![key])
         .await;
     let unregistered = robot.claiming(&json!({"iss": "acme", "sub": "acme"}));
     assert_eq!(

@@ -393,7 +393,6 @@ async fn only_providers_of_the_client_that_are_in_service_count() {
             exchange,
             enabled,
             client_id: Some("idsvc".to_owned()),
-            client_secret: Some(idsvc::admin::SecretString::new("s")),
             ..ProviderFields::default()
         };
         scene.server.change_provider("up", fields)
@@ -658,9 +657,8 @@ async fn hostile_forms_are_refused_without_a_request_to_anybody() {
 async fn keys_from_a_file_need_no_network() {
     let upstream = Upstream::start().await;
     let server = Server::start().await;
-    let keys = json!({"keys": [upstream.key().public().to_jwk()]}).to_string();
     let fields = ProviderFields {
-        jwks: Some(keys),
+        keys: Some(vec![upstream.key().public().to_jwk()]),
         algs: Some(vec![Algorithm::Rs256]),
         ..trusting(&upstream)
     };

@@ -34,7 +34,7 @@ async fn amid_a_change_of_the_provider(fields: ProviderFields) -> String {
 
 #[tokio::test]
 async fn the_client_gets_what_it_may_have_by_then() {
-    let kept = amid_a_change_of_the_client(|client| client.name = Some("Acme".to_owned())).await;
+    let kept = amid_a_change_of_the_client(|client| client.client_name = Some("Acme".to_owned())).await;
     assert_eq!(kept.tokens().0["scope"], "openid notes.read authenticated");
     let narrowed = amid_a_change_of_the_client(|client| {
         client.scope = "openid".parse().unwrap();

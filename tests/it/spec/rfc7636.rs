@@ -135,7 +135,7 @@ async fn a_challenge_is_demanded_of_public_clients_and_where_it_is_required() {
 async fn a_client_that_has_to_use_pkce_by_now_brings_no_sign_in_without_it_to_an_end() {
     let strict: fn(&mut Client) = |client| client.pkce = PkceRequirement::Required;
     let public: fn(&mut Client) = |client| {
-        client.auth_methods = [AuthMethod::None].into();
+        client.token_endpoint_auth_methods = [AuthMethod::None].into();
         client.secrets.clear();
     };
     for (change, is_public) in [(strict, false), (public, true)] {

@@ -1,16 +1,16 @@
 //! Providers that are declared.
 
-use serde_json::json;
-
 use crate::admin::apply::tests::*;
 
 fn upstream(id: &str, issuer: &str) -> DeclaredProvider {
     DeclaredProvider {
         id: id.to_owned(),
-        issuer: issuer.to_owned(),
-        client_id: Some("us".to_owned()),
         client_secret: Some(SecretString::new("upstream secret")),
-        ..DeclaredProvider::default()
+        fields: ProviderFields {
+            issuer: Some(issuer.to_owned()),
+            client_id: Some("us".to_owned()),
+            ..ProviderFields::default()
+        },
     }
 }
 
@@ -27,10 +27,7 @@ fn with_providers(
 #[tokio::test]
 async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compared() {
     let core = core();
-    let client = DeclaredClient {
-        providers: vec!["corp".to_owned()],
-        ..web()
-    };
+    let client = web_with(|fields| fields.providers = Some(vec!["corp".to_owned()]));
     let corp = upstream("corp", "https://corp.example");
     let alone = refusal(apply(admin(&core), request(Some(vec![client.clone()]), None, false)).await);
     assert_eq!(alone.message, "client web: there is no provider corp");
@@ -68,17 +65,19 @@ async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compar
 #[tokio::test]
 async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() {
     let core = core();
-    let client = DeclaredClient {
-        providers: vec!["corp".to_owned()],
-        password_sign_in: Some(false),
-        ..web()
-    };
+    let client = web_with(|fields| {
+        fields.providers = Some(vec!["corp".to_owned()]);
+        fields.password_sign_in = Some(false);
+    });
     let corp = upstream("corp", "https://corp.example");
     let for_exchange = DeclaredProvider {
-        client_id: None,
         client_secret: None,
-        exchange: true,
-        audiences: vec!["app".to_owned()],
+        fields: ProviderFields {
+            client_id: None,
+            exchange: Some(true),
+            audiences: Some(vec!["app".to_owned()]),
+            ..corp.fields.clone()
+        },
         ..corp.clone()
     };
     let alone = with_providers(vec![for_exchange.clone()], None, false);
@@ -97,10 +96,7 @@ async fn nobody_signs_in_at_a_provider_whose_tokens_are_exchanged_and_no_more() 
 #[tokio::test]
 async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
     let core = core();
-    let client = DeclaredClient {
-        providers: vec!["corp".to_owned()],
-        ..web()
-    };
+    let client = web_with(|fields| fields.providers = Some(vec!["corp".to_owned()]));
     let corp = upstream("corp", "https://corp.example");
     apply(
         admin(&core),
@@ -117,10 +113,8 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
         "provider other: provider corp has the same issuer"
     );
     // The two may change places in one go.
-    let moved = DeclaredProvider {
-        issuer: "https://new.example".to_owned(),
-        ..corp
-    };
+    let mut moved = corp;
+    moved.fields.issuer = Some("https://new.example".to_owned());
     let swapped = apply(admin(&core), with_providers(vec![moved, twin], None, false))
         .await
         .unwrap();
@@ -145,48 +139,17 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
 #[tokio::test]
 async fn a_providers_keys_are_said_in_one_way() {
     let core = core();
-    let keyed = DeclaredProvider {
-        keys: Some(vec![
-            json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}),
-        ]),
-        ..upstream("corp", "https://corp.example")
-    };
-    let jwks = Some(json!({ "keys": keyed.keys }).to_string());
-    let jwks_uri = Some("https://corp.example/jwks".to_owned());
-    for (both, ways) in [
-        (
-            DeclaredProvider {
-                jwks: jwks.clone(),
-                ..keyed.clone()
-            },
-            "keys beside jwks_file",
-        ),
-        (
-            DeclaredProvider {
-                jwks_uri: jwks_uri.clone(),
-                ..keyed.clone()
-            },
-            "keys beside jwks_uri",
-        ),
-        (
-            DeclaredProvider {
-                keys: None,
-                jwks,
-                jwks_uri: jwks_uri.clone(),
-                ..keyed.clone()
-            },
-            "jwks_file beside jwks_uri",
-        ),
-    ] {
-        let refused = refusal(apply(admin(&core), with_providers(vec![both], None, false)).await);
-        let told = format!("provider corp: {ways}: give one of them");
-        assert_eq!(refused.message, told);
-    }
-    let empty = DeclaredProvider {
-        keys: Some(Vec::new()),
-        jwks_uri,
-        ..keyed.clone()
-    };
+    let mut keyed = upstream("corp", "https://corp.example");
+    keyed.fields.keys = Some(client::tests::keys());
+    let mut both = keyed.clone();
+    both.fields.jwks_uri = Some("https://corp.example/jwks".to_owned());
+    let mut empty = both.clone();
+    empty.fields.keys = Some(Vec::new());
+    let refused = refusal(apply(admin(&core), with_providers(vec![both], None, false)).await);
+    assert_eq!(
+        refused.message,
+        "provider corp: keys beside jwks_uri: give one of them"
+    );
     for one in [keyed, empty] {
         let applied = apply(admin(&core), with_providers(vec![one], None, false)).await;
         assert_eq!(applied.unwrap().changes.len(), 1);

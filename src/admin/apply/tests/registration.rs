@@ -32,10 +32,11 @@ async fn a_file_of_before_is_applied_though_its_addresses_would_not_be_taken_any
         .write("test_client", move |tx| CLIENTS.put(tx, &row.client_id, &row));
     written.await.unwrap();
     core.reload_catalog().unwrap();
-    let with = |origins: &[&str], name: &str| DeclaredClient {
-        cors_origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
-        name: Some(name.to_owned()),
-        ..web()
+    let with = |origins: &[&str], name: &str| {
+        web_with(|fields| {
+            fields.cors_origins = Some(origins.iter().map(|&origin| origin.to_owned()).collect());
+            fields.client_name = Some(name.to_owned());
+        })
     };
     let before = ["https://*.app.example"];
     assert_eq!(applied(&core, with(&before, "Acme")).await.changes.len(), 1);
@@ -94,10 +95,8 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
     let is_live = |token: &str| live_access_token(&core, token, now).unwrap().is_some();
     applied(&core, with_uuid.clone()).await;
     let before = token_of(&registered(&core));
-    let renamed = DeclaredClient {
-        name: Some("Acme".to_owned()),
-        ..with_uuid.clone()
-    };
+    let mut renamed = with_uuid.clone();
+    renamed.fields.client_name = Some("Acme".to_owned());
     applied(&core, renamed).await;
     assert!(is_live(&before));
     client::remove(admin(&core), "web".to_owned()).await.unwrap();
@@ -138,12 +137,9 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
     };
     assert_eq!(refusal(client::update(admin(&core), change).await).message, told);
     let mut other = client::tests::request("other");
-    other.fields.id_token_alg = Some(Algorithm::EdDsa);
+    other.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
     assert_eq!(refusal(client::add(admin(&core), other).await).message, told);
-    let declared = DeclaredClient {
-        access_token_alg: Some(Algorithm::EdDsa),
-        ..web()
-    };
+    let declared = web_with(|fields| fields.access_token_alg = Some(Algorithm::EdDsa));
     let refused = refusal(apply(admin(&core), request(Some(vec![declared]), None, false)).await);
     assert_eq!(refused.message, format!("client web: {told}"));
 }
@@ -152,32 +148,13 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
 #[tokio::test]
 async fn keys_are_said_in_one_way() {
     let core = core();
-    let jwks =
-        r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
-    let set: Value = serde_json::from_str(jwks).unwrap();
-    let keyed = DeclaredClient {
-        keys: set["keys"].as_array().cloned(),
-        ..web()
-    };
-    for (several, ways) in [
-        (
-            DeclaredClient {
-                jwks_uri: Some("https://app.example/jwks".to_owned()),
-                ..keyed.clone()
-            },
-            "keys beside jwks_uri",
-        ),
-        (
-            DeclaredClient {
-                jwks: Some(jwks.to_owned()),
-                ..keyed.clone()
-            },
-            "keys beside jwks_file",
-        ),
-    ] {
-        let refused = refusal(apply(admin(&core), request(Some(vec![several]), None, false)).await);
-        let told = format!("client web: {ways}: give one of them");
-        assert_eq!(refused.message, told);
-    }
+    let keyed = web_with(|fields| fields.jwks = Some(client::tests::keys()));
+    let mut both = keyed.clone();
+    both.fields.jwks_uri = Some("https://app.example/jwks".to_owned());
+    let refused = refusal(apply(admin(&core), request(Some(vec![both]), None, false)).await);
+    assert_eq!(
+        refused.message,
+        "client web: keys beside jwks_uri: give one of them"
+    );
     applied(&core, keyed).await;
 }

@@ -1,20 +1,15 @@
-//! What an operator says about a client, and whether it can be.
+//! Whether a client can be as an operator says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::admin::{Wording, check_text};
+use crate::admin::Wording;
 use crate::federation::metadata::https;
 use crate::jose::alg::Algorithm;
-use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::client::{
-    AssertionAudience, AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy,
-    is_theme_name,
+    AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, is_theme_name,
 };
+use crate::oauth::client_metadata::ClientFields;
 use crate::oauth::redirect_uri::{ANSWERED, SIGNED_OUT, check_query, check_registrable, is_origin};
-use crate::oauth::scope::Scope;
 
 const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
@@ -22,208 +17,24 @@ const LONGEST_URI: usize = 2048;
 /// What to do about a scope value that a client lacks: the flag says the whole list.
 const SCOPES_TOO: &str = "name them with --scope, beside every other scope that the client keeps";
 
-/// What an operator says about a client; what is left out keeps its default or its value.
-///
-/// An empty text removes an optional value; a list replaces the one before.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClientFields {
-    /// The name shown to people.
-    pub name: Option<String>,
-    /// Redirect URIs.
-    pub redirect_uris: Option<Vec<String>>,
-    /// Redirect URIs after signing out.
-    pub post_logout_redirect_uris: Option<Vec<String>>,
-    /// Origins beside those of the redirect URIs.
-    pub cors_origins: Option<Vec<String>>,
-    /// Allowed scope values.
-    pub scope: Option<Vec<String>>,
-    /// Scope values when a request names none.
-    pub default_scope: Option<Vec<String>>,
-    /// The public key that assertions are checked with, in PEM form.
-    pub public_key: Option<String>,
-    /// The public keys that assertions are checked with, as a JWK Set.
-    pub jwks: Option<String>,
-    /// Where the client publishes its public keys.
-    pub jwks_uri: Option<String>,
-    /// Whom assertions must be addressed to.
-    pub assertion_audience: Option<AssertionAudience>,
-    /// The most that the client may be granted for itself with a secret.
-    pub max_scope: Option<Vec<String>>,
-    /// Allowed grants.
-    pub grant_types: Option<Vec<GrantType>>,
-    /// Whether PKCE is demanded.
-    pub pkce: Option<PkceRequirement>,
-    /// Whether people are asked for consent.
-    pub consent: Option<ConsentRequirement>,
-    /// The providers whose people may come in.
-    pub providers: Option<Vec<String>>,
-    /// Whether people may sign in with a stored password.
-    pub password_sign_in: Option<bool>,
-    /// `aud` of access tokens.
-    pub audience: Option<String>,
-    /// The algorithm of ID tokens.
-    pub id_token_alg: Option<Algorithm>,
-    /// The algorithm of access tokens.
-    pub access_token_alg: Option<Algorithm>,
-    /// What a refresh does with the refresh token.
-    pub refresh_policy: Option<RefreshPolicy>,
-    /// The theme of its pages.
-    pub theme: Option<String>,
-    /// What the consent page says of scope values; an empty text takes the words for a value away.
-    pub scope_texts: Option<BTreeMap<String, String>>,
-}
-
-pub(in crate::admin) fn scope_of(faults: &mut Vec<String>, field: &str, values: &[String]) -> Scope {
-    let values = values
-        .iter()
-        .flat_map(|value| value.split(' '))
-        .filter(|value| !value.is_empty());
-    let scope = Scope::of(values).unwrap_or_else(|error| {
-        faults.push(format!("{field}: {error}"));
-        Scope::empty()
-    });
-    for marker in [Scope::AUTHENTICATED, Scope::ANONYMOUS] {
-        if scope.contains(marker) {
-            faults.push(format!(
-                "{field}: {marker} is granted by the service and cannot be registered"
-            ));
-        }
+/// Takes a change over into a client, and what follows from it. The default scope is cut to what stays allowed unless it
+/// was named. Keys that are registered and an address where they are published replace each other.
+pub(in crate::admin) fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<String>) {
+    let names_default_scope = change.default_scope.is_some();
+    let brings_keys = change.jwks.as_ref().is_some_and(|keys| !keys.is_empty());
+    change.apply(&mut client.metadata, faults);
+    if !names_default_scope {
+        client.default_scope = client.default_scope.filter(|value| client.scope.contains(value));
     }
-    scope
-}
-
-pub(in crate::admin) fn text_or_none(faults: &mut Vec<String>, field: &str, text: String) -> Option<String> {
-    if text.is_empty() {
-        return None;
+    if brings_keys {
+        client.jwks_uri = None;
+    } else if client.jwks_uri.is_some() {
+        client.jwks.clear();
     }
-    check_text(faults, field, &text);
-    Some(text)
-}
-
-/// The name of a theme, which may be one that is not there yet.
-fn theme_or_none(faults: &mut Vec<String>, theme: String) -> Option<String> {
-    if !theme.is_empty() && !is_theme_name(&theme) {
-        faults.push(format!(
-            "theme {theme:?}: names of themes are lower-case letters, digits and hyphens; idsvc theme list shows all"
-        ));
-    }
-    (!theme.is_empty()).then_some(theme)
-}
-
-/// The keys to keep, without names that their owner did not give them: a key without one answers to any `kid`.
-pub(in crate::admin) fn keys_of(keys: &[PublicKey]) -> Vec<Value> {
-    let keep = |key: &PublicKey| {
-        let mut jwk = key.to_jwk();
-        if let (None, Some(members)) = (key.kid(), jwk.as_object_mut()) {
-            members.remove("kid");
-        }
-        jwk
-    };
-    keys.iter().map(keep).collect()
-}
-
-pub(in crate::admin) fn without_blank(values: Vec<String>) -> Vec<String> {
-    let mut distinct: Vec<String> = Vec::new();
-    for value in values {
-        if !value.is_empty() && !distinct.contains(&value) {
-            distinct.push(value);
-        }
-    }
-    distinct
-}
-
-impl ClientFields {
-    /// Writes what was said into the record. The default scope is cut to what stays allowed unless it was
-    /// named.
-    pub(in crate::admin) fn apply(self, client: &mut Client, faults: &mut Vec<String>) {
-        if let Some(name) = self.name {
-            client.name = text_or_none(faults, "name", name);
-        }
-        if let Some(uris) = self.redirect_uris {
-            client.redirect_uris = without_blank(uris);
-        }
-        if let Some(uris) = self.post_logout_redirect_uris {
-            client.post_logout_redirect_uris = without_blank(uris);
-        }
-        if let Some(origins) = self.cors_origins {
-            client.cors_origins = without_blank(origins);
-        }
-        if let Some(values) = self.scope {
-            client.scope = scope_of(faults, "scope", &values);
-            if self.default_scope.is_none() {
-                let allowed = client.scope.clone();
-                client.default_scope = client.default_scope.filter(|value| allowed.contains(value));
-            }
-        }
-        if let Some(values) = self.default_scope {
-            client.default_scope = scope_of(faults, "default scope", &values);
-        }
-        if let Some(uri) = self.jwks_uri {
-            client.jwks_uri = text_or_none(faults, "jwks uri", uri);
-            match &client.jwks_uri {
-                Some(uri) if https(uri).is_none() => {
-                    faults.push(format!("jwks uri {uri:?} is not an https address"));
-                }
-                Some(_) => {
-                    client.keys.clear();
-                    client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
-                }
-                None => {}
-            }
-        }
-        let keys = match (&self.public_key, &self.jwks) {
-            (Some(pem), _) => Some(PublicKey::from_pem(pem).map(|key| vec![key])),
-            (None, Some(set)) => Some(JwkSet::parse(set.as_bytes()).map(|set| set.keys)),
-            (None, None) => None,
-        };
-        match keys {
-            None => {}
-            Some(Ok(keys)) if (1..=MOST_KEYS).contains(&keys.len()) => {
-                client.keys = keys_of(&keys);
-                client.jwks_uri = None;
-                client.auth_methods.insert(AuthMethod::PrivateKeyJwt);
-            }
-            Some(Ok(keys)) if keys.is_empty() => {
-                faults.push("the key set has no key for RS256, PS256, ES256 or EdDSA".to_owned());
-            }
-            Some(Ok(_)) => faults.push(format!("more than {MOST_KEYS} keys in the set")),
-            Some(Err(problem)) => faults.push(problem.to_string()),
-        }
-        client.assertion_audience = self.assertion_audience.unwrap_or(client.assertion_audience);
-        if let Some(values) = self.max_scope {
-            let most = scope_of(faults, "max scope", &values);
-            client.secret_credentials = (!most.is_empty()).then_some(most);
-        }
-        if let Some(grants) = self.grant_types {
-            client.grant_types = grants.into_iter().collect();
-        }
-        if let Some(pkce) = self.pkce {
-            client.pkce = pkce;
-            if client.is_public() && pkce == PkceRequirement::Optional {
-                faults.push("pkce cannot be optional: a public client always needs it".to_owned());
-            }
-        }
-        client.consent = self.consent.unwrap_or(client.consent);
-        if let Some(providers) = self.providers {
-            client.providers = without_blank(providers).into_iter().collect();
-        }
-        client.password_sign_in = self.password_sign_in.unwrap_or(client.password_sign_in);
-        if let Some(audience) = self.audience {
-            client.audience = text_or_none(faults, "audience", audience);
-        }
-        client.id_token_signed_response_alg = self.id_token_alg.or(client.id_token_signed_response_alg);
-        client.access_token_alg = self.access_token_alg.or(client.access_token_alg);
-        client.refresh_policy = self.refresh_policy.unwrap_or(client.refresh_policy);
-        if let Some(theme) = self.theme {
-            client.theme = theme_or_none(faults, theme);
-        }
-        for (scope, text) in self.scope_texts.into_iter().flatten() {
-            match text_or_none(faults, "scope text", text) {
-                Some(text) => client.scope_texts.insert(scope, text),
-                None => client.scope_texts.remove(&scope),
-            };
-        }
+    if client.has_keys() {
+        client
+            .token_endpoint_auth_methods
+            .insert(AuthMethod::PrivateKeyJwt);
     }
 }
 
@@ -258,6 +69,14 @@ pub(in crate::admin) fn check(
     faults: &mut Vec<String>,
 ) {
     check_addresses(before, client, faults);
+    if let Some(theme) = client.theme.as_ref().filter(|theme| !is_theme_name(theme)) {
+        faults.push(format!(
+            "theme {theme:?}: names of themes are lower-case letters, digits and hyphens; idsvc theme list shows all"
+        ));
+    }
+    if client.is_public() && client.pkce == PkceRequirement::Optional {
+        faults.push("pkce cannot be optional: a public client always needs it".to_owned());
+    }
     for scope in client.scope_texts.keys() {
         if !client.scope.contains(scope) {
             let remedy = match wording {
@@ -418,6 +237,12 @@ fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
 
 /// What a client proves itself with, against what it may do for itself.
 fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>) {
+    if client.jwks.len() > MOST_KEYS {
+        faults.push(format!("more than {MOST_KEYS} keys in the set"));
+    }
+    if let Some(uri) = client.jwks_uri.as_ref().filter(|uri| https(uri).is_none()) {
+        faults.push(format!("jwks uri {uri:?} is not an https address"));
+    }
     let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
     if !client.is_public() && !client.has_keys() && client.secrets.is_empty() {
         faults.push(
@@ -426,7 +251,7 @@ fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>
     }
     if client.is_public() && (acts_for_itself || client.has_keys()) {
         faults.push("a public client has no key and cannot use client_credentials".to_owned());
-    } else if acts_for_itself && !client.has_keys() && client.secret_credentials.is_none() {
+    } else if acts_for_itself && !client.has_keys() && client.max_scope.is_none() {
         faults.push(format!(
             "the grant client_credentials needs a key: {}",
             wording.say(
@@ -436,7 +261,7 @@ fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>
             )
         ));
     }
-    if let Some(most) = &client.secret_credentials {
+    if let Some(most) = &client.max_scope {
         if !acts_for_itself {
             faults.push("max scope is for the grant client_credentials".to_owned());
         }

@@ -1,0 +1,190 @@
+//! Whether a provider can be as an operator says.
+
+use crate::admin::claim::{RESERVED, check_claim_name};
+use crate::admin::{SecretString, Wording, check_secret, check_text};
+use crate::federation::metadata::https;
+use crate::federation::provider::{Provider, ProviderFields};
+use crate::identity::User;
+use crate::oauth::access_token::AccessTokenClaims;
+use crate::oauth::scope::Scope;
+use crate::random::Random;
+use crate::seal::Sealer;
+
+const LONGEST_LIST: usize = 100;
+/// What stands for no claim where a claim could be named.
+pub(in crate::admin) const NO_CLAIM: &str = "off";
+
+/// Takes a change over into a provider, and what follows from it. Keys that are given and an address where they are
+/// published replace each other. The secret, empty to remove it, is sealed.
+pub(in crate::admin) fn apply(
+    mut fields: ProviderFields,
+    secret: Option<SecretString>,
+    provider: &mut Provider,
+    (sealer, random): (&Sealer, &Random),
+    faults: &mut Vec<String>,
+) {
+    let brings_keys = fields.keys.as_ref().is_some_and(|keys| !keys.is_empty());
+    if fields.embed_token.as_deref() == Some(NO_CLAIM) {
+        fields.embed_token = Some(String::new());
+    }
+    if let Some(mut claims) = fields.claims.take() {
+        claims.retain(|ours, theirs| !(ours.is_empty() && theirs.is_empty()));
+        provider.claims = claims;
+    }
+    fields.apply(&mut provider.settings, faults);
+    provider.settings.scope = std::mem::take(&mut provider.settings.scope).with(Scope::OPENID);
+    if brings_keys {
+        provider.jwks_uri = None;
+    } else if provider.jwks_uri.is_some() {
+        provider.keys.clear();
+    }
+    if let Some(secret) = secret {
+        check_secret(faults, "the client secret", &secret);
+        let context = Provider::secret_context(&provider.id);
+        let sealed = || sealer.seal_text(&context, secret.reveal(), random);
+        provider.sealed_secret = (!secret.reveal().is_empty()).then(sealed);
+    }
+    if !provider.auth_method.uses_secret() {
+        provider.sealed_secret = None;
+    }
+}
+
+/// Whether an identifier can be part of an address, of `amr` and of an account's name.
+pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
+    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = !id.is_empty() && id.len() <= 64 && id.bytes().all(is_fit) && !id.starts_with('-');
+    if !is_name {
+        faults.push(format!(
+            "provider id {id:?}: use 1 to 64 lower-case letters, digits and -, as in google"
+        ));
+    }
+    let words = ["credential", "anonymous", "client"];
+    if words.contains(&id) || User::OWN_SOURCES.iter().any(|word| word.eq_ignore_ascii_case(id)) {
+        faults.push(format!(
+            "provider id {id:?} has a meaning of its own in tokens: choose another"
+        ));
+    }
+}
+
+/// Everything about the record as a whole that cannot be.
+pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mut Vec<String>) {
+    if provider.issuer.is_empty() {
+        faults.push(format!(
+            "the issuer is missing: name it {}",
+            wording.say("with --issuer", "in issuer")
+        ));
+    } else if https(&provider.issuer).is_none_or(|url| url.query().is_some()) {
+        faults.push(format!(
+            "issuer {:?} is not an https address without query and fragment",
+            provider.issuer
+        ));
+    }
+    if let Some(uri) = &provider.jwks_uri
+        && https(uri).is_none()
+    {
+        faults.push(format!("jwks uri {uri:?} is not an https address"));
+    }
+    if provider.algs.is_empty() {
+        faults.push(format!(
+            "no algorithm is accepted: name one {}",
+            wording.say("with --alg", "in algs")
+        ));
+    }
+    let lists = [
+        provider.audiences.len(),
+        provider.domains.len(),
+        provider.claims.len(),
+    ];
+    if lists.into_iter().any(|len| len > LONGEST_LIST) {
+        faults.push(format!("more than {LONGEST_LIST} values in one list"));
+    }
+    for audience in &provider.audiences {
+        check_text(faults, "audience", audience);
+    }
+    if provider.exchange && provider.accepted_audiences().is_empty() {
+        faults.push(format!(
+            "exchange needs an audience: name one {}",
+            wording.say(
+                "with --audience, or a --client-id",
+                "in audiences, or a client_id"
+            )
+        ));
+    }
+    if !(1..=Provider::LONGEST_AGE).contains(&provider.max_age) {
+        faults.push("max age is 1 second to 7 days".to_owned());
+    }
+    if !provider.exchange && !provider.signs_people_in() {
+        faults.push(format!(
+            "the provider is for nothing: name {}",
+            wording.say(
+                "a --client-id for sign-ins, or allow --exchange",
+                "a client_id for sign-ins, or set exchange = true"
+            )
+        ));
+    }
+    let has_secret = provider.sealed_secret.is_some();
+    if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {
+        faults.push(format!(
+            "sign-ins need the secret that belongs to the client id: {}",
+            wording.say(
+                "--client-secret-file, or --auth-method private_key_jwt",
+                "client_secret_file or client_secret_env, or auth_method = \"private_key_jwt\""
+            )
+        ));
+    }
+    if has_secret && provider.client_id.is_none() {
+        faults.push(format!(
+            "a client secret belongs to a client id: name it {}",
+            wording.say("with --client-id", "in client_id")
+        ));
+    }
+    if let Some(claim) = &provider.embed_token {
+        let name = claim.as_str();
+        let is_ours = name == Provider::EMBEDDED_TOKEN;
+        let is_taken = RESERVED.contains(&name) || AccessTokenClaims::MEMBERS.contains(&name);
+        if !is_ours && (is_taken || check_claim_name(name).is_err()) {
+            faults.push(format!(
+                "claim {claim} belongs to the service: choose another name"
+            ));
+        }
+    }
+    for domain in &provider.domains {
+        let is_plain = domain.contains('.')
+            && !domain.starts_with('.')
+            && domain
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+        if !is_plain {
+            faults.push(format!("domain {domain:?}: write it as in example.com"));
+        }
+    }
+    for (ours, theirs) in &provider.claims {
+        if RESERVED.contains(&ours.as_str()) || check_claim_name(ours).is_err() || theirs.is_empty() {
+            faults.push(format!("claim {ours}={theirs}: no such claim can be filled"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+
+    #[test]
+    fn a_providers_token_is_not_named_as_another_member_of_access_tokens() {
+        let is_refused = |name: &str| {
+            let mut provider = Provider::new("google".to_owned(), Timestamp::from_seconds(1));
+            provider.embed_token = Some(name.to_owned());
+            let mut faults = Vec::new();
+            check(&provider, Wording::Flags, &mut faults);
+            faults.contains(&format!(
+                "claim {name} belongs to the service: choose another name"
+            ))
+        };
+        for name in AccessTokenClaims::MEMBERS {
+            assert!(is_refused(name), "{name}");
+        }
+        assert!(is_refused("nbf"));
+        assert!(!is_refused(Provider::EMBEDDED_TOKEN) && !is_refused("google_token"));
+    }
+}

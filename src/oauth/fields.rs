@@ -1,0 +1,315 @@
+//! Records whose fields are listed once.
+//!
+//! [`fields!`] makes of one list the record, the change of it that an operator sends, and the names of the fields with
+//! the form of their values in a file. [`Field`] says how a type takes a change over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::jose::jwk::{JwkSet, PublicKey};
+use crate::oauth::scope::Scope;
+
+/// What form a value has in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A text.
+    Text,
+    /// Several texts.
+    Texts,
+    /// `true` or `false`.
+    Flag,
+    /// A whole number, zero or more.
+    Number,
+    /// A universally unique identifier.
+    Uuid,
+    /// Values of any form by name.
+    Table,
+    /// Several of those.
+    Tables,
+    /// A text, or a table.
+    TextOrTable,
+}
+
+impl Form {
+    /// Whether a value has it.
+    pub fn fits(self, value: &Value) -> bool {
+        let all =
+            |is_fit: fn(&Value) -> bool| value.as_array().is_some_and(|values| values.iter().all(is_fit));
+        match self {
+            Self::Text => value.is_string(),
+            Self::Texts => all(Value::is_string),
+            Self::Flag => value.is_boolean(),
+            Self::Number => value.is_u64(),
+            Self::Uuid => value.as_str().is_some_and(|text| Uuid::try_parse(text).is_ok()),
+            Self::Table => value.is_object(),
+            Self::Tables => all(Value::is_object),
+            Self::TextOrTable => value.is_string() || value.is_object(),
+        }
+    }
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Texts => "a list of texts, as in [\"one\", \"other\"]",
+            Self::Flag => "true or false",
+            Self::Number => "a whole number",
+            Self::Uuid => "a uuid, as in 0193b2a4-7a10-7cc0-8000-000000000001",
+            Self::Table => "a table, as in { name = \"value\" }",
+            Self::Tables => "a list of tables",
+            Self::TextOrTable => "a text or a table",
+        }
+    }
+}
+
+/// A field of a record that an operator may change.
+pub trait Field {
+    /// What the operator sends to change it.
+    type Change;
+    /// The form of that in a file.
+    const FORM: Form;
+
+    /// Takes the change over. What is wrong with it is added to `faults`, under `name`.
+    fn change(&mut self, to: Self::Change, name: &str, faults: &mut Vec<String>);
+}
+
+/// A value that is stored as it was sent, such as one of several words.
+pub trait Plain {
+    /// The form of the value in a file.
+    const FORM: Form = Form::Text;
+}
+
+impl Plain for bool {
+    const FORM: Form = Form::Flag;
+}
+
+impl Plain for u64 {
+    const FORM: Form = Form::Number;
+}
+
+impl<T: Plain> Field for T {
+    type Change = T;
+    const FORM: Form = T::FORM;
+
+    fn change(&mut self, to: T, _: &str, _: &mut Vec<String>) {
+        *self = to;
+    }
+}
+
+impl<T: Plain> Field for Option<T> {
+    type Change = T;
+    const FORM: Form = T::FORM;
+
+    fn change(&mut self, to: T, _: &str, _: &mut Vec<String>) {
+        *self = Some(to);
+    }
+}
+
+impl<T: Plain + Ord> Field for BTreeSet<T> {
+    type Change = Vec<T>;
+    const FORM: Form = Form::Texts;
+
+    fn change(&mut self, to: Vec<T>, _: &str, _: &mut Vec<String>) {
+        *self = to.into_iter().collect();
+    }
+}
+
+impl Field for String {
+    type Change = Self;
+    const FORM: Form = Form::Text;
+
+    fn change(&mut self, to: Self, _: &str, _: &mut Vec<String>) {
+        *self = to;
+    }
+}
+
+/// An empty text removes the value.
+impl Field for Option<String> {
+    type Change = String;
+    const FORM: Form = Form::Text;
+
+    fn change(&mut self, to: String, name: &str, faults: &mut Vec<String>) {
+        if !to.is_empty() {
+            check_text(faults, &name.replace('_', " "), &to);
+        }
+        *self = Some(to).filter(|text| !text.is_empty());
+    }
+}
+
+/// Empty texts are left out, and the second naming of one.
+impl Field for Vec<String> {
+    type Change = Self;
+    const FORM: Form = Form::Texts;
+
+    fn change(&mut self, to: Self, _: &str, _: &mut Vec<String>) {
+        self.clear();
+        for text in to {
+            if !text.is_empty() && !self.contains(&text) {
+                self.push(text);
+            }
+        }
+    }
+}
+
+/// Empty texts are left out.
+impl Field for BTreeSet<String> {
+    type Change = Vec<String>;
+    const FORM: Form = Form::Texts;
+
+    fn change(&mut self, to: Vec<String>, _: &str, _: &mut Vec<String>) {
+        *self = to.into_iter().filter(|text| !text.is_empty()).collect();
+    }
+}
+
+/// Each text is put under its name beside the others; an empty text removes what is there.
+impl Field for BTreeMap<String, String> {
+    type Change = Self;
+    const FORM: Form = Form::Table;
+
+    fn change(&mut self, to: Self, name: &str, faults: &mut Vec<String>) {
+        let name = name.trim_end_matches('s').replace('_', " ");
+        for (key, text) in to {
+            if text.is_empty() {
+                self.remove(&key);
+            } else {
+                check_text(faults, &name, &text);
+                self.insert(key, text);
+            }
+        }
+    }
+}
+
+/// A text may hold several values, with spaces between them.
+impl Field for Scope {
+    type Change = Vec<String>;
+    const FORM: Form = Form::Texts;
+
+    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<String>) {
+        let name = name.replace('_', " ");
+        *self = to.join(" ").parse().unwrap_or_else(|error| {
+            faults.push(format!("{name}: {error}"));
+            Self::empty()
+        });
+        for marker in self.iter().filter(|value| Self::is_marker(value)) {
+            faults.push(format!(
+                "{name}: {marker} is granted by the service and cannot be registered"
+            ));
+        }
+    }
+}
+
+/// An empty scope removes the value.
+impl Field for Option<Scope> {
+    type Change = Vec<String>;
+    const FORM: Form = Form::Texts;
+
+    fn change(&mut self, to: Vec<String>, name: &str, faults: &mut Vec<String>) {
+        let mut scope = Scope::empty();
+        scope.change(to, name, faults);
+        *self = Some(scope).filter(|scope| !scope.is_empty());
+    }
+}
+
+/// Public keys, each a JSON Web Key (RFC 7517 section 4).
+impl Field for Vec<Value> {
+    type Change = Self;
+    const FORM: Form = Form::Tables;
+
+    fn change(&mut self, to: Self, _: &str, faults: &mut Vec<String>) {
+        self.clear();
+        if !to.is_empty() {
+            match jwks_of(&json!({ "keys": to }).to_string()) {
+                Ok(keys) => *self = keys,
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+}
+
+/// The keys of a JWK Set that can be used here.
+pub fn jwks_of(document: &str) -> Result<Vec<Value>, String> {
+    let set = JwkSet::parse(document.as_bytes()).map_err(|error| error.to_string())?;
+    if set.keys.is_empty() {
+        return Err("the key set has no key for RS256, PS256, ES256 or EdDSA".to_owned());
+    }
+    Ok(set.keys.iter().map(jwk_of).collect())
+}
+
+/// The key as it is kept. A name that its owner did not give it is left out: a key without a name answers to any `kid`.
+pub fn jwk_of(key: &PublicKey) -> Value {
+    let mut jwk = key.to_jwk();
+    if let (None, Some(members)) = (key.kid(), jwk.as_object_mut()) {
+        members.remove("kid");
+    }
+    jwk
+}
+
+/// Whether a text is fit for a field that people read: something in it, no control characters, not endless.
+pub fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
+    const LONGEST: usize = 1024;
+    if text.trim().is_empty() {
+        faults.push(format!("{field} is empty"));
+    }
+    if text.chars().any(char::is_control) {
+        faults.push(format!("{field} has control characters"));
+    }
+    if text.len() > LONGEST {
+        faults.push(format!("{field} is longer than {LONGEST} bytes"));
+    }
+}
+
+/// Makes of a list of fields the record, the change of it, and the names and forms of the fields.
+///
+/// A line is `name as "outside name": Type = usual value;`. Without `as`, the field has the same name in JSON and in
+/// files; without `=`, the usual value is the default of the type.
+macro_rules! fields {
+    (
+        $(#[$about_record:meta])* $record:ident;
+        $(#[$about_change:meta])* $change:ident;
+        $( $(#[$about:meta])* $field:ident $(as $name:literal)?: $type:ty $(= $usual:expr)?; )*
+    ) => {
+        $(#[$about_record])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(default)]
+        pub struct $record {
+            $( $(#[$about])* $(#[serde(rename = $name)])? pub $field: $type, )*
+        }
+
+        impl Default for $record {
+            fn default() -> Self {
+                Self { $( $field: $crate::oauth::fields::fields!(@usual $($usual)?), )* }
+            }
+        }
+
+        $(#[$about_change])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $change {
+            $( $(#[$about])* $(#[serde(rename = $name)])?
+               pub $field: Option<<$type as $crate::oauth::fields::Field>::Change>, )*
+        }
+
+        impl $change {
+            /// The names of the fields, as JSON and files have them, and the forms of their values in a file.
+            pub const FIELDS: &'static [(&'static str, $crate::oauth::fields::Form)] = &[ $( (
+                $crate::oauth::fields::fields!(@name $field $($name)?),
+                <$type as $crate::oauth::fields::Field>::FORM,
+            ), )* ];
+
+            /// Takes the change over into a record. What is wrong with it is added to `faults`.
+            pub fn apply(self, record: &mut $record, faults: &mut Vec<String>) {
+                $( if let Some(to) = self.$field {
+                    let name = $crate::oauth::fields::fields!(@name $field $($name)?);
+                    $crate::oauth::fields::Field::change(&mut record.$field, to, name, faults);
+                } )*
+            }
+        }
+    };
+    (@usual) => { Default::default() };
+    (@usual $usual:expr) => { $usual };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $name:literal) => { $name };
+}
+pub(crate) use fields;
