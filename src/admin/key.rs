@@ -243,7 +243,7 @@ mod tests {
         let core = core();
         let key = rotate(admin(&core), eddsa(true)).await.unwrap();
         let mut web = request("web");
-        web.fields.id_token_alg = Some(Algorithm::EdDsa);
+        web.fields.id_token_signed_response_alg = Some(Algorithm::EdDsa);
         client::add(admin(&core), web).await.unwrap();
         let refused = refusal(retire(admin(&core), key.kid.clone()).await).message;
         assert!(refused.ends_with("which client web needs"), "{refused}");

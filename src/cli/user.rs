@@ -3,12 +3,13 @@
 use std::io::{self, IsTerminal, Read};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
-use super::value_parsers::warn_of_claims;
+use super::value_parsers::{change, warn_of_claims};
 use crate::admin::SecretString;
 use crate::admin::user;
 use crate::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
@@ -101,8 +102,8 @@ pub struct PasswordFlags {
     pub no_password: bool,
 }
 
-/// What `add` and `update` have in common.
-#[derive(Debug, Args)]
+/// What `add` and `update` have in common, called as in [`UserFields`].
+#[derive(Debug, Args, Serialize)]
 pub struct Fields {
     /// The full name, as shown to people
     #[arg(long)]
@@ -123,27 +124,13 @@ pub struct Fields {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub email_verified: Option<bool>,
     /// A claim; may be repeated.
-    #[arg(long, help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated", value_name = "NAME=VALUE", value_parser = claim)]
-    pub claim: Vec<(String, String)>,
+    #[arg(long = "claim", help = "A claim, as in given_name=Alice or address.locality=Ghent; may be repeated", value_name = "NAME=VALUE", value_parser = claim)]
+    pub claims: Vec<(String, String)>,
 }
 
 fn claim(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("a claim is written NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
-}
-
-impl Fields {
-    fn into_fields(self) -> UserFields {
-        UserFields {
-            name: self.name,
-            phone_number: self.phone_number,
-            user_type: self.user_type,
-            venue_id: self.venue_id,
-            organization: self.organization,
-            email_verified: self.email_verified,
-            claims: self.claim,
-        }
-    }
 }
 
 /// A new user.
@@ -247,7 +234,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             Command::UserAdd(Box::new(AddUser {
                 email: add.email,
                 password,
-                fields: add.fields.into_fields(),
+                fields: change(&add.fields)?,
             }))
         }
         Verb::List(list) => {
@@ -266,7 +253,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
                 account_id,
                 fields,
             } = *update;
-            let fields = fields.into_fields();
+            let fields = change(&fields)?;
             if email.is_none() && account_id.is_none() && fields == UserFields::default() {
                 let message = "nothing to change: name at least one flag, see idsvc user update --help";
                 return Err(CliError::Misused(message.to_owned()));

@@ -1,46 +1,30 @@
 //! Users: add, show, update, remove, set the password.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod password;
+mod view;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
-use super::{
-    Admin, AdminRefusal, Decided, Done, SecretString, all_or_none, check_account_id, check_secret,
-    check_text, claim, provider,
-};
+pub use self::password::NewPassword;
+pub(in crate::admin) use self::password::check_chosen;
+use self::password::hash;
+pub use self::view::UserView;
+use super::{Admin, AdminRefusal, Decided, Done, all_or_none, check_account_id, check_text, claim, provider};
 use crate::clock::Timestamp;
-use crate::flow::account::view::{Application, applications};
+use crate::flow::account::view::applications;
 use crate::flow::login::session;
 use crate::identity::claim::looks_like_email;
-use crate::identity::{LinkedIdentity, LoginName, Session, User};
+use crate::identity::{LoginName, Session, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
-use crate::password::{PasswordHash, SALT_LEN};
-use crate::random::Random;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{
     CONSENTS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
 };
-
-/// Letters and digits that are not mistaken for one another.
-const PASSWORD_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-const PASSWORD_CHARS: usize = 24;
-
-/// Which password a user gets.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NewPassword {
-    /// This one.
-    Given(SecretString),
-    /// A random one, shown in the answer.
-    Generated,
-    /// None: the user cannot sign in with a password.
-    None,
-}
 
 /// What an operator says about a user; what is left out keeps its default or its value, an empty text removes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -106,74 +90,6 @@ pub struct Unlink {
     pub provider: String,
 }
 
-/// A user as shown: the record without the password's hash.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UserView {
-    /// The user's identifier in the platform.
-    pub uuid: Uuid,
-    /// The account identifier.
-    pub account_id: String,
-    /// The password, in the one answer that shows it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<SecretString>,
-    /// Whether the user can sign in with a password.
-    pub has_password: bool,
-    /// The e-mail address.
-    pub email: Option<String>,
-    /// Whether it was shown to be the user's.
-    pub email_verified: bool,
-    /// The telephone number.
-    pub phone_number: Option<String>,
-    /// Whether it was shown to be the user's.
-    pub phone_number_verified: bool,
-    /// The user's type.
-    pub user_type: String,
-    /// The venue.
-    pub venue_id: Option<String>,
-    /// The organization.
-    pub organization: String,
-    /// Where the record came from.
-    pub source: String,
-    /// The other claims.
-    pub claims: BTreeMap<String, Value>,
-    /// Who the user is at providers.
-    pub identities: Vec<LinkedIdentity>,
-    /// What may act for the user, in the answer to `user show`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub applications: Option<Vec<Application>>,
-    /// Whether the user may be given tokens.
-    pub enabled: bool,
-    /// When the record was made.
-    pub created_at: Timestamp,
-    /// When the record last changed.
-    pub updated_at: Timestamp,
-}
-
-impl UserView {
-    fn of(user: &User, password: Option<SecretString>) -> Self {
-        Self {
-            uuid: user.uuid,
-            account_id: user.account_id.clone(),
-            password,
-            has_password: user.password.is_some(),
-            email: user.email.clone(),
-            email_verified: user.email_verified,
-            phone_number: user.phone_number.clone(),
-            phone_number_verified: user.phone_number_verified,
-            user_type: user.user_type.clone(),
-            venue_id: user.venue_id.clone(),
-            organization: user.organization.clone(),
-            source: user.source.clone(),
-            claims: user.claims.clone(),
-            identities: user.identities.clone(),
-            applications: None,
-            enabled: user.enabled,
-            created_at: user.created_at,
-            updated_at: user.updated_at,
-        }
-    }
-}
-
 /// The user that somebody means: by UUID, or by a name to sign in with.
 pub(in crate::admin) fn find(
     snapshot: &dyn Snapshot,
@@ -194,52 +110,6 @@ pub(in crate::admin) fn find(
         AdminRefusal::new(format!("there is no user {who}"))
             .with_hint("name a user by e-mail address, account identifier or uuid; idsvc user list shows all")
     }))
-}
-
-/// A password that nobody guesses (120 bits), made of characters that can be read out and typed.
-fn generate_password(random: &Random) -> SecretString {
-    let bytes = Zeroizing::new(random.bytes::<PASSWORD_CHARS>());
-    let letters = bytes
-        .iter()
-        .filter_map(|byte| PASSWORD_ALPHABET.get(usize::from(byte % 32)));
-    SecretString::new(letters.map(|letter| char::from(*letter)).collect::<String>())
-}
-
-/// Checks a password that an operator gives a user. One that no browser can send would keep the user out.
-pub(in crate::admin) fn check_chosen(
-    admin: Admin<'_>,
-    user: &User,
-    password: &SecretString,
-    faults: &mut Vec<String>,
-) {
-    check_secret(faults, "the password", password);
-    if let Err(problem) = admin.core.policy.check_password(user, password.reveal()) {
-        faults.push(problem.to_string());
-    }
-}
-
-/// The hash to keep, and the password when it is to be shown.
-async fn hash(
-    admin: Admin<'_>,
-    user: &User,
-    password: NewPassword,
-    mut faults: Vec<String>,
-) -> Done<(Option<PasswordHash>, Option<SecretString>)> {
-    let (password, is_shown) = match password {
-        NewPassword::Given(password) => (Some(password), false),
-        NewPassword::Generated => (Some(generate_password(&admin.core.random)), true),
-        NewPassword::None => (None, false),
-    };
-    if let (Some(password), false) = (&password, is_shown) {
-        check_chosen(admin, user, password, &mut faults);
-    }
-    all_or_none(&faults)?;
-    let Some(password) = password else {
-        return Ok((None, None));
-    };
-    let salt = admin.core.random.bytes::<SALT_LEN>();
-    let hash = admin.core.passwords.hash(password.to_zeroizing(), salt).await?;
-    Ok((Some(hash), is_shown.then_some(password)))
 }
 
 fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {

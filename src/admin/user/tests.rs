@@ -1,5 +1,7 @@
+use crate::admin::SecretString;
 use crate::admin::tests::{admin, core, refusal};
 use crate::admin::user::*;
+use crate::identity::LinkedIdentity;
 
 fn request(email: &str) -> AddUser {
     AddUser {

@@ -293,12 +293,12 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Disable(which) => Command::ClientDisable(which.id),
     };
     let is_add = matches!(command, Command::ClientAdd(_));
-    let algs = match &command {
-        Command::ClientAdd(add) => signed_with(&add.fields),
-        Command::ClientUpdate(update) => signed_with(&update.fields),
-        _ => Vec::new(),
+    let fields = match &command {
+        Command::ClientAdd(add) => add.fields.clone(),
+        Command::ClientUpdate(update) => update.fields.clone(),
+        _ => ClientFields::default(),
     };
-    warn_of_theme(&command, connector, output)?;
+    warn_of_theme(fields.theme.as_deref(), connector, output)?;
     connector.run(command, output, |reply, output| match reply {
         Reply::Client(view) => show(&view, is_add, output),
         Reply::Clients(views) => list(&views, output),
@@ -308,31 +308,18 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Reply::ClientRemoved(client_id) => output.line(&format!("client {client_id} is removed")),
         _ => Err(super::admin_connection::unexpected()),
     })?;
-    warn_of_new_keys(&algs, connector, output);
+    let algs = [fields.access_token_alg, fields.id_token_signed_response_alg];
+    warn_of_new_keys(&algs.into_iter().flatten().collect::<Vec<_>>(), connector, output);
     Ok(())
-}
-
-/// The algorithms that were named for the client's tokens.
-fn signed_with(fields: &ClientFields) -> Vec<Algorithm> {
-    fields
-        .access_token_alg
-        .into_iter()
-        .chain(fields.id_token_signed_response_alg)
-        .collect()
 }
 
 /// Says when the theme that a client is given is not there: the service would draw its pages as usual.
 fn warn_of_theme(
-    command: &Command,
+    theme: Option<&str>,
     connector: &AdminConnector<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let fields = match command {
-        Command::ClientAdd(add) => &add.fields,
-        Command::ClientUpdate(update) => &update.fields,
-        _ => return Ok(()),
-    };
-    let Some(theme) = fields.theme.as_deref().filter(|theme| !theme.is_empty()) else {
+    let Some(theme) = theme.filter(|theme| !theme.is_empty()) else {
         return Ok(());
     };
     let folder = connector.settings(output)?.theme_dir;

@@ -1,5 +1,7 @@
 //! What becomes of the provider's word: claims, tokens, keys, and the operator's look at it.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use idsvc::admin::apply::users::DeclaredUser;
 use idsvc::admin::apply::{Apply, State, apply};
@@ -60,10 +62,10 @@ async fn userinfo_fills_what_the_id_token_leaves_out_and_speaks_of_the_same_pers
 #[tokio::test]
 async fn claims_are_mapped_by_the_record() {
     let scene = scene_with(tied, |fields| {
-        fields.claims = Some(vec![
+        fields.claims = Some(BTreeMap::from([
             ("nickname".to_owned(), "login".to_owned()),
             ("employee".to_owned(), "emp_no".to_owned()),
-        ]);
+        ]));
     })
     .await;
     let claims = json!({"login": "ann-login", "nickname": "theirs", "emp_no": 7, "email": "not an address", "name": ["no text"]});
@@ -82,7 +84,7 @@ async fn claims_are_mapped_by_the_record() {
 #[tokio::test]
 async fn a_claim_nested_without_measure_is_left_out_and_its_user_is_shown() {
     let scene = scene_with(tied, |fields| {
-        fields.claims = Some(vec![("badge".to_owned(), "emp_no".to_owned())]);
+        fields.claims = Some([("badge".to_owned(), "emp_no".to_owned())].into());
     })
     .await;
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({"a": inner}));

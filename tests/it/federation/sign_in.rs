@@ -108,7 +108,6 @@ async fn the_code_is_redeemed_with_the_secret_and_the_verifier() {
 async fn the_service_can_sign_who_it_is() {
     let scene = scene_with(tied, |fields| {
         fields.auth_method = Some(UpstreamAuth::PrivateKeyJwt);
-        fields.client_secret = None;
     })
     .await;
     scene.tokens(&scene.visitor(), "u-1", &json!({})).await;

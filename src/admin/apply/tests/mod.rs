@@ -12,7 +12,7 @@ use crate::admin::import::UserLine;
 use crate::admin::tests::{admin, core, refusal};
 use crate::admin::user;
 use crate::admin::user::{AddUser, NewPassword, UserFields};
-use crate::federation::provider::{ProviderFields, UpstreamAuth};
+use crate::federation::provider::ProviderFields;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
 
@@ -127,71 +127,6 @@ async fn a_difference_is_told_part_by_part_and_a_secret_is_not_told() {
         .await
         .unwrap();
     assert_eq!(applied.changes[0].fields.len(), 1);
-}
-
-/// A secret that leaked is gone with the file that does not have it any more.
-#[tokio::test]
-async fn of_the_secrets_only_those_stay_that_are_declared() {
-    let core = core();
-    let digest = |text: &str| crate::secret::Digest::of(text.as_bytes());
-    let with = |secrets: &[&str]| DeclaredClient {
-        secret_sha256: Some(secrets.iter().map(|text| digest(text)).collect()),
-        ..web()
-    };
-    let accepted = || {
-        let client = core.catalog().client("web").unwrap().clone();
-        ["one", "two"].map(|text| client.accepts_secret(&digest(text), core.clock.now()))
-    };
-    for (declared, expected) in [
-        (with(&["one", "two"]), [true, true]),
-        (with(&["two"]), [false, true]),
-        (with(&["one"]), [true, false]),
-    ] {
-        apply(admin(&core), request(Some(vec![declared]), None, false))
-            .await
-            .unwrap();
-        assert_eq!(accepted(), expected);
-    }
-}
-
-/// Tokens that a client has for itself name it by its `client_uuid`.
-#[tokio::test]
-async fn a_client_keeps_its_uuid() {
-    let core = core();
-    let with = |uuid: u128| DeclaredClient {
-        client_uuid: Some(uuid::Uuid::from_u128(uuid)),
-        ..web()
-    };
-    let ours = request(Some(vec![with(1)]), None, false);
-    apply(admin(&core), ours.clone()).await.unwrap();
-    let other = refusal(apply(admin(&core), request(Some(vec![with(2)]), None, false)).await);
-    assert_eq!(
-        other.message,
-        "client web: it is there with another client_uuid, 00000000-0000-0000-0000-000000000001"
-    );
-    assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
-}
-
-/// A list that is empty because it is written so is not one that was forgotten.
-#[tokio::test]
-async fn a_client_may_be_declared_to_have_no_grants() {
-    let core = core();
-    let api = DeclaredClient {
-        client_id: "api".to_owned(),
-        fields: ClientFields {
-            grant_types: Some(Vec::new()),
-            ..ClientFields::default()
-        },
-        ..DeclaredClient::default()
-    };
-    let wanted = request(Some(vec![api]), None, false);
-    let applied = apply(admin(&core), wanted.clone()).await.unwrap();
-    assert!(applied.changes[0].client_secret.is_some());
-    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
-    let Exported::Client(entry) = &exported(&core, false)[0] else {
-        panic!("a client is there");
-    };
-    assert_eq!(entry["grant_types"], serde_json::json!([]));
 }
 
 /// An export that has such a user can be applied.
@@ -332,46 +267,6 @@ async fn two_users_may_swap_their_names() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_about_to_end_is_in_no_export() {
-    let core = core();
-    client::add(admin(&core), client::tests::request("web"))
-        .await
-        .unwrap();
-    let rotate = RotateSecret {
-        client_id: "web".to_owned(),
-        secret: None,
-        keep_old_seconds: Some(60),
-    };
-    client::rotate_secret(admin(&core), rotate).await.unwrap();
-    let kept = core.catalog().client("web").unwrap().secrets.clone();
-    let [Exported::Client(entry)] = &exported(&core, true)[..] else {
-        panic!("one client")
-    };
-    let lasting = kept.iter().find(|secret| secret.expires_at.is_none()).unwrap();
-    assert_eq!(
-        (kept.len(), &entry["secret_sha256"]),
-        (2, &serde_json::json!([lasting.digest]))
-    );
-}
-
-#[tokio::test]
-async fn a_file_takes_a_secret_away_where_a_key_is_left() {
-    let core = core();
-    let declared = |client| apply(admin(&core), request(Some(vec![client]), None, false));
-    declared(web()).await.unwrap();
-    let bare = DeclaredClient {
-        secret_sha256: Some(Vec::new()),
-        ..web()
-    };
-    let refused = refusal(declared(bare.clone()).await).message;
-    assert!(refused.contains("nothing to authenticate with"), "{refused}");
-    let mut keyed = bare;
-    keyed.fields.jwks_uri = Some("https://app.example/jwks".to_owned());
-    declared(keyed).await.unwrap();
-    assert!(core.catalog().client("web").unwrap().secrets.is_empty());
-}
-
-#[tokio::test]
 async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
     let (one, other) = (core(), core());
     let robot = ClientFields {
@@ -455,65 +350,6 @@ async fn an_export_that_nobody_takes_any_more_ends_there() {
         .unwrap();
         assert_eq!(taken, most);
     }
-}
-
-#[tokio::test]
-async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
-    let core = core();
-    let corp = || DeclaredProvider {
-        id: "corp".to_owned(),
-        client_secret: Some(SecretString::new("zzzzzzzz")),
-        fields: ProviderFields {
-            issuer: Some("https://login.corp.example".to_owned()),
-            client_id: Some("us".to_owned()),
-            ..ProviderFields::default()
-        },
-    };
-    let both = |provider, client| Apply {
-        state: State {
-            provider: Some(vec![provider]),
-            client: Some(vec![client]),
-            user: None,
-        },
-        dry_run: false,
-        prune: false,
-        only: None,
-    };
-    let told = |applied: &Applied| -> Vec<(String, Option<SecretChange>)> {
-        let fields = applied.changes.iter().flat_map(|change| &change.fields);
-        fields
-            .filter(|field| field.name.contains("secret"))
-            .map(|field| (field.name.clone(), field.secret))
-            .collect()
-    };
-    let first = apply(admin(&core), both(corp(), web())).await.unwrap();
-    let (client_secret, secret) = ("client_secret".to_owned(), "secret".to_owned());
-    assert_eq!(
-        told(&first),
-        [
-            (client_secret.clone(), Some(SecretChange::New)),
-            (secret.clone(), Some(SecretChange::New))
-        ]
-    );
-    let mut signing = corp();
-    signing.client_secret = None;
-    signing.fields.auth_method = Some(UpstreamAuth::PrivateKeyJwt);
-    let public = DeclaredClient {
-        public: true,
-        ..web()
-    };
-    let second = apply(admin(&core), both(signing, public.clone())).await.unwrap();
-    assert_eq!(
-        told(&second),
-        [
-            (client_secret, Some(SecretChange::Removed)),
-            (secret, Some(SecretChange::Removed))
-        ]
-    );
-    let third = apply(admin(&core), request(Some(vec![public]), None, false))
-        .await
-        .unwrap();
-    assert!(third.changes.is_empty());
 }
 
 #[tokio::test]
@@ -632,38 +468,4 @@ async fn a_refusal_speaks_of_keys_and_not_of_flags() {
     ] {
         assert!(refused.contains(part), "{part}\n{refused}");
     }
-}
-
-/// A file that was applied before passwords were looked at goes on being applied.
-#[tokio::test]
-async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already() {
-    let core = core();
-    let with = |password: &str| DeclaredUser {
-        password: Some(SecretString::new(password)),
-        ..person("alice@example.com")
-    };
-    let wanted = |password| request(None, Some(vec![with(password)]), false);
-    let refused = refusal(apply(admin(&core), wanted("password1")).await);
-    let told = "user alice@example.com: choose a password that is harder to guess";
-    assert!(refused.message.starts_with(told), "{refused}");
-    apply(admin(&core), wanted("correct horse battery"))
-        .await
-        .unwrap();
-    let hash = core
-        .passwords
-        .hash(SecretString::new("password1").to_zeroizing(), [7; 16])
-        .await
-        .unwrap();
-    core.store
-        .write("test", move |tx| {
-            let (uuid, mut user) = USERS.scan(&*tx, .., 1)?.remove(0);
-            user.password = Some(hash.clone());
-            USERS.put(tx, &uuid, &user)
-        })
-        .await
-        .unwrap();
-    let applied = apply(admin(&core), wanted("password1")).await.unwrap();
-    assert_eq!((applied.changes.len(), applied.unchanged), (0, 1));
-    let refused = refusal(apply(admin(&core), wanted("Alice@Example.com")).await);
-    assert!(refused.message.starts_with(told), "{refused}");
 }

@@ -106,3 +106,37 @@ async fn a_password_in_a_file_comes_back_and_makes_way_for_a_hash() {
         "again, after another"
     );
 }
+
+/// A file that was applied before passwords were looked at goes on being applied.
+#[tokio::test]
+async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already() {
+    let core = core();
+    let with = |password: &str| DeclaredUser {
+        password: Some(SecretString::new(password)),
+        ..person("alice@example.com")
+    };
+    let wanted = |password| request(None, Some(vec![with(password)]), false);
+    let refused = refusal(apply(admin(&core), wanted("password1")).await);
+    let told = "user alice@example.com: choose a password that is harder to guess";
+    assert!(refused.message.starts_with(told), "{refused}");
+    apply(admin(&core), wanted("correct horse battery"))
+        .await
+        .unwrap();
+    let hash = core
+        .passwords
+        .hash(SecretString::new("password1").to_zeroizing(), [7; 16])
+        .await
+        .unwrap();
+    core.store
+        .write("test", move |tx| {
+            let (uuid, mut user) = USERS.scan(&*tx, .., 1)?.remove(0);
+            user.password = Some(hash.clone());
+            USERS.put(tx, &uuid, &user)
+        })
+        .await
+        .unwrap();
+    let applied = apply(admin(&core), wanted("password1")).await.unwrap();
+    assert_eq!((applied.changes.len(), applied.unchanged), (0, 1));
+    let refused = refusal(apply(admin(&core), wanted("Alice@Example.com")).await);
+    assert!(refused.message.starts_with(told), "{refused}");
+}

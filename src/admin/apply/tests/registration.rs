@@ -3,6 +3,7 @@
 use crate::admin::apply::tests::*;
 use crate::admin::key;
 use crate::admin::key::RotateKey;
+use crate::federation::provider::UpstreamAuth;
 use crate::flow::token::introspect::live_access_token;
 use crate::flow::token::issue::issue_tokens_for_client;
 use crate::jose::alg::Algorithm;
@@ -157,4 +158,168 @@ async fn keys_are_said_in_one_way() {
         "client web: keys beside jwks_uri: give one of them"
     );
     applied(&core, keyed).await;
+}
+
+/// A secret that leaked is gone with the file that does not have it any more.
+#[tokio::test]
+async fn of_the_secrets_only_those_stay_that_are_declared() {
+    let core = core();
+    let digest = |text: &str| crate::secret::Digest::of(text.as_bytes());
+    let with = |secrets: &[&str]| DeclaredClient {
+        secret_sha256: Some(secrets.iter().map(|text| digest(text)).collect()),
+        ..web()
+    };
+    let accepted = || {
+        let client = core.catalog().client("web").unwrap().clone();
+        ["one", "two"].map(|text| client.accepts_secret(&digest(text), core.clock.now()))
+    };
+    for (declared, expected) in [
+        (with(&["one", "two"]), [true, true]),
+        (with(&["two"]), [false, true]),
+        (with(&["one"]), [true, false]),
+    ] {
+        apply(admin(&core), request(Some(vec![declared]), None, false))
+            .await
+            .unwrap();
+        assert_eq!(accepted(), expected);
+    }
+}
+
+/// Tokens that a client has for itself name it by its `client_uuid`.
+#[tokio::test]
+async fn a_client_keeps_its_uuid() {
+    let core = core();
+    let with = |uuid: u128| DeclaredClient {
+        client_uuid: Some(uuid::Uuid::from_u128(uuid)),
+        ..web()
+    };
+    let ours = request(Some(vec![with(1)]), None, false);
+    apply(admin(&core), ours.clone()).await.unwrap();
+    let other = refusal(apply(admin(&core), request(Some(vec![with(2)]), None, false)).await);
+    assert_eq!(
+        other.message,
+        "client web: it is there with another client_uuid, 00000000-0000-0000-0000-000000000001"
+    );
+    assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
+}
+
+/// A list that is empty because it is written so is not one that was forgotten.
+#[tokio::test]
+async fn a_client_may_be_declared_to_have_no_grants() {
+    let core = core();
+    let api = DeclaredClient {
+        client_id: "api".to_owned(),
+        fields: ClientFields {
+            grant_types: Some(Vec::new()),
+            ..ClientFields::default()
+        },
+        ..DeclaredClient::default()
+    };
+    let wanted = request(Some(vec![api]), None, false);
+    let applied = apply(admin(&core), wanted.clone()).await.unwrap();
+    assert!(applied.changes[0].client_secret.is_some());
+    assert_eq!(apply(admin(&core), wanted).await.unwrap().unchanged, 1);
+    let Exported::Client(entry) = &exported(&core, false)[0] else {
+        panic!("a client is there");
+    };
+    assert_eq!(entry["grant_types"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn a_secret_that_is_about_to_end_is_in_no_export() {
+    let core = core();
+    client::add(admin(&core), client::tests::request("web"))
+        .await
+        .unwrap();
+    let rotate = RotateSecret {
+        client_id: "web".to_owned(),
+        secret: None,
+        keep_old_seconds: Some(60),
+    };
+    client::rotate_secret(admin(&core), rotate).await.unwrap();
+    let kept = core.catalog().client("web").unwrap().secrets.clone();
+    let [Exported::Client(entry)] = &exported(&core, true)[..] else {
+        panic!("one client")
+    };
+    let lasting = kept.iter().find(|secret| secret.expires_at.is_none()).unwrap();
+    assert_eq!(
+        (kept.len(), &entry["secret_sha256"]),
+        (2, &serde_json::json!([lasting.digest]))
+    );
+}
+
+#[tokio::test]
+async fn a_file_takes_a_secret_away_where_a_key_is_left() {
+    let core = core();
+    let declared = |client| apply(admin(&core), request(Some(vec![client]), None, false));
+    declared(web()).await.unwrap();
+    let bare = DeclaredClient {
+        secret_sha256: Some(Vec::new()),
+        ..web()
+    };
+    let refused = refusal(declared(bare.clone()).await).message;
+    assert!(refused.contains("nothing to authenticate with"), "{refused}");
+    let mut keyed = bare;
+    keyed.fields.jwks_uri = Some("https://app.example/jwks".to_owned());
+    declared(keyed).await.unwrap();
+    assert!(core.catalog().client("web").unwrap().secrets.is_empty());
+}
+
+#[tokio::test]
+async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
+    let core = core();
+    let corp = || DeclaredProvider {
+        id: "corp".to_owned(),
+        client_secret: Some(SecretString::new("zzzzzzzz")),
+        fields: ProviderFields {
+            issuer: Some("https://login.corp.example".to_owned()),
+            client_id: Some("us".to_owned()),
+            ..ProviderFields::default()
+        },
+    };
+    let both = |provider, client| Apply {
+        state: State {
+            provider: Some(vec![provider]),
+            client: Some(vec![client]),
+            user: None,
+        },
+        dry_run: false,
+        prune: false,
+        only: None,
+    };
+    let told = |applied: &Applied| -> Vec<(String, Option<SecretChange>)> {
+        let fields = applied.changes.iter().flat_map(|change| &change.fields);
+        fields
+            .filter(|field| field.name.contains("secret"))
+            .map(|field| (field.name.clone(), field.secret))
+            .collect()
+    };
+    let first = apply(admin(&core), both(corp(), web())).await.unwrap();
+    let (client_secret, secret) = ("client_secret".to_owned(), "secret".to_owned());
+    assert_eq!(
+        told(&first),
+        [
+            (client_secret.clone(), Some(SecretChange::New)),
+            (secret.clone(), Some(SecretChange::New))
+        ]
+    );
+    let mut signing = corp();
+    signing.client_secret = None;
+    signing.fields.auth_method = Some(UpstreamAuth::PrivateKeyJwt);
+    let public = DeclaredClient {
+        public: true,
+        ..web()
+    };
+    let second = apply(admin(&core), both(signing, public.clone())).await.unwrap();
+    assert_eq!(
+        told(&second),
+        [
+            (client_secret, Some(SecretChange::Removed)),
+            (secret, Some(SecretChange::Removed))
+        ]
+    );
+    let third = apply(admin(&core), request(Some(vec![public]), None, false))
+        .await
+        .unwrap();
+    assert!(third.changes.is_empty());
 }

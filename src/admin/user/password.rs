@@ -1,0 +1,71 @@
+//! The password that an operator gives a user.
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::admin::{Admin, Done, SecretString, all_or_none, check_secret};
+use crate::identity::User;
+use crate::password::{PasswordHash, SALT_LEN};
+use crate::random::Random;
+
+/// Letters and digits that are not mistaken for one another.
+const PASSWORD_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const PASSWORD_CHARS: usize = 24;
+
+/// Which password a user gets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewPassword {
+    /// This one.
+    Given(SecretString),
+    /// A random one, shown in the answer.
+    Generated,
+    /// None: the user cannot sign in with a password.
+    None,
+}
+
+/// A password that nobody guesses (120 bits), made of characters that can be read out and typed.
+fn generate_password(random: &Random) -> SecretString {
+    let bytes = Zeroizing::new(random.bytes::<PASSWORD_CHARS>());
+    let letters = bytes
+        .iter()
+        .filter_map(|byte| PASSWORD_ALPHABET.get(usize::from(byte % 32)));
+    SecretString::new(letters.map(|letter| char::from(*letter)).collect::<String>())
+}
+
+/// Checks a password that an operator gives a user. One that no browser can send would keep the user out.
+pub(in crate::admin) fn check_chosen(
+    admin: Admin<'_>,
+    user: &User,
+    password: &SecretString,
+    faults: &mut Vec<String>,
+) {
+    check_secret(faults, "the password", password);
+    if let Err(problem) = admin.core.policy.check_password(user, password.reveal()) {
+        faults.push(problem.to_string());
+    }
+}
+
+/// The hash to keep, and the password when it is to be shown.
+pub(in crate::admin::user) async fn hash(
+    admin: Admin<'_>,
+    user: &User,
+    password: NewPassword,
+    mut faults: Vec<String>,
+) -> Done<(Option<PasswordHash>, Option<SecretString>)> {
+    let (password, is_shown) = match password {
+        NewPassword::Given(password) => (Some(password), false),
+        NewPassword::Generated => (Some(generate_password(&admin.core.random)), true),
+        NewPassword::None => (None, false),
+    };
+    if let (Some(password), false) = (&password, is_shown) {
+        check_chosen(admin, user, password, &mut faults);
+    }
+    all_or_none(&faults)?;
+    let Some(password) = password else {
+        return Ok((None, None));
+    };
+    let salt = admin.core.random.bytes::<SALT_LEN>();
+    let hash = admin.core.passwords.hash(password.to_zeroizing(), salt).await?;
+    Ok((Some(hash), is_shown.then_some(password)))
+}

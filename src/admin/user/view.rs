@@ -1,0 +1,81 @@
+//! A user as it is shown: to people as a table, to programs as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::admin::SecretString;
+use crate::clock::Timestamp;
+use crate::flow::account::view::Application;
+use crate::identity::{LinkedIdentity, User};
+
+/// A user as shown: the record without the password's hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserView {
+    /// The user's identifier in the platform.
+    pub uuid: Uuid,
+    /// The account identifier.
+    pub account_id: String,
+    /// The password, in the one answer that shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<SecretString>,
+    /// Whether the user can sign in with a password.
+    pub has_password: bool,
+    /// The e-mail address.
+    pub email: Option<String>,
+    /// Whether it was shown to be the user's.
+    pub email_verified: bool,
+    /// The telephone number.
+    pub phone_number: Option<String>,
+    /// Whether it was shown to be the user's.
+    pub phone_number_verified: bool,
+    /// The user's type.
+    pub user_type: String,
+    /// The venue.
+    pub venue_id: Option<String>,
+    /// The organization.
+    pub organization: String,
+    /// Where the record came from.
+    pub source: String,
+    /// The other claims.
+    pub claims: BTreeMap<String, Value>,
+    /// Who the user is at providers.
+    #[serde(default)]
+    pub identities: Vec<LinkedIdentity>,
+    /// What may act for the user, in the answer to `user show`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applications: Option<Vec<Application>>,
+    /// Whether the user may be given tokens.
+    pub enabled: bool,
+    /// When the record was made.
+    pub created_at: Timestamp,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+}
+
+impl UserView {
+    pub(in crate::admin::user) fn of(user: &User, password: Option<SecretString>) -> Self {
+        Self {
+            uuid: user.uuid,
+            account_id: user.account_id.clone(),
+            password,
+            has_password: user.password.is_some(),
+            email: user.email.clone(),
+            email_verified: user.email_verified,
+            phone_number: user.phone_number.clone(),
+            phone_number_verified: user.phone_number_verified,
+            user_type: user.user_type.clone(),
+            venue_id: user.venue_id.clone(),
+            organization: user.organization.clone(),
+            source: user.source.clone(),
+            claims: user.claims.clone(),
+            identities: user.identities.clone(),
+            applications: None,
+            enabled: user.enabled,
+            created_at: user.created_at,
+            updated_at: user.updated_at,
+        }
+    }
+}
