@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::admin_connection::{AdminConnector, unexpected};
-use super::output::{CliError, Output, moment, yes_no};
+use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::value_parsers::{
     KeyForm, algorithm, change, read_keys, read_secret, seconds, warn_of_claims, words,
 };
@@ -19,7 +19,6 @@ use crate::admin::SecretString;
 use crate::admin::provider::examine::{ProviderReport, Standing};
 use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::control::{Command, Reply};
-use crate::federation::provider::LinkPolicy;
 use crate::jose::alg::Algorithm;
 
 /// The verbs of providers.
@@ -344,52 +343,22 @@ fn show(view: &ProviderView, is_new: bool, output: &mut Output<'_>) -> Result<()
     if output.json {
         return output.document(view);
     }
-    let algs: Vec<_> = view.algs.iter().map(ToString::to_string).collect();
-    let claims: Vec<_> = view
-        .claims
-        .iter()
-        .map(|(ours, theirs)| format!("{ours}={theirs}"))
-        .collect();
     let signs_people_in = view.client_id.is_some();
-    let only_then = |value: String| if signs_people_in { value } else { String::new() };
-    output.facts(&[
-        ("id", view.id.clone()),
-        ("issuer", view.issuer.clone()),
-        ("name", view.name.clone().unwrap_or_default()),
-        ("enabled", yes_no(view.enabled)),
-        ("client_id", view.client_id.clone().unwrap_or_default()),
-        ("auth_method", only_then(view.auth_method.as_str().to_owned())),
-        ("redirect_uri", only_then(view.redirect_uri.clone())),
-        ("scope", only_then(view.scope.to_string())),
-        ("algs", algs.join(" ")),
-        (
-            "keys",
-            match (view.keys.len(), &view.jwks_uri) {
-                (0, None) => "as discovered".to_owned(),
-                (0, Some(uri)) => uri.clone(),
-                (count, _) => format!("{count} given"),
-            },
-        ),
-        ("exchange", yes_no(view.exchange)),
-        ("audiences", view.audiences.join(" ")),
-        ("max_age", format!("{} s", view.max_age)),
-        ("create_users", yes_no(view.create_users)),
-        (
-            "link",
-            match view.link {
-                LinkPolicy::Never => "never".to_owned(),
-                LinkPolicy::VerifiedEmail => "verified-email".to_owned(),
-            },
-        ),
-        (
-            "embed_token",
-            view.embed_token.clone().unwrap_or_else(|| "off".to_owned()),
-        ),
-        ("domains", view.domains.join(" ")),
-        ("claims", claims.join(" ")),
-        ("created_at", moment(view.created_at)),
-        ("updated_at", moment(view.updated_at)),
-    ])?;
+    let mut facts = vec![("id", view.id.clone())];
+    facts.extend(field_facts(&view.settings, ProviderFields::FIELDS)?);
+    facts.push(("redirect_uri", view.redirect_uri.clone()));
+    for (name, value) in &mut facts {
+        match *name {
+            "auth_method" | "scope" | "redirect_uri" if !signs_people_in => value.clear(),
+            "keys" if value.is_empty() && view.jwks_uri.is_none() => "as discovered".clone_into(value),
+            "max_age" => value.push_str(" s"),
+            "embed_token" if value.is_empty() => "off".clone_into(value),
+            _ => {}
+        }
+    }
+    facts.push(("created_at", moment(view.created_at)));
+    facts.push(("updated_at", moment(view.updated_at)));
+    output.facts(&facts)?;
     if is_new {
         if signs_people_in {
             output.hint(&format!(
