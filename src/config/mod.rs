@@ -32,6 +32,9 @@ use self::reader::Reader;
 /// The environment variable that names the file.
 pub const CONFIG_VARIABLE: &str = "IDSVC_CONFIG";
 
+/// Where the development server listens.
+const DEV_PORT: u16 = 8443;
+
 /// Under which name the service manager says where the service may keep its data.
 const STATE_VARIABLE: &str = "STATE_DIRECTORY";
 

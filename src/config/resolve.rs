@@ -9,7 +9,7 @@ use url::Url;
 
 use super::reader::{Reader, written};
 use super::tls::{issuer, tls};
-use super::{Backups, Config, ConfigError, Log, LogFormat, Settings, Sources, Tls};
+use super::{Backups, Config, ConfigError, DEV_PORT, Log, LogFormat, Settings, Sources, Tls};
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
@@ -25,7 +25,6 @@ use crate::password::{MAX_ITERATIONS, MAX_MEMORY_KIB, MAX_PARALLELISM, PasswordP
 /// The regions there are.
 pub const REGIONS: [&str; 2] = ["us", "ap"];
 
-pub(super) const DEV_PORT: u16 = 8443;
 const DEV_DATA_DIR: &str = "./idsvc-data/dev";
 const EVENTS_MIB: std::ops::RangeInclusive<u64> = 1..=65_536;
 const SHORTEST_BACKUP_INTERVAL: Duration = Duration::from_mins(1);

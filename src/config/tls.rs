@@ -6,8 +6,7 @@ use url::{Host, Url};
 
 use super::file::{Given, Origin};
 use super::reader::Reader;
-use super::resolve::DEV_PORT;
-use super::{Fault, Tls, host_of};
+use super::{DEV_PORT, Fault, Tls, host_of};
 use crate::net::acme::{LETS_ENCRYPT, Plan};
 use crate::oauth::redirect_uri::is_on_this_machine;
 

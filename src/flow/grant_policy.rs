@@ -7,7 +7,6 @@ use arc_swap::ArcSwap;
 
 use crate::identity::{Factor, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
-use crate::oauth::client_auth;
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
@@ -54,7 +53,7 @@ impl GrantPolicy {
         if catalog.client(&client.client_id).is_some_and(is_same) {
             Ok(())
         } else {
-            Err(client_auth::UNKNOWN)
+            Err(Refusal::CLIENT_UNPROVEN)
         }
     }
 
@@ -92,7 +91,7 @@ impl GrantPolicy {
             return Ok(Err(refusal));
         }
         if !CLIENTS.contains(snapshot, &client.client_id)? {
-            return Ok(Err(client_auth::UNKNOWN));
+            return Ok(Err(Refusal::CLIENT_UNPROVEN));
         }
         evaluate(snapshot, client, authorization, user)
     }

@@ -12,7 +12,6 @@ use bytes::Bytes;
 
 use super::client_address;
 use super::cookie::Cookie;
-use super::error::throttled;
 use super::headers;
 use super::request;
 use super::request::{MediaType, Parameters};
@@ -23,6 +22,7 @@ use crate::clock::Timestamp;
 use crate::flow::Failure;
 use crate::flow::login::transaction::Browser;
 use crate::identity::Device;
+use crate::limit::buckets::Wait;
 use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
@@ -300,6 +300,30 @@ impl RequestContext {
         self.refusal_log.get_or_init(RefusalLog::default)
     }
 
+    /// Logs why the request was refused, under the request id that its sender may ask about. Of what the sender chose it
+    /// holds the name of a parameter if that is one plain word, the client if that is registered, and what [`RefusalLog`]
+    /// keeps of an address. A sender that is refused all the time is not logged each time.
+    pub fn log_refusal(&self, error: &str, description: &str) {
+        let Some(unnoted) = self.app.limits.note_refusal(self.client_address(), self.now) else {
+            return;
+        };
+        let refusal_log = self.refusal_log();
+        tracing::info!(
+            target: "idsvc::refusal",
+            request_id = %self.request_id,
+            from = %self.client_address(),
+            error,
+            description,
+            client_id = self.client_id(),
+            reason = refusal_log.reason,
+            redirect_uri = refusal_log.redirect_uri.as_deref(),
+            origin = refusal_log.origin.as_deref(),
+            own_origin = refusal_log.own_origin.as_deref(),
+            left_out = (unnoted > 0).then_some(unnoted),
+            "refused"
+        );
+    }
+
     /// Has every page of this request look as the client wants it, in the languages that it asked for
     /// (OpenID Connect Core section 3.1.2.1). What is said first stays.
     pub fn set_page_style(&self, client: &Client, ui_locales: Option<&str>) {
@@ -368,7 +392,7 @@ impl RequestContext {
 
     /// Draws the page that says what went wrong.
     pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
-        super::error::note(self, status.as_str(), message);
+        self.log_refusal(status.as_str(), message);
         self.fault_page(status, heading, message)
     }
 
@@ -404,5 +428,12 @@ impl RequestContext {
         } else {
             response::empty(StatusCode::NOT_FOUND)
         }
+    }
+}
+
+/// The failure of a sender that has to wait.
+pub fn throttled(wait: Wait) -> Failure {
+    Failure::Throttled {
+        seconds: wait.seconds(),
     }
 }

@@ -9,7 +9,6 @@ use super::headers;
 use super::response::{self, Answer};
 use crate::app::App;
 use crate::flow::Failure;
-use crate::limit::buckets::Wait;
 use crate::net::{REQUEST_TIMEOUT, Unanswered};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::pages::Heading;
@@ -31,7 +30,7 @@ pub fn refused(context: &RequestContext, refusal: &Refusal) -> Answer {
         reason: refusal.cause,
         ..RefusalLog::default()
     });
-    note(context, refusal.code.as_str(), &refusal.description);
+    context.log_refusal(refusal.code.as_str(), &refusal.description);
     let status = status_of(refusal.code);
     let body = Body {
         error: refusal.code.as_str(),
@@ -48,33 +47,6 @@ pub fn refused(context: &RequestContext, refusal: &Refusal) -> Answer {
         );
     }
     answer
-}
-
-/// Writes down why a request was refused, under the name by which its sender may ask about it. Nothing of it is the
-/// sender's own but the name of a parameter, if that is one plain word, a client that is registered, and what
-/// [`RefusalLog`] has of an address. Whoever is refused all the time is not written down each time.
-pub fn note(context: &RequestContext, error: &str, description: &str) {
-    let Some(unnoted) = context
-        .app
-        .limits
-        .note_refusal(context.client_address(), context.now)
-    else {
-        return;
-    };
-    let refusal_log = context.refusal_log();
-    tracing::info!(
-        request_id = %context.request_id,
-        from = %context.client_address(),
-        error,
-        description,
-        client_id = context.client_id(),
-        reason = refusal_log.reason,
-        redirect_uri = refusal_log.redirect_uri.as_deref(),
-        origin = refusal_log.origin.as_deref(),
-        own_origin = refusal_log.own_origin.as_deref(),
-        left_out = (unnoted > 0).then_some(unnoted),
-        "refused"
-    );
 }
 
 fn status_of(code: ErrorCode) -> StatusCode {
@@ -103,7 +75,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
 /// says nothing but the scheme.
 pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> Answer {
     if let Some(refusal) = refusal {
-        note(context, refusal.code.as_str(), &refusal.description);
+        context.log_refusal(refusal.code.as_str(), &refusal.description);
     }
     let status = refusal.map_or(StatusCode::UNAUTHORIZED, |refusal| status_of(refusal.code));
     let challenge = match refusal {
@@ -139,7 +111,7 @@ pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> An
 /// but the request's name.
 pub fn failed(context: &RequestContext, failure: &Failure) -> Answer {
     if let Failure::Throttled { seconds } = failure {
-        note(context, "throttled", "too many requests");
+        context.log_refusal("throttled", "too many requests");
         let body = Body {
             error: ErrorCode::TemporarilyUnavailable.as_str(),
             error_description: "too many requests; wait as Retry-After says",
@@ -179,7 +151,7 @@ pub fn busy(context: &RequestContext) -> Answer {
 
 /// A refusal that is not about what was asked for.
 fn turned_away(context: &RequestContext, status: StatusCode, code: ErrorCode, description: &str) -> Answer {
-    note(context, code.as_str(), description);
+    context.log_refusal(code.as_str(), description);
     let body = Body {
         error: code.as_str(),
         error_description: description,
@@ -190,7 +162,7 @@ fn turned_away(context: &RequestContext, status: StatusCode, code: ErrorCode, de
 /// A failure as people see it.
 pub fn failed_page(context: &RequestContext, failure: &Failure) -> Answer {
     if let Failure::Throttled { seconds } = failure {
-        note(context, "throttled", "too many sign-ins begun");
+        context.log_refusal("throttled", "too many sign-ins begun");
         let mut answer = context.fault_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
         ask_to_wait(&mut answer, *seconds);
         return answer;
@@ -242,13 +214,6 @@ pub fn ask_to_wait(answer: &mut Answer, seconds: u64) {
     answer
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from(seconds));
-}
-
-/// What was asked for too often.
-pub fn throttled(wait: Wait) -> Failure {
-    Failure::Throttled {
-        seconds: wait.seconds(),
-    }
 }
 
 /// The answer to a request that came to none of its own: it panicked, or took too long. It is counted here, as it was

@@ -259,11 +259,7 @@ fn preflight(context: &RequestContext, route: &Route) -> Answer {
         ..RefusalLog::default()
     });
     let status = StatusCode::FORBIDDEN;
-    error::note(
-        context,
-        status.as_str(),
-        "no client has the origin of this script",
-    );
+    context.log_refusal(status.as_str(), "no client has the origin of this script");
     empty(status)
 }
 

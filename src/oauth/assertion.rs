@@ -132,7 +132,7 @@ pub fn check(
                 JwtError::Signature => "bad_signature",
                 JwtError::Form(_) | JwtError::Claims => "malformed",
             };
-            return Err(super::client_auth::UNKNOWN.because(cause));
+            return Err(Refusal::CLIENT_UNPROVEN.because(cause));
         }
     };
     if claims.iss != client.client_id || claims.sub != client.client_id {

@@ -47,7 +47,7 @@ impl AuthenticatedClient {
     /// The same client by the record that it has by now.
     pub fn as_now(&self, record: Option<&Arc<Client>>) -> Result<Self, Refusal> {
         let is_same = |now: &&Arc<Client>| now.enabled && now.client_uuid == self.client.client_uuid;
-        let client = Arc::clone(record.filter(is_same).ok_or(UNKNOWN)?);
+        let client = Arc::clone(record.filter(is_same).ok_or(Refusal::CLIENT_UNPROVEN)?);
         Ok(Self { client, ..*self })
     }
 }
@@ -193,9 +193,6 @@ impl Credentials {
 /// The answer to whoever proves in two ways who they are (RFC 6749 section 2.3).
 const AMBIGUOUS: Refusal = Refusal::invalid_request("more than one client authentication method was used");
 
-/// The answer to whoever has proven nothing.
-pub const UNKNOWN: Refusal = Refusal::invalid_client("client authentication failed");
-
 /// Why credentials of the kind that `proof` is prove nothing for `client`, in a word for the log.
 fn cause_of(proof: &Proof, client: &Client) -> &'static str {
     match proof {
@@ -215,11 +212,11 @@ pub fn authenticate(
     recipient: Recipient<'_>,
     now: Timestamp,
 ) -> Result<Authentication, Refusal> {
-    let client = client.ok_or_else(|| UNKNOWN.because("unknown_client"))?;
+    let client = client.ok_or_else(|| Refusal::CLIENT_UNPROVEN.because("unknown_client"))?;
     if !client.enabled {
-        return Err(UNKNOWN.because("client_disabled"));
+        return Err(Refusal::CLIENT_UNPROVEN.because("client_disabled"));
     }
-    let unproven = || UNKNOWN.because(cause_of(&credentials.proof, client));
+    let unproven = || Refusal::CLIENT_UNPROVEN.because(cause_of(&credentials.proof, client));
     let once = match &credentials.proof {
         Proof::Secret(secret) if client.accepts_secret(secret, now) => None,
         Proof::EitherSecret([one, other])

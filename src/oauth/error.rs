@@ -85,6 +85,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// The answer if a client is unknown, disabled or did not prove who it is: it does not learn which.
+    pub const CLIENT_UNPROVEN: Self = Self::invalid_client("client authentication failed");
+
     /// A refusal with a sentence that says what to mend.
     pub const fn new(code: ErrorCode, description: &'static str) -> Self {
         Self {

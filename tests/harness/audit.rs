@@ -60,7 +60,7 @@ impl<S: Subscriber> Layer<S> for Ear {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let target = event.metadata().target();
         let is_warning = *event.metadata().level() == Level::WARN && target.starts_with("idsvc::");
-        if is_warning || matches!(target, "audit" | "idsvc::http::error") {
+        if is_warning || matches!(target, "audit" | "idsvc::refusal") {
             let mut members = Members::default();
             event.record(&mut members);
             if is_warning {

@@ -2,8 +2,7 @@
 
 use crate::flow::authenticate_client::authenticate_client;
 use crate::flow::{Answer as Reply, Failure};
-use crate::http::context::RequestContext;
-use crate::http::error::throttled;
+use crate::http::context::{RequestContext, throttled};
 use crate::http::request::{self, Parameters};
 use crate::oauth::client_auth::{AuthenticatedClient, Credentials};
 use crate::oauth::error::{ErrorCode, Refusal};

@@ -9,7 +9,7 @@ use crate::flow::token::client_credentials::issue_client_token;
 use crate::flow::token::jwt_bearer::exchange_assertion;
 use crate::flow::token::refresh_token::rotate_refresh_token;
 use crate::flow::{Answer as Reply, Failure};
-use crate::http::context::RequestContext;
+use crate::http::context::{RequestContext, throttled};
 use crate::http::error;
 use crate::http::request::Parameters;
 use crate::http::response::{self, Answer};
@@ -86,7 +86,7 @@ async fn anonymous(
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
         .create_anonymous_user(&client.client_id, from, context.now)
-        .map_err(error::throttled)?;
+        .map_err(throttled)?;
     let answer = create_anonymous_user(&context.app.core, client, scope, context.now).await;
     if let Ok(Err(_)) | Err(Failure::Store(_)) = &answer {
         attempt.refund(context.now);

@@ -146,7 +146,7 @@ async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
     let attempt = match limits.try_password(name.as_str(), Some(live.id.as_bytes()), from, context.now) {
         Ok(attempt) => attempt,
         Err(wait) => {
-            error::note(context, "throttled", "too many wrong passwords");
+            context.log_refusal("throttled", "too many wrong passwords");
             let mut page = show(context, Some(AccountNotice::Throttled)).await;
             error::ask_to_wait(&mut page, wait.seconds());
             return page;

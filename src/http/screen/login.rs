@@ -95,7 +95,7 @@ fn elsewhere(context: &RequestContext, other_name: &str) -> LoginProblem {
         ..RefusalLog::default()
     });
     let description = "the sign-in page was opened under another address than base_url";
-    error::note(context, StatusCode::BAD_REQUEST.as_str(), description);
+    context.log_refusal(StatusCode::BAD_REQUEST.as_str(), description);
     LoginProblem::Elsewhere
 }
 
@@ -114,7 +114,7 @@ async fn take_password(
         Ok(attempt) => attempt,
         Err(wait) => {
             let problem = LoginProblem::Throttled;
-            error::note(context, "throttled", "too many failed sign-ins");
+            context.log_refusal("throttled", "too many failed sign-ins");
             let mut page = again(context, id, problem, Some(&username));
             error::ask_to_wait(&mut page, wait.seconds());
             return page;
