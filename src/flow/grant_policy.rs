@@ -36,7 +36,7 @@ impl GrantPolicy {
     /// service by now.
     pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Answer<()> {
         self.check_client(client)?;
-        if client.grant_types.contains(&grant_type) {
+        if client.may_use(grant_type) {
             return Ok(());
         }
         Err(Refusal::naming(

@@ -227,12 +227,17 @@ impl Client {
         client
     }
 
+    /// Whether the client is registered for this grant (RFC 6749 section 5.2, `unauthorized_client`).
+    pub fn may_use(&self, grant: GrantType) -> bool {
+        self.grant_types.contains(&grant)
+    }
+
     /// Whether the client takes people who proved in this way who they are.
     pub fn accepts(&self, factor: &Factor) -> bool {
         match factor {
             Factor::Password => self.password_sign_in,
             Factor::Federated { provider } => self.providers.contains(provider),
-            Factor::Anonymous => self.grant_types.contains(&GrantType::Anonymous),
+            Factor::Anonymous => self.may_use(GrantType::Anonymous),
         }
     }
 
@@ -283,8 +288,7 @@ impl Client {
             .any(|secret| secret.digest == *digest && secret.expires_at.is_none_or(|end| now < end))
     }
 
-    /// The redirect URI of a request matched against the registration: the only way to a [`ReturnTo`] that is not the
-    /// service's own.
+    /// The redirect URI of a request matched against the registration: the only way to a [`ReturnTo`].
     ///
     /// `requested` may be left out where exactly one is registered (RFC 6749 section 3.1.2.3).
     pub fn return_to(&self, requested: Option<&str>) -> Result<ReturnTo, redirect_uri::Mismatch> {

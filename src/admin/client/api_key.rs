@@ -62,7 +62,7 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> Done<ApiKeyView> {
         last_used_at: None,
     };
     change(admin, "client api-key add", client_id, move |_, client| {
-        if !client.grant_types.contains(&GrantType::RefreshToken) {
+        if !client.may_use(GrantType::RefreshToken) {
             let refusal =
                 "an API key is for refreshing, and this client may not: it lacks the grant refresh_token";
             return Ok(Err(AdminRefusal::new(refusal)));

@@ -98,7 +98,7 @@ pub(in crate::admin) fn check(
             wording.say(SCOPES_TOO, "add them to scope")
         ));
     }
-    let uses_code = client.grant_types.contains(&GrantType::AuthorizationCode);
+    let uses_code = client.may_use(GrantType::AuthorizationCode);
     if uses_code && client.redirect_uris.is_empty() {
         faults.push(format!(
             "the grant authorization_code needs a redirect URI: name one {}",
@@ -111,19 +111,15 @@ pub(in crate::admin) fn check(
             wording.say("name it with --grant, beside the others", "add it to grant_types")
         ));
     }
-    let is_anonymous = client.grant_types.contains(&GrantType::Anonymous);
-    let exchanges = client.grant_types.contains(&GrantType::JwtBearer);
+    let is_anonymous = client.may_use(GrantType::Anonymous);
+    let exchanges = client.may_use(GrantType::JwtBearer);
     check_exchange(client, wording, faults);
     if client.grant_types.is_empty() && client.is_public() {
         faults.push(
             "a client without grants only introspects tokens, which is for clients that authenticate"
                 .to_owned(),
         );
-    } else if client.grant_types.contains(&GrantType::RefreshToken)
-        && !uses_code
-        && !is_anonymous
-        && !exchanges
-    {
+    } else if client.may_use(GrantType::RefreshToken) && !uses_code && !is_anonymous && !exchanges {
         faults.push(
             "the grant refresh_token needs authorization_code, anonymous or jwt-bearer beside it".to_owned(),
         );
@@ -160,7 +156,7 @@ pub(in crate::admin) fn check(
 
 /// Whether the client is one that people sign in for, and none of them can. At the providers `exchange_only` nobody does.
 pub(in crate::admin) fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
-    client.grant_types.contains(&GrantType::AuthorizationCode)
+    client.may_use(GrantType::AuthorizationCode)
         && !client.password_sign_in
         && client.providers.is_subset(exchange_only)
 }
@@ -213,7 +209,7 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<St
 
 /// What it takes to exchange tokens of a provider.
 fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
-    if !client.grant_types.contains(&GrantType::JwtBearer) {
+    if !client.may_use(GrantType::JwtBearer) {
         return;
     }
     if client.is_public() {
@@ -225,7 +221,7 @@ fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
             wording.say("with --provider", "in providers")
         ));
     }
-    let asks_people = client.grant_types.contains(&GrantType::AuthorizationCode);
+    let asks_people = client.may_use(GrantType::AuthorizationCode);
     if client.consent == ConsentRequirement::Require && !asks_people {
         faults.push(format!(
             "nobody could be asked for consent, and no token be exchanged: people consent when they sign in, for which \
@@ -243,7 +239,7 @@ fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>
     if let Some(uri) = client.jwks_uri.as_ref().filter(|uri| https(uri).is_none()) {
         faults.push(format!("jwks uri {uri:?} is not an https address"));
     }
-    let acts_for_itself = client.grant_types.contains(&GrantType::ClientCredentials);
+    let acts_for_itself = client.may_use(GrantType::ClientCredentials);
     if !client.is_public() && !client.has_keys() && client.secrets.is_empty() {
         faults.push(
             "the client would have nothing to authenticate with: it needs a key or a secret".to_owned(),

@@ -178,7 +178,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         let (stored, made) = api_key::make(admin);
         client.api_keys.push(stored);
         api_key = Some(made);
-        if !client.grant_types.contains(&GrantType::RefreshToken) {
+        if !client.may_use(GrantType::RefreshToken) {
             faults.push("an API key is for refreshing: the client needs the grant refresh_token".to_owned());
         }
     }

@@ -7,6 +7,7 @@ use crate::identity::User;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
 use crate::oauth::access_token::{AccessTokenClaims, PresentedAccessToken, hour_of};
+use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::introspection::{Active, Introspection};
 use crate::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
@@ -130,7 +131,8 @@ fn refresh_token(
     let Some(mut family) = FAMILIES.get(snapshot, &token.family)? else {
         return Ok(Introspection::INACTIVE);
     };
-    if family.authorization.client_id != client.client_id
+    if !client.may_use(GrantType::RefreshToken)
+        || family.authorization.client_id != client.client_id
         || !family.accepts(token, core.policy.refresh_retry_window, now)
     {
         return Ok(Introspection::INACTIVE);

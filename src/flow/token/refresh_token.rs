@@ -37,9 +37,6 @@ pub(in crate::flow) fn admit(
     client: &Client,
     family: &mut RefreshFamily,
 ) -> Result<Answer<(User, Option<Bound>)>, StoreError> {
-    if let Err(refusal) = grant_policy.check_grant(client, GrantType::RefreshToken) {
-        return Ok(Err(refusal));
-    }
     let user = match grant_policy.admit(snapshot, client, &family.authorization)? {
         Ok(user) => user,
         Err(refusal) => return Ok(Err(refusal)),
@@ -51,7 +48,8 @@ pub(in crate::flow) fn admit(
     }
 }
 
-/// Checks the token and swaps it in one transaction, then issues tokens.
+/// Checks the token and swaps it in one transaction, then issues tokens. The client may use the grant: its endpoint has
+/// checked that.
 pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
@@ -60,9 +58,10 @@ pub async fn rotate_refresh_token(
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
-    if let Err(refusal) = grant_policy.check_grant(client, GrantType::RefreshToken) {
-        return Ok(Err(refusal));
-    }
+    debug_assert!(
+        client.may_use(GrantType::RefreshToken),
+        "the endpoint checks the grant"
+    );
     let random = core.random.bytes();
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
     let outcome = core

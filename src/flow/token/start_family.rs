@@ -59,7 +59,7 @@ impl DrawnFamily {
         for key in session::owner_keys(self.id, &family) {
             FAMILIES_BY_OWNER.put(tx, &key, &())?;
         }
-        let may_refresh = client.grant_types.contains(&GrantType::RefreshToken);
+        let may_refresh = client.may_use(GrantType::RefreshToken);
         Ok(ApprovedGrant {
             grant_type,
             user,
