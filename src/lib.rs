@@ -56,7 +56,7 @@
 //!    client's hands changes nothing.
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect
 //!    URI matches by equality; a client's [`oauth::redirect_uri::ReturnTo`] exists only after that match, and before
-//!    it exists no error is sent anywhere but to the person at the browser. The service's own page needs none.
+//!    it exists no error is sent anywhere but to the person at the browser.
 //! 6. **A secret's digest is all that is kept**, and neither type can be printed.
 //! 7. **One gate.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this
 //!    client now, inside the transaction that issues; introspection and `UserInfo` ask it too.
@@ -67,8 +67,8 @@
 //! `http::endpoint::authorize`. [`flow::login::authorize`] finds the client in the in-memory
 //! [`flow::Catalog`], matches the redirect URI, parses the rest into an
 //! [`oauth::authorize::AuthorizationRequest`], reads the session from a snapshot and asks
-//! [`oauth::authorize::next_step`]. Nobody is signed in: a login transaction is written, bound to the digest of a
-//! cookie, and the browser goes to `/login`. `http::screen::login` draws [`pages::Login`]; the form comes back;
+//! [`oauth::login::ResolvedPurpose::next_step`]. Nobody is signed in: a login transaction is written, bound to the digest
+//! of a cookie, and the browser goes to `/login`. `http::screen::login` draws [`pages::Login`]; the form comes back;
 //! [`flow::login::password`] checks the password on the pool and then, in one transaction, starts the session, asks
 //! `next_step` again, and writes the code. The browser goes to the client with `code`, `state` and `iss`. The
 //! client redeems the code: [`flow::token::authorization_code`] consumes it and starts a refresh family in one
@@ -81,9 +81,9 @@
 //! record and [`federation::account`] decide whose account it is, and joins the way of the password in
 //! [`flow::login::start_session`]. An exchanged token meets the same two rules in [`flow::token::jwt_bearer`].
 //!
-//! The account page, too, is something that a sign-in can be for: [`oauth::own_page`] makes it a client of the service,
-//! with no grant and a name that no request can spell. So every way to sign in ends there as well, in the session
-//! and without a code. What people do there is in [`flow::account`].
+//! A sign-in can be for the account page as well: [`oauth::login::LoginPurpose`] says what it is for, and all that differs
+//! between purposes is a method of it. A sign-in for the account page ends in the session, without a code. What users do
+//! there is in [`flow::account`].
 //!
 //! # A refresh
 //!

@@ -50,7 +50,8 @@ impl GrantRevocation {
                 CONSENTS.remove(tx, &key)?;
             }
             let under_way = LOGIN_TRANSACTIONS.keys_where(&*tx, |_, sign_in| {
-                self.clients.contains(&sign_in.request.client_id)
+                let client_id = sign_in.purpose.client_id();
+                client_id.is_some_and(|client_id| self.clients.contains(client_id))
             });
             for id in under_way? {
                 LOGIN_TRANSACTIONS.remove(tx, &id)?;

@@ -7,7 +7,7 @@ use super::metadata::Metadata;
 use super::provider::Provider;
 use crate::identity::Session;
 use crate::oauth::authorize::AuthorizationRequest;
-use crate::oauth::client::Client;
+use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::parameters::Parameters;
 
 /// A provider's error code as it may be told: nothing but what codes are made of, and not endless.
@@ -50,7 +50,7 @@ pub fn address(
             .append_pair("nonce", question.nonce)
             .append_pair("code_challenge", question.code_challenge)
             .append_pair("code_challenge_method", "S256");
-        if let Some(hint) = request.and_then(expected) {
+        if let Some(hint) = request.and_then(|request| request.login_hint.as_deref()) {
             query.append_pair("login_hint", hint);
         }
         if let Some(locales) = request.and_then(|request| request.ui_locales.as_ref()) {
@@ -120,26 +120,19 @@ impl Callback {
     }
 }
 
-/// Whom the client expects, as a provider may know them. The hint of the account page is a name of this service: whoever
-/// has to prove themselves there chooses the way.
-fn expected(request: &AuthorizationRequest) -> Option<&str> {
-    let hint = request.login_hint.as_deref();
-    hint.filter(|_| !request.is_for_own_page())
-}
-
 /// The provider to which the user is sent without being asked: the one that the client names, the one that serves the
 /// expected user's domain, or the only way in.
 pub fn straight_to<'a>(
-    request: &AuthorizationRequest,
-    client: &Client,
+    purpose: &ResolvedPurpose,
     offered: &'a [std::sync::Arc<Provider>],
 ) -> Option<&'a Provider> {
+    let (request, client) = purpose.code_request()?;
     let named = request
         .idp_hint
         .as_deref()
         .and_then(|hint| offered.iter().find(|provider| provider.id == hint));
     let by_domain = || {
-        let hint = expected(request)?;
+        let hint = request.login_hint.as_deref()?;
         offered.iter().find(|provider| provider.serves_domain_of(hint))
     };
     let only = || match offered {

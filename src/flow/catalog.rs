@@ -12,7 +12,8 @@ use crate::jose::alg::Algorithm;
 use crate::jose::jwk::JwkSet;
 use crate::jose::jwt::Encoder;
 use crate::jose::keyring::{KeyState, Keyring};
-use crate::oauth::{Client, Policy, own_page};
+use crate::oauth::login::ResolvedPurpose;
+use crate::oauth::{Client, Policy};
 use crate::seal::Sealer;
 use crate::secret::{ApiKey, Digest};
 use crate::store::Store;
@@ -26,7 +27,6 @@ pub const ID_TOKEN_TYP: &str = "JWT";
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
-    own_page: Arc<Client>,
     api_keys: HashMap<[u8; 32], (Uuid, Arc<Client>)>,
     providers: BTreeMap<String, Arc<Provider>>,
     origins: HashSet<String>,
@@ -57,8 +57,6 @@ impl Catalog {
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
             .collect();
-        let mut own_page = own_page::client(&policy.issuer);
-        own_page.providers = providers.iter().map(|(id, _)| id.clone()).collect();
         let signing = clients.values().filter(|client| !client.jwks.is_empty());
         let client_keys = signing
             .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.jwks))))
@@ -87,7 +85,6 @@ impl Catalog {
         Ok(Self {
             clients,
             client_keys,
-            own_page: Arc::new(own_page),
             api_keys,
             providers: providers
                 .into_iter()
@@ -126,13 +123,12 @@ impl Catalog {
         self.providers.values().find(|provider| provider.issuer == issuer)
     }
 
-    /// The providers in service at which people of this client can sign in, by id.
-    pub fn offered_by(&self, client: &Client) -> Vec<Arc<Provider>> {
-        let named = client.providers.iter().filter_map(|id| self.providers.get(id));
-        named
-            .filter(|provider| provider.enabled && provider.signs_people_in())
-            .cloned()
-            .collect()
+    /// The providers in service at which a user can sign in for this purpose, by id.
+    pub fn offered_for(&self, purpose: &ResolvedPurpose) -> Vec<Arc<Provider>> {
+        let is_offered = |provider: &&Arc<Provider>| {
+            provider.enabled && provider.signs_people_in() && purpose.accepts_provider(&provider.id)
+        };
+        self.providers.values().filter(is_offered).cloned().collect()
     }
 
     /// Every provider by id, enabled or not.
@@ -147,11 +143,6 @@ impl Catalog {
         clients
             .chain(providers.filter_map(|provider| provider.jwks_uri.clone()))
             .collect()
-    }
-
-    /// The account page, as what a sign-in is for. No request finds it by its identifier.
-    pub fn own_page(&self) -> &Arc<Client> {
-        &self.own_page
     }
 
     /// The API key with this digest, by its id, and the client it belongs to, enabled or not.

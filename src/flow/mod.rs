@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod authenticate_client;
+pub mod browser;
 pub mod catalog;
 pub mod check_password;
 pub mod clock_watermark;

@@ -20,7 +20,7 @@ use super::response::Answer;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::flow::Failure;
-use crate::flow::login::transaction::Browser;
+use crate::flow::browser::Browser;
 use crate::identity::Device;
 use crate::limit::buckets::Wait;
 use crate::net::Peer;

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{Consent, Session};
-use crate::oauth::client::{Client, ConsentRequirement, GrantType};
-use crate::oauth::code::Authorization;
-use crate::oauth::consent;
+use crate::identity::Session;
+use crate::oauth::client::{Client, GrantType};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
@@ -19,7 +17,6 @@ use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::redirect_uri::{self, ReturnTo};
 use crate::oauth::scope::Scope;
 use crate::oauth::token;
-use crate::secret::{BrowserCookie, Digest, UpstreamState};
 
 /// How the answer travels: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +102,22 @@ impl ReplyAddress {
             uri: self.return_to.uri().to_owned(),
             parameters,
         }
+    }
+}
+
+/// A request that is refused, and where the client is told so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRequest {
+    /// Where the answer goes.
+    pub reply: ReplyAddress,
+    /// The answer.
+    pub refusal: Refusal,
+}
+
+impl RefusedRequest {
+    /// The answer on its way to the client.
+    pub fn response(&self, issuer: &str) -> AuthorizationResponse {
+        self.reply.refusal(&self.refusal, issuer)
     }
 }
 
@@ -200,7 +213,7 @@ impl AuthorizationRequest {
         read_hint: HintReader<'_>,
     ) -> Result<Self, Refusal> {
         check_form(parameters)?;
-        if !client.grant_types.contains(&GrantType::AuthorizationCode) {
+        if !client.may_use(GrantType::AuthorizationCode) {
             return Err(Refusal::new(
                 ErrorCode::UnauthorizedClient,
                 "this client is not registered for the authorization_code grant",
@@ -243,6 +256,14 @@ impl AuthorizationRequest {
                 .map(|tags| tags.chars().take(256).collect()),
             reply,
         })
+    }
+
+    /// Whether the answer may still go to its client, whose record may have changed since the request. If the client
+    /// must use PKCE by now, a code without a challenge could be redeemed by anybody.
+    pub fn may_be_answered(&self, client: &Client) -> bool {
+        client.enabled
+            && client.return_to(Some(self.reply.return_to.uri())).is_ok()
+            && (self.code_challenge.is_some() || !client.requires_pkce())
     }
 
     /// Whether this user may be the one signed in.
@@ -401,222 +422,4 @@ fn subjects(
             "id_token_hint and the sub in claims name different users",
         )),
     }
-}
-
-/// A sign-in under way, bound to the browser it began in.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LoginTransaction {
-    /// The digest of the cookie of the browser it belongs to.
-    pub browser: Digest<BrowserCookie>,
-    /// What the client asked for.
-    pub request: AuthorizationRequest,
-    /// When it stops being good.
-    pub expires_at: Timestamp,
-    /// The session in which the user signed in, or chose to go on, since the request was made.
-    pub settled_session: Option<Uuid>,
-    /// Whether the user has said yes since the request was made.
-    pub consented: bool,
-    /// When the client was first sent an answer to it, a code or a no, since somebody last proved who they are. The form
-    /// may be sent twice by a hasty hand, and the browser shows the second answer.
-    pub answered_at: Option<Timestamp>,
-    /// The no that the client was sent: it stays the answer.
-    pub refused: Option<Refusal>,
-    /// The question to a provider that is waited for; it is answered once.
-    pub upstream: Option<UpstreamSignIn>,
-}
-
-/// A question to a provider, as far as its answer has to fit it (OpenID Connect Core 3.1.2.1, RFC 7636).
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct UpstreamSignIn {
-    /// The provider.
-    pub provider: String,
-    /// Its issuer. While the user is there, another one may come to stand under the provider's name, and it must not get
-    /// the code of this one (RFC 9700 section 4.4).
-    pub issuer: String,
-    /// The digest of `state`.
-    pub state: Digest<UpstreamState>,
-    /// `nonce`.
-    pub nonce: String,
-    /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
-    pub sealed_verifier: String,
-    /// When it was asked.
-    pub asked_at: Timestamp,
-    /// When the user was asked to prove anew who they are, if that was demanded.
-    pub proof_asked_at: Option<Timestamp>,
-}
-
-impl UpstreamSignIn {
-    /// What the verifier is sealed for.
-    pub fn context(transaction: Uuid) -> String {
-        format!("login_transactions/{transaction}/code_verifier")
-    }
-}
-
-/// What has happened since a request was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The session in which the user signed in, chose to go on, or said yes.
-    pub settled_session: Option<Uuid>,
-    /// Whether the user has said yes, in that session: it counts in no other.
-    pub consented: bool,
-}
-
-impl Progress {
-    /// The same once it is settled whose session it is.
-    #[must_use]
-    pub fn settled_in(self, session: Uuid) -> Self {
-        let settled_session = Some(session);
-        Self {
-            settled_session,
-            consented: self.consented && self.settled_session == settled_session,
-        }
-    }
-}
-
-impl LoginTransaction {
-    /// How long an answered transaction answers once more.
-    const REPEATABLE: Duration = Duration::from_secs(10);
-
-    /// Whether its pages may still be used, if only to prove anew who one is.
-    pub fn is_open(&self, now: Timestamp) -> bool {
-        now < self.expires_at && (self.refused.is_none() || self.goes_on(now))
-    }
-
-    /// Whether it goes on from where it stands: until it is answered, and for a moment longer.
-    pub fn goes_on(&self, now: Timestamp) -> bool {
-        self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
-    }
-
-    /// Somebody has proven anew who they are: unless the client was told no, it is answered as if it had not been yet.
-    pub fn reopen(&mut self) {
-        if self.refused.is_none() {
-            self.answered_at = None;
-        }
-    }
-
-    /// What has happened so far.
-    pub fn progress(&self) -> Progress {
-        Progress {
-            settled_session: self.settled_session,
-            consented: self.consented,
-        }
-    }
-
-    /// Writes down that the client is told no, and says what it is told: a no that it was told before stays.
-    pub fn refuse(&mut self, refusal: Refusal, now: Timestamp) -> Refusal {
-        self.reopen();
-        self.answered_at.get_or_insert(now);
-        self.refused.get_or_insert(refusal).clone()
-    }
-
-    /// Writes down what has happened.
-    pub fn set_progress(&mut self, progress: Progress) {
-        self.settled_session = progress.settled_session;
-        self.consented = progress.consented;
-    }
-}
-
-/// A user signed in, as the next step depends on it.
-#[derive(Clone, Copy, Debug)]
-pub struct SignedIn<'a> {
-    /// The session's id.
-    pub id: Uuid,
-    /// The session, which is live.
-    pub session: &'a Session,
-    /// What the user has allowed the client before.
-    pub consent: Option<&'a Consent>,
-}
-
-/// What comes next on the way from a request to its answer.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// The user signs in, or chooses an account.
-    SignIn,
-    /// The user is asked for consent.
-    AskConsent,
-    /// A code is issued for this.
-    Issue(Authorization),
-    /// The client is told no.
-    Refuse(Refusal),
-}
-
-/// Decides what comes next. One table of checks, in order; each page ends by asking it again.
-pub fn next_step(
-    request: &AuthorizationRequest,
-    client: &Client,
-    signed_in: Option<SignedIn<'_>>,
-    progress: Progress,
-    now: Timestamp,
-) -> Step {
-    let Some(signed_in) = signed_in.filter(|signed_in| client.accepts(&signed_in.session.factor)) else {
-        return sign_in_or(request, ErrorCode::LoginRequired, "no user is signed in");
-    };
-    let settled = progress.settled_session == Some(signed_in.id);
-    let session = signed_in.session;
-    if !settled && request.demands_sign_in(session, now) {
-        return sign_in_or(
-            request,
-            ErrorCode::LoginRequired,
-            "the sign-in is older than max_age",
-        );
-    }
-    if !settled && request.prompt.select_account {
-        return Step::SignIn;
-    }
-    if !request.may_be(session.user) {
-        if settled {
-            return Step::Refuse(Refusal::new(
-                ErrorCode::LoginRequired,
-                "another user than the requested one signed in",
-            ));
-        }
-        return sign_in_or(
-            request,
-            ErrorCode::LoginRequired,
-            "another user than the requested one is signed in",
-        );
-    }
-    let consented = settled && progress.consented;
-    if !consented && needs_consent(request, client, signed_in.consent) {
-        if request.prompt.none {
-            return Step::Refuse(Refusal::new(
-                ErrorCode::ConsentRequired,
-                "the user has not consented yet",
-            ));
-        }
-        return Step::AskConsent;
-    }
-    Step::Issue(Authorization {
-        client_id: request.client_id.clone(),
-        user: session.user,
-        session: Some(signed_in.id),
-        auth_time: Some(session.auth_time),
-        factor: session.factor.clone(),
-        upstream_token: session
-            .upstream_token
-            .as_ref()
-            .filter(|token| token.is_current(now))
-            .cloned()
-            .map(Box::new),
-        scope: request
-            .scope
-            .filter(|value| client.scope.contains(value))
-            .with(Scope::AUTHENTICATED),
-        claims: request.claims.clone(),
-    })
-}
-
-fn sign_in_or(request: &AuthorizationRequest, code: ErrorCode, why: &'static str) -> Step {
-    if request.prompt.none {
-        Step::Refuse(Refusal::new(code, why))
-    } else {
-        Step::SignIn
-    }
-}
-
-fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<&Consent>) -> bool {
-    if request.prompt.consent {
-        return true;
-    }
-    client.consent == ConsentRequirement::Require && !consent::covers(given, &request.scope_for_consent())
 }

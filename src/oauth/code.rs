@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{Factor, UpstreamToken};
+use crate::oauth::authorize::ReplyAddress;
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::CodeChallenge;
@@ -76,6 +77,19 @@ pub struct AuthorizationCode {
     pub expires_at: Timestamp,
     /// The refresh family that was started with it, once it was redeemed.
     pub redeemed: Option<Uuid>,
+}
+
+/// What a code is issued for.
+#[derive(Clone, Debug)]
+pub struct CodeGrant {
+    /// What it stands for.
+    pub authorization: Authorization,
+    /// Where it is sent.
+    pub reply: ReplyAddress,
+    /// `nonce` of the request.
+    pub nonce: Option<String>,
+    /// `code_challenge` of the request.
+    pub code_challenge: Option<CodeChallenge>,
 }
 
 /// A code as somebody presents it, with what must come along (RFC 6749 section 4.1.3, RFC 7636 section 4.5).

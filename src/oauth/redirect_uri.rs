@@ -15,14 +15,6 @@ pub struct ReturnTo {
 }
 
 impl ReturnTo {
-    /// The service itself, which needs no registration: where a sign-in for its own pages ends.
-    pub(crate) fn own(issuer: &str) -> Self {
-        Self {
-            uri: issuer.to_owned(),
-            explicit: false,
-        }
-    }
-
     /// The address, byte for byte as the request gave it, or as registered when it gave none.
     pub fn uri(&self) -> &str {
         &self.uri

@@ -8,7 +8,7 @@ use std::time::Duration;
 use idsvc::admin::user;
 use idsvc::flow::account::Outcome;
 use idsvc::flow::account::change_password::{Change, NewPassword, change_password};
-use idsvc::flow::login::transaction;
+use idsvc::flow::browser::Browser as Sender;
 use idsvc::identity::{Device, User};
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::password::{Memory, hash};
@@ -334,7 +334,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     let browser = alice.browser();
     at_account(&browser).await;
     let core = &server.app.core;
-    let here = transaction::Browser::of(browser.cookie(SESSION).as_deref(), None, Device::default());
+    let here = Sender::of(browser.cookie(SESSION).as_deref(), None, Device::default());
     let typed = NewPassword {
         current: Zeroizing::new(alice.password.clone()),
         chosen: Zeroizing::new(NEW.to_owned()),
@@ -356,7 +356,10 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     );
     made_anew.unwrap();
     let outcome = outcome.unwrap();
-    assert!(matches!(outcome, Outcome::Done(Change::Made(_))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Done(Change::Made { .. })),
+        "{outcome:?}"
+    );
 }
 
 /// Somebody who has no password sees no form for one, and cannot send it either.

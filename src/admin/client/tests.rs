@@ -4,8 +4,9 @@ use crate::admin::client::*;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, core, refusal};
-use crate::oauth::authorize::{AuthorizationRequest, LoginTransaction, ReplyAddress, ResponseMode};
+use crate::oauth::authorize::{AuthorizationRequest, ReplyAddress, ResponseMode};
 use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
+use crate::oauth::login::{LoginPurpose, LoginTransaction, Progress};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
@@ -334,12 +335,12 @@ async fn a_sign_in_under_way_ends_with_its_client() {
         };
         let parameters =
             Parameters::parse(format!("response_type=code&client_id={id}&scope=openid").as_bytes()).unwrap();
+        let request = AuthorizationRequest::parse(&parameters, &client, reply, &|_| None).unwrap();
         let transaction = LoginTransaction {
             browser: Digest::of(b"x"),
-            request: AuthorizationRequest::parse(&parameters, &client, reply, &|_| None).unwrap(),
+            purpose: LoginPurpose::Code(Box::new(request)),
             expires_at: core.clock.now() + Duration::from_mins(1),
-            settled_session: None,
-            consented: false,
+            progress: Progress::default(),
             answered_at: None,
             refused: None,
             upstream: None,
@@ -357,7 +358,7 @@ async fn a_sign_in_under_way_ends_with_its_client() {
         .unwrap();
     let left: Vec<_> = left
         .iter()
-        .map(|(_, transaction)| transaction.request.client_id.as_str())
+        .filter_map(|(_, transaction)| transaction.purpose.client_id())
         .collect();
     assert_eq!(left, ["other"]);
 }

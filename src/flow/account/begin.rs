@@ -1,24 +1,27 @@
-//! A person comes to the account page who has to sign in first.
+//! A user opens the account page and has to sign in first.
 
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::login::session;
-use crate::flow::login::transaction::{Browser, Next, Onward, new_transaction};
+use crate::flow::login::transaction::{Next, Onward, new_transaction};
 use crate::flow::{Core, Failure};
-use crate::oauth::own_page;
+use crate::oauth::login::{AccountLogin, LoginPurpose};
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
-/// Begins a sign-in that ends on the account page. Where somebody is signed in already, it is to be proved anew.
-/// `deed_waits` says that something was asked for there, which is not done.
+/// Begins a sign-in that ends on the account page. A user who is signed in already has to authenticate again.
+/// `action_pending` says that an action was asked for that was not done.
 pub async fn sign_in(
     core: &Core,
     browser: &Browser,
-    deed_waits: bool,
+    action_pending: bool,
     now: Timestamp,
 ) -> Result<Onward, Failure> {
     let live = session::signed_in(core, browser, now)?;
-    let again = live.as_ref().map(|live| live.user.account_id.as_str());
-    let request = own_page::request(&core.policy.issuer, again, deed_waits);
-    let (transaction, binding) = new_transaction(core, request, browser, now);
+    let purpose = LoginPurpose::Account(AccountLogin {
+        reauthenticate: live.map(|live| live.user.account_id),
+        action_pending,
+    });
+    let (transaction, binding) = new_transaction(core, purpose, browser, now);
     let id = core.random.uuid_v7(core.clock.since_epoch());
     core.store
         .write("begin_account_sign_in", move |tx| {

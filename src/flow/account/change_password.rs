@@ -7,12 +7,12 @@ use zeroize::Zeroizing;
 
 use super::Outcome;
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::login::session;
-use crate::flow::login::session::DrawnSession;
-use crate::flow::login::start_session::Entrance;
-use crate::flow::login::transaction::Browser;
+use crate::flow::login::session::{AuthenticationEvent, DrawnSession, NewSession};
 use crate::flow::{Core, Failure};
+use crate::identity::User;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::password::PasswordProblem;
@@ -32,8 +32,13 @@ pub struct NewPassword {
 /// What came of it.
 #[derive(Debug)]
 pub enum Change {
-    /// The password is another one; so is this browser's session.
-    Made(Secret<SessionCookie>),
+    /// The password has changed, and this browser has a new session.
+    Made {
+        /// The cookie of the new session.
+        session: Secret<SessionCookie>,
+        /// The user with the new password.
+        user: Box<User>,
+    },
     /// The present password is not what was typed; nothing changed.
     WrongPassword,
     /// The new one is not fit; nothing changed.
@@ -94,7 +99,7 @@ async fn look(
         .hash(typed.chosen.clone(), core.random.bytes())
         .await?;
     let drawn = DrawnSession::draw(core, browser);
-    let slots = drawn.slots();
+    let slot = drawn.slot();
     let policy = Arc::clone(&core.policy);
     let here = browser.clone();
     let started = core
@@ -113,15 +118,22 @@ async fn look(
             USERS.put(tx, &user.uuid, &user)?;
             let ended = session::end_all(tx, user.uuid, None, now)?;
             session::end_families(tx, user.uuid, now)?;
-            let entrance = (Entrance::by_password(now), here.device.clone());
-            let (id, ..) = session::start(tx, None, slots, user.uuid, entrance, lifetimes, now)?;
-            Ok(Some((id, ended)))
+            let new = NewSession {
+                user: user.uuid,
+                event: AuthenticationEvent::by_password(now),
+                device: here.device.clone(),
+            };
+            let started = session::start(tx, None, slot, new, lifetimes, now)?;
+            Ok(Some((started.id, user, ended)))
         })
         .await?;
-    let Some((session, ended)) = started else {
+    let Some((id, changed, ended)) = started else {
         return Ok(None);
     };
-    audit::record(&Event::PasswordChanged { user, session });
+    audit::record(&Event::PasswordChanged { user, session: id });
     session::record_ended(core, ended, now);
-    done(Change::Made(drawn.cookie(session)))
+    done(Change::Made {
+        session: drawn.cookie(id),
+        user: Box::new(changed),
+    })
 }

@@ -2,8 +2,8 @@
 
 use super::{Outcome, act};
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::login::session;
-use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure};
 use crate::oauth::code::Authorization;
 use crate::observe::audit;

@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::{Outcome, act};
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::login::session;
-use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure};
 use crate::store::tables::SESSIONS;
 

@@ -9,9 +9,9 @@ pub mod disconnect;
 pub mod end_sessions;
 pub mod view;
 
+use super::browser::Browser;
 use super::login::session;
 use super::login::session::LiveSession;
-use super::login::transaction::Browser;
 use super::{Core, Failure};
 use crate::clock::Timestamp;
 use crate::store::StoreError;

@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use super::Outcome;
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
 use crate::flow::login::session;
 use crate::flow::login::session::LiveSession;
-use crate::flow::login::transaction::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::Session;
 use crate::oauth::{Scope, consent};

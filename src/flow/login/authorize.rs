@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::session;
 use super::transaction;
-use super::transaction::{Browser, DrawnCode, Next, Onward, Taken};
+use super::transaction::{DrawnCode, Next, Onward, Taken};
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
 use crate::flow::{Core, Failure};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
-use crate::oauth::Client;
-use crate::oauth::authorize::{AuthorizationRequest, Progress, Step, Unanswerable, reply_address};
+use crate::oauth::authorize::{AuthorizationRequest, Unanswerable, reply_address};
+use crate::oauth::login::{LoginPurpose, Progress, ResolvedPurpose, Step};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::store::StoreError;
@@ -20,9 +21,8 @@ use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
-/// What cannot be answered to the client, because it is not known where that is, comes back as
-/// [`Unanswerable`] and is shown to the user. `admit` is asked before a sign-in is written down that the
-/// pages carry on: those take room, and strangers can begin them.
+/// A request whose redirect URI cannot be trusted comes back as [`Unanswerable`] and is shown to the user. `admit` is
+/// asked before a login transaction is stored: transactions take room, and anybody can begin one.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,
@@ -52,63 +52,64 @@ pub async fn begin_authorization(
 
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
-    let decide = move |snapshot: &dyn Snapshot, client: &Client, request: &AuthorizationRequest| {
+    let decide = move |snapshot: &dyn Snapshot, purpose: &ResolvedPurpose| {
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
-        let step = transaction::step(snapshot, request, client, live.as_ref(), Progress::default(), now)?;
+        let step = transaction::next_step(snapshot, purpose, live.as_ref(), Progress::default(), now)?;
         Ok::<_, StoreError>((live, step))
     };
-    // most refusals, as to prompt=none, write nothing
-    let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, client, &request))?;
+    let asking = client.client_uuid;
+    let purpose = LoginPurpose::Code(Box::new(request));
+    let Some(resolved) = purpose.clone().resolve(Some(Arc::clone(client))) else {
+        return Ok(Err(Unanswerable::UnknownClient));
+    };
+    // Most refusals, as to prompt=none, write nothing.
+    let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, &resolved))?;
     match foreseen {
-        Step::Refuse(refusal) => {
-            return Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer)))));
-        }
+        Step::Refuse(refused) => return Ok(Ok(Onward::to(Next::Respond(refused.response(issuer))))),
         Step::SignIn | Step::AskConsent => admit()?,
-        Step::Issue(_) => {}
+        Step::IssueCode(_) | Step::OpenAccount { .. } => {}
     }
-    let code = DrawnCode::draw(core);
+    let code = DrawnCode::draw(core, now);
     let slot = code.slot();
     let id = core.random.uuid_v7(core.clock.since_epoch());
-    let (transaction, binding) = transaction::new_transaction(core, request.clone(), browser, now);
-    let (policy, asking) = (Arc::clone(&core.policy), client.client_uuid);
-    let own_page = Arc::clone(catalog.own_page());
+    let (transaction, binding) = transaction::new_transaction(core, purpose, browser, now);
     let taken = core
         .store
         .write("begin_authorization", move |tx| {
-            let client = transaction::client_of(&*tx, &transaction.request, &own_page)?;
-            let Some(client) = client.filter(|client| client.client_uuid == asking) else {
+            let resolved = transaction::resolve(&*tx, &transaction.purpose)?;
+            let is_same = |purpose: &ResolvedPurpose| {
+                let asking_now = purpose.code_request().map(|(_, client)| client.client_uuid);
+                asking_now == Some(asking)
+            };
+            let Some(resolved) = resolved.filter(is_same) else {
                 return Ok(None);
             };
-            let (live, step) = decide(&*tx, &client, &transaction.request)?;
+            let (live, step) = decide(&*tx, &resolved)?;
+            if matches!(step, Step::SignIn | Step::AskConsent) {
+                LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
+            }
             let taken = match step {
-                Step::Issue(authorization) => {
+                Step::SignIn => Taken::SignIn,
+                Step::AskConsent => Taken::AskConsent,
+                Step::IssueCode(grant) => {
                     if let Some(live) = &live {
-                        session::touch(tx, live, policy.lifetimes.session, now)?;
+                        session::touch(tx, live, lifetimes, now)?;
                     }
-                    transaction::issue(tx, &transaction.request, authorization, slot, &policy, now)?;
-                    Taken::Issued
+                    Taken::Issued(transaction::issue(tx, *grant, slot)?)
                 }
-                Step::Refuse(refusal) => Taken::Refused(refusal),
-                Step::SignIn => {
-                    LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-                    Taken::SignIn
-                }
-                Step::AskConsent => {
-                    LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-                    Taken::AskConsent
-                }
+                Step::Refuse(refused) => Taken::Refused(refused),
+                Step::OpenAccount { action_pending } => Taken::OpenAccount { action_pending },
             };
             Ok(Some(taken))
         })
         .await?;
-    // By another record than the request was read by: who asks again is told what is wrong with it now.
+    // The client's record is no longer the one that the request was checked against.
     let Some(taken) = taken else {
         return Ok(Err(Unanswerable::UnknownClient));
     };
     let binding = binding.filter(|_| matches!(taken, Taken::SignIn | Taken::AskConsent));
-    let next = transaction::onward(taken, id, &request, &code, issuer);
     Ok(Ok(Onward {
-        next,
+        next: taken.next(id, &code, issuer),
         binding,
         session: None,
     }))

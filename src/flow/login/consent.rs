@@ -1,85 +1,34 @@
 //! A user answers the consent page (OpenID Connect Core 3.1.2.4).
 
-use uuid::Uuid;
-
 use super::session::LiveSession;
 use super::transaction;
-use super::transaction::{Browser, Next, Onward, Underway};
+use super::transaction::{Onward, Stale, Underway};
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure};
+use crate::flow::browser::Browser;
+use crate::flow::{Core, Failure};
 use crate::identity::Consent;
-use crate::oauth::authorize::Progress;
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::login::Progress;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::engine::Tx;
 use crate::store::tables::CONSENTS;
 
-/// Remembers the yes of the user, whose session the page was drawn for, and issues the code: the yes of one user never
-/// counts for another.
+/// Remembers the consent of the user for whose session (`live`) the page was drawn, and issues the code. It never counts for
+/// another user.
 pub async fn give_consent(
     core: &Core,
     browser: &Browser,
-    underway: Underway,
+    underway: &Underway,
+    request: &AuthorizationRequest,
+    live: &LiveSession,
     now: Timestamp,
-) -> Result<Answer<Onward>, Failure> {
-    let Some(live) = &underway.session else {
-        return Ok(Err(Refusal::invalid_request("another user is signed in by now")));
-    };
-    let (user, session) = (live.user.uuid, live.id);
-    let client_id = underway.client.client_id.clone();
-    let progress = consented(&underway, live, now);
-    let answer = allow(core, browser, underway, (session, progress), now).await?;
-    if answer.is_ok() {
-        answered(user, &client_id, true);
-    }
-    Ok(answer.map(Onward::to))
-}
-
-/// Takes the no of whoever sits there: the client is told `access_denied`.
-pub async fn decline(core: &Core, underway: Underway, now: Timestamp) -> Result<Onward, Failure> {
-    let refusal = Refusal::new(ErrorCode::AccessDenied, "the user declined");
-    let next = transaction::refuse(core, &underway, refusal, now).await?;
-    if let Some(live) = &underway.session {
-        answered(live.user.uuid, &underway.client.client_id, false);
-    }
-    Ok(Onward::to(next))
-}
-
-fn answered(user: Uuid, client_id: &str, allowed: bool) {
-    audit::record(&Event::ConsentAnswered {
-        user,
-        client_id,
-        allowed,
-    });
-}
-
-/// What has happened once this user says yes. The yes settles whose session it is, unless the sign-in has grown too old
-/// for the request meanwhile.
-fn consented(underway: &Underway, live: &LiveSession, now: Timestamp) -> Progress {
-    let before = underway.transaction.progress();
-    let is_too_old = underway.transaction.request.demands_sign_in(&live.session, now);
-    let settled = if is_too_old {
-        before
-    } else {
-        before.settled_in(live.id)
-    };
-    Progress {
-        consented: true,
-        ..settled
-    }
-}
-
-async fn allow(
-    core: &Core,
-    browser: &Browser,
-    underway: Underway,
-    (session, progress): (Uuid, Progress),
-    now: Timestamp,
-) -> Result<Answer<Next>, Failure> {
-    let asked = underway.transaction.request.scope_for_consent();
-    let client_id = underway.client.client_id.clone();
+) -> Result<Result<Onward, Stale>, Failure> {
+    let progress = consented(underway.progress, request, live, now);
+    let asked = request.scope_for_consent();
+    let client_id = request.client_id.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
         let before = CONSENTS.get(&*tx, &key)?;
@@ -88,5 +37,55 @@ async fn allow(
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
         Ok(progress)
     };
-    transaction::settle(core, browser, underway.id, now, remember, Some(session)).await
+    let expected = Some(live.id);
+    let settled = transaction::settle(core, browser, underway.id, expected, now, remember).await?;
+    if settled.is_ok() {
+        record(live, request, true);
+    }
+    Ok(settled.map(Onward::to))
+}
+
+/// The user declines: the client is told `access_denied`.
+pub async fn decline(
+    core: &Core,
+    underway: &Underway,
+    request: &AuthorizationRequest,
+    now: Timestamp,
+) -> Result<Onward, Failure> {
+    let refused = RefusedRequest {
+        reply: request.reply.clone(),
+        refusal: Refusal::new(ErrorCode::AccessDenied, "the user declined"),
+    };
+    let next = transaction::refuse(core, underway.id, refused, now).await?;
+    if let Some(live) = &underway.session {
+        record(live, request, false);
+    }
+    Ok(Onward::to(next))
+}
+
+fn record(live: &LiveSession, request: &AuthorizationRequest, allowed: bool) {
+    audit::record(&Event::ConsentAnswered {
+        user: live.user.uuid,
+        client_id: &request.client_id,
+        allowed,
+    });
+}
+
+/// The progress once this user has consented. That settles the session too, unless the sign-in has become too old for the
+/// request.
+fn consented(
+    before: Progress,
+    request: &AuthorizationRequest,
+    live: &LiveSession,
+    now: Timestamp,
+) -> Progress {
+    let settled = if request.demands_sign_in(&live.session, now) {
+        before
+    } else {
+        before.settled_in(live.id)
+    };
+    Progress {
+        consented: true,
+        ..settled
+    }
 }

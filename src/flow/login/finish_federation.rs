@@ -9,9 +9,10 @@ use super::begin_federation::FederationProblem;
 use super::federated_user;
 use super::federated_user::Newcomer;
 use super::redeem_upstream_code::redeem;
-use super::start_session::{Entrance, start_session};
+use super::session::AuthenticationEvent;
+use super::start_session::{SessionStart, start_session};
 use super::transaction;
-use super::transaction::{Browser, Next, Onward, Stale};
+use super::transaction::{Next, Onward, Stale, Underway};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::authorization::{Callback, Outcome, straight_to};
@@ -19,10 +20,12 @@ use crate::federation::id_token::{self, Purpose, Subject};
 use crate::federation::metadata::Metadata;
 use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
+use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure, upstream_token};
 use crate::identity::{Factor, UpstreamToken};
-use crate::oauth::authorize::{AuthorizationRequest, UpstreamSignIn};
+use crate::oauth::authorize::RefusedRequest;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::login::{ResolvedPurpose, UpstreamSignIn};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::secret::{Digest, Secret, UpstreamState};
@@ -39,14 +42,21 @@ pub enum Return {
     Stale(Stale),
 }
 
-/// The sign-in that a provider's `state` names, and what tells the question. Nothing is known to be true yet.
+/// The sign-in that a provider's `state` names, and the digest of the state. Neither is verified yet.
 pub fn question_of(state: &str) -> Option<(Uuid, Digest<UpstreamState>)> {
     let state = Secret::<UpstreamState>::parse(state).ok()?;
     Some((Uuid::from_slice(state.locator()).ok()?, state.digest()))
 }
 
-/// Takes a provider's answer. It counts once, in the browser that was sent there, for the question that was asked last; one that comes
-/// again leads back to the sign-in, as far as that has come.
+/// The question that a provider's answer belongs to, taken out of the login transaction.
+enum TakenQuestion {
+    Asked(UpstreamSignIn),
+    AnsweredBefore,
+    Stale(Stale),
+}
+
+/// Takes a provider's answer. It counts once, in the browser that was sent there, for the last question that was asked. An
+/// answer that comes again leads back to the sign-in.
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,
@@ -57,151 +67,174 @@ pub async fn finish_federation(
     let Some((id, state)) = question_of(&callback.state) else {
         return Ok(Return::Stale(Stale::Expired));
     };
-    let (asked, expected) = (browser.clone(), provider.to_owned());
-    let taken = core
-        .store
-        .write("take_upstream_answer", move |tx| {
-            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
-                return Ok(Err(Stale::Expired));
-            };
-            if let Err(stale) = transaction::check((id, &transaction), &asked, now) {
-                return Ok(Err(stale));
-            }
-            if transaction.upstream.is_none() {
-                return Ok(Ok(None));
-            }
-            let fits = |question: &UpstreamSignIn| question.provider == expected && question.state == state;
-            let Some(question) = transaction.upstream.take_if(|question| fits(question)) else {
-                return Ok(Err(Stale::Expired));
-            };
-            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            Ok(Ok(Some(question)))
-        })
-        .await?;
-    let question = match taken {
-        Ok(Some(question)) => question,
-        // It was answered before: sent twice by a hasty hand, or our own answer was lost. Nothing of it counts; the
-        // sign-in goes on from where it stands.
-        Ok(None) => return Ok(Return::Onward(Onward::to(Next::SignIn(id)))),
-        Err(stale) => return Ok(Return::Stale(stale)),
+    let question = match take_question(core, browser, provider, (id, state), now).await? {
+        TakenQuestion::Asked(question) => question,
+        // The browser sent it twice, or our own answer was lost. The sign-in goes on from where it stands.
+        TakenQuestion::AnsweredBefore => return Ok(Return::Onward(Onward::to(Next::SignIn(id)))),
+        TakenQuestion::Stale(stale) => return Ok(Return::Stale(stale)),
     };
     let underway = match transaction::underway(core, browser, id, now)? {
         Ok(underway) => underway,
         Err(stale) => return Ok(Return::Stale(stale)),
     };
-    let offered = core.catalog().offered_by(&underway.client);
-    let request = underway.transaction.request.clone();
-    let was_asked = |one: &&Arc<Provider>| one.id == provider && one.issuer == question.issuer;
+    let offered = core.catalog().offered_for(&underway.purpose);
+    let was_asked = |offered: &&Arc<Provider>| offered.id == provider && offered.issuer == question.issuer;
     let Some(provider) = offered.iter().find(was_asked) else {
         return Ok(Return::Again(id, FederationProblem::NotOffered));
     };
-    let witness = match interrogate(core, provider, callback, (id, &question), &request, now).await {
-        Ok(witness) => witness,
-        Err(FederationProblem::Cancelled) if is_only_way(&request, &underway.client, &offered) => {
-            let refusal = Refusal::new(
-                ErrorCode::AccessDenied,
-                "the user did not sign in at the provider",
-            );
-            let next = transaction::refuse(core, &underway, refusal, now).await?;
-            return Ok(Return::Onward(Onward::to(next)));
-        }
-        Err(problem) => return Ok(Return::Again(id, problem)),
+    let answer = Answered {
+        core,
+        provider,
+        transaction: id,
+        question: &question,
+        max_age: underway.purpose.max_age(),
+        now,
     };
-    admit(core, browser, underway, provider, witness, now).await
+    match answer.interrogate(callback).await {
+        Ok(witness) => admit(core, browser, &underway, provider, witness, now).await,
+        Err(FederationProblem::Cancelled) if is_only_way(&underway.purpose, &offered) => {
+            cancel(core, &underway, now).await
+        }
+        Err(problem) => Ok(Return::Again(id, problem)),
+    }
 }
 
-/// Whether a user who turns round at the provider has nowhere else to go.
-fn is_only_way(
-    request: &AuthorizationRequest,
-    client: &crate::oauth::Client,
-    offered: &[Arc<Provider>],
-) -> bool {
-    !client.password_sign_in && offered.len() == 1 && straight_to(request, client, offered).is_some()
+async fn take_question(
+    core: &Core,
+    browser: &Browser,
+    provider: &str,
+    (id, state): (Uuid, Digest<UpstreamState>),
+    now: Timestamp,
+) -> Result<TakenQuestion, Failure> {
+    let (browser, provider) = (browser.clone(), provider.to_owned());
+    Ok(core
+        .store
+        .write("take_upstream_answer", move |tx| {
+            let mut transaction = match transaction::open(&*tx, id, &browser, now)? {
+                Ok(transaction) => transaction,
+                Err(stale) => return Ok(TakenQuestion::Stale(stale)),
+            };
+            if transaction.upstream.is_none() {
+                return Ok(TakenQuestion::AnsweredBefore);
+            }
+            let is_answered =
+                |question: &mut UpstreamSignIn| question.provider == provider && question.state == state;
+            let Some(question) = transaction.upstream.take_if(is_answered) else {
+                return Ok(TakenQuestion::Stale(Stale::Expired));
+            };
+            LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
+            Ok(TakenQuestion::Asked(question))
+        })
+        .await?)
+}
+
+/// Whether a user who cancels at the provider has no other way to sign in.
+fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
+    !purpose.accepts(&Factor::Password) && offered.len() == 1 && straight_to(purpose, offered).is_some()
+}
+
+/// The user cancelled at the only provider: the client is told no.
+async fn cancel(core: &Core, underway: &Underway, now: Timestamp) -> Result<Return, Failure> {
+    let ResolvedPurpose::Code { request, .. } = &underway.purpose else {
+        return Ok(Return::Again(underway.id, FederationProblem::Cancelled));
+    };
+    let refused = RefusedRequest {
+        reply: request.reply.clone(),
+        refusal: Refusal::new(
+            ErrorCode::AccessDenied,
+            "the user did not sign in at the provider",
+        ),
+    };
+    let next = transaction::refuse(core, underway.id, refused, now).await?;
+    Ok(Return::Onward(Onward::to(next)))
 }
 
 /// What a provider has said, checked.
 struct Witness {
     subject: Subject,
-    /// Whether the user was to prove anew who they are.
+    /// Whether the user was asked to authenticate again.
     was_asked_anew: bool,
     profile: Profile,
     token: Option<UpstreamToken>,
 }
 
-/// Redeems the code and checks everything that comes back. What is wrong is told to the operator, in the log; the
-/// user learns that it did not work.
-async fn interrogate(
-    core: &Core,
-    provider: &Arc<Provider>,
-    callback: Callback,
-    (id, question): (Uuid, &UpstreamSignIn),
-    request: &AuthorizationRequest,
+/// What a provider's answer is checked against.
+struct Answered<'a> {
+    core: &'a Core,
+    provider: &'a Provider,
+    transaction: Uuid,
+    question: &'a UpstreamSignIn,
+    max_age: Option<u64>,
     now: Timestamp,
-) -> Result<Witness, FederationProblem> {
-    let warn = |problem: &dyn std::fmt::Display| {
-        tracing::warn!(provider = provider.id, %problem, "a sign-in at a provider came to nothing");
-    };
-    let metadata = core.upstreams.metadata(provider, now).await;
-    let metadata = metadata.map_err(|_| FederationProblem::Unavailable)?;
-    if !callback.is_from(provider, &metadata) {
-        warn(&"the answer names another issuer, or none where one was promised");
-        return Err(FederationProblem::Failed);
-    }
-    let code = match callback.outcome {
-        Outcome::Code(code) => code,
-        Outcome::Denied => return Err(FederationProblem::Cancelled),
-        Outcome::Unavailable => return Err(FederationProblem::Unavailable),
-        Outcome::Failed(error) => {
-            warn(&format!("the provider answers {error}"));
-            return Err(FederationProblem::Failed);
+}
+
+impl Answered<'_> {
+    /// Redeems the code and checks everything that comes back. The log says what is wrong; the user learns only that the
+    /// sign-in failed.
+    async fn interrogate(&self, callback: Callback) -> Result<Witness, FederationProblem> {
+        let Self {
+            core,
+            provider,
+            question,
+            now,
+            ..
+        } = *self;
+        let metadata = core.upstreams.metadata(provider, now).await;
+        let metadata = metadata.map_err(|_| FederationProblem::Unavailable)?;
+        if !callback.is_from(provider, &metadata) {
+            return Err(self.fail(&"the answer names another issuer, or none where one was promised"));
         }
-    };
-    let verifier = open_verifier(core, id, question).ok_or_else(|| {
-        warn(&"the code verifier does not open under this master key");
+        let code = match callback.outcome {
+            Outcome::Code(code) => code,
+            Outcome::Denied => return Err(FederationProblem::Cancelled),
+            Outcome::Unavailable => return Err(FederationProblem::Unavailable),
+            Outcome::Failed(error) => {
+                return Err(self.fail(&format!("the provider answers {error}")));
+            }
+        };
+        let context = UpstreamSignIn::context(self.transaction);
+        let verifier: Zeroizing<String> = core
+            .sealer
+            .open_text(&context, &question.sealed_verifier)
+            .map_err(|_| self.fail(&"the code verifier does not open under this master key"))?;
+        let tokens = redeem(core, provider, &metadata, (&code, &verifier), now)
+            .await
+            .map_err(|problem| {
+                self.fail(&problem);
+                FederationProblem::Unavailable
+            })?;
+        let keys = core.upstreams.keys_of(provider, &tokens.id_token, now).await;
+        let keys = keys.map_err(|_| FederationProblem::Unavailable)?;
+        let purpose = Purpose::SignIn {
+            client_id: provider.client_id.as_deref().unwrap_or_default(),
+            nonce: &question.nonce,
+            access_token: &tokens.access_token,
+            max_age: self.max_age,
+            asked_at: question.asked_at,
+            proof_asked_at: question.proof_asked_at,
+        };
+        let subject = id_token::check(&tokens.id_token, provider, &keys, purpose, now)
+            .map_err(|problem| self.fail(&problem))?;
+        let profile = complete(core, provider, &metadata, &tokens, &subject)
+            .await
+            .map_err(|problem| self.fail(&problem))?;
+        Ok(Witness {
+            subject,
+            was_asked_anew: question.proof_asked_at.is_some(),
+            profile,
+            token: upstream_token::seal(core, provider, &tokens, now),
+        })
+    }
+
+    /// Logs what is wrong.
+    fn fail(&self, problem: &dyn std::fmt::Display) -> FederationProblem {
+        tracing::warn!(provider = self.provider.id, %problem, "a sign-in at a provider came to nothing");
         FederationProblem::Failed
-    })?;
-    let tokens = redeem(core, provider, &metadata, (&code, &verifier), now)
-        .await
-        .map_err(|problem| {
-            warn(&problem);
-            FederationProblem::Unavailable
-        })?;
-    let keys = core.upstreams.keys_of(provider, &tokens.id_token, now).await;
-    let keys = keys.map_err(|_| FederationProblem::Unavailable)?;
-    let purpose = Purpose::SignIn {
-        client_id: provider.client_id.as_deref().unwrap_or_default(),
-        nonce: &question.nonce,
-        access_token: &tokens.access_token,
-        max_age: request.max_age,
-        asked_at: question.asked_at,
-        proof_asked_at: question.proof_asked_at,
-    };
-    let subject = id_token::check(&tokens.id_token, provider, &keys, purpose, now).map_err(|problem| {
-        warn(&problem);
-        FederationProblem::Failed
-    })?;
-    let profile = complete(core, provider, &metadata, &tokens, &subject)
-        .await
-        .map_err(|problem| {
-            warn(&problem);
-            FederationProblem::Failed
-        })?;
-    let token = upstream_token::seal(core, provider, &tokens, now);
-    Ok(Witness {
-        subject,
-        was_asked_anew: question.proof_asked_at.is_some(),
-        profile,
-        token,
-    })
+    }
 }
 
-fn open_verifier(core: &Core, transaction: Uuid, question: &UpstreamSignIn) -> Option<Zeroizing<String>> {
-    let context = UpstreamSignIn::context(transaction);
-    core.sealer.open_text(&context, &question.sealed_verifier).ok()
-}
-
-/// What the ID token says, and where that leaves something out, what the `UserInfo` endpoint adds. Its `sub` has to be
-/// the same (OpenID Connect Core 5.3.2).
+/// What the ID token says of the user, completed by the `UserInfo` endpoint. Its `sub` has to be the same (OpenID Connect
+/// Core 5.3.2).
 async fn complete(
     core: &Core,
     provider: &Provider,
@@ -230,24 +263,22 @@ async fn complete(
     Ok(profile.or(Profile::read(&userinfo, provider)))
 }
 
-/// Finds or makes the user, starts the session and takes the next step towards the client, in one transaction.
+/// Finds or makes the user, starts the session and takes the next step, in one transaction.
 async fn admit(
     core: &Core,
     browser: &Browser,
-    underway: transaction::Underway,
+    underway: &Underway,
     provider: &Arc<Provider>,
     witness: Witness,
     now: Timestamp,
 ) -> Result<Return, Failure> {
-    let id = underway.id;
-    let client_id = underway.client.client_id.clone();
     let Witness {
         subject,
         was_asked_anew,
         profile,
         token,
     } = witness;
-    let entrance = Entrance {
+    let event = AuthenticationEvent {
         factor: Factor::Federated {
             provider: provider.id.clone(),
         },
@@ -258,8 +289,8 @@ async fn admit(
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (speaker, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
-    let identity = (speaker.issuer.clone(), subject.subject.clone());
-    let started = start_session(core, browser, id, entrance, now, move |tx| {
+    let identity = (provider.issuer.clone(), subject.subject.clone());
+    let started = start_session(core, browser, underway.id, event, now, move |tx| {
         let newcomer = Newcomer {
             provider: &speaker,
             subject: &subject.subject,
@@ -267,19 +298,18 @@ async fn admit(
             uuid,
             organization: &policy.organization,
         };
-        let Some((user, arrival)) = federated_user::find(&*tx, &newcomer, now)? else {
+        let found = federated_user::find(&*tx, &newcomer, now)?;
+        let Some((user, arrival)) = found.filter(|(user, _)| user.enabled) else {
             return Ok(None);
         };
-        if !user.enabled {
-            return Ok(None);
-        }
         federated_user::keep(tx, &user, arrival)?;
         Ok(Some((user, arrival)))
     })
     .await?;
-    let (onward, session, user, arrival) = match started {
-        Ok(Some(started)) => started,
-        Ok(None) => {
+    let client_id = underway.purpose.audit_name();
+    let started = match started {
+        SessionStart::Started(started) => started,
+        SessionStart::NoUser => {
             if let Some(from) = browser.device.address {
                 let user = core
                     .store
@@ -287,19 +317,20 @@ async fn admit(
                 audit::record(&Event::SignInFailed {
                     user,
                     from,
-                    client_id: &client_id,
+                    client_id,
                 });
             }
-            return Ok(Return::Again(id, FederationProblem::NotAdmitted));
+            return Ok(Return::Again(underway.id, FederationProblem::NotAdmitted));
         }
-        Err(stale) => return Ok(Return::Stale(stale)),
+        SessionStart::Stale(stale) => return Ok(Return::Stale(stale)),
     };
-    federated_user::record(user, arrival, &provider.id);
+    let user = started.user.uuid;
+    federated_user::record(user, started.detail, &provider.id);
     audit::record(&Event::SignedIn {
         user,
-        session,
+        session: started.session,
         authority: &provider.id,
-        client_id: &client_id,
+        client_id,
     });
-    Ok(Return::Onward(onward))
+    Ok(Return::Onward(started.onward))
 }

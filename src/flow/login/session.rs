@@ -5,11 +5,10 @@ use std::ops::ControlFlow;
 
 use uuid::Uuid;
 
-use super::start_session::Entrance;
-use super::transaction::Browser;
 use crate::clock::Timestamp;
+use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::{Core, Failure, grant_policy};
-use crate::identity::{Device, Factor, Session, SessionLifetimes, User};
+use crate::identity::{Device, Factor, Session, SessionLifetimes, UpstreamToken, User};
 use crate::oauth::code::{self, Authorization};
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
@@ -21,25 +20,6 @@ use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSION
 
 /// The most sessions of one user: more browsers than anybody has.
 pub const MOST_OF_ONE_USER: usize = 50;
-
-/// A session cookie as a browser presents it.
-#[derive(Clone, Debug)]
-pub struct PresentedSession {
-    /// The session it names.
-    pub id: Uuid,
-    digest: Digest<SessionCookie>,
-}
-
-impl PresentedSession {
-    /// Reads the cookie's value; nothing when it has not the form of one.
-    pub fn parse(cookie: &str) -> Option<Self> {
-        let secret = Secret::<SessionCookie>::parse(cookie).ok()?;
-        Some(Self {
-            id: Uuid::from_slice(secret.locator()).ok()?,
-            digest: secret.digest(),
-        })
-    }
-}
 
 /// A live session and its user, who is enabled.
 #[derive(Clone, Debug)]
@@ -118,6 +98,34 @@ pub fn touch(
     SESSIONS.put(tx, &live.id, &touched)
 }
 
+/// How a user authenticated: what a session remembers of it.
+#[derive(Clone, Debug)]
+pub(in crate::flow) struct AuthenticationEvent {
+    /// The method.
+    pub(in crate::flow) factor: Factor,
+    /// When.
+    pub(in crate::flow) auth_time: Timestamp,
+    /// Whether that moment is a guess: see [`Session::is_undated`].
+    pub(in crate::flow) is_undated: bool,
+    /// Whether the user was asked to authenticate again: see [`Session::was_asked_anew`].
+    pub(in crate::flow) was_asked_anew: bool,
+    /// The access token of the provider that vouched for the user.
+    pub(in crate::flow) upstream_token: Option<UpstreamToken>,
+}
+
+impl AuthenticationEvent {
+    /// By a password, now.
+    pub(in crate::flow) fn by_password(now: Timestamp) -> Self {
+        Self {
+            factor: Factor::Password,
+            auth_time: now,
+            is_undated: false,
+            was_asked_anew: false,
+            upstream_token: None,
+        }
+    }
+}
+
 /// The identifier and the cookies of a session that is about to start or to be renewed, drawn before the
 /// transaction that decides which.
 pub struct DrawnSession {
@@ -139,8 +147,12 @@ impl DrawnSession {
     }
 
     /// What [`start`] needs of them.
-    pub fn slots(&self) -> (Uuid, Digest<SessionCookie>, Digest<SessionCookie>) {
-        (self.id, self.fresh.digest(), self.renewed.digest())
+    pub(in crate::flow) fn slot(&self) -> SessionSlot {
+        SessionSlot {
+            id: self.id,
+            fresh: self.fresh.digest(),
+            renewed: self.renewed.digest(),
+        }
     }
 
     /// The cookie of the session that was started.
@@ -153,46 +165,67 @@ impl DrawnSession {
     }
 }
 
-/// Starts a session, or renews the one the same user has in this browser: its id, which clients know as
-/// `sid`, stays, its cookie changes. The session of another user ends. `previous` is the one presented, live or not,
-/// found in the same transaction. Says besides which sessions ended for it.
+/// What a transaction needs of a [`DrawnSession`].
+#[derive(Clone, Copy)]
+pub(in crate::flow) struct SessionSlot {
+    id: Uuid,
+    fresh: Digest<SessionCookie>,
+    renewed: Digest<SessionCookie>,
+}
+
+/// A session that begins: who signed in, how, and in which browser.
+pub(in crate::flow) struct NewSession {
+    pub(in crate::flow) user: Uuid,
+    pub(in crate::flow) event: AuthenticationEvent,
+    pub(in crate::flow) device: Device,
+}
+
+/// A session that began, and those that ended because of it.
+pub(in crate::flow) struct Started {
+    pub(in crate::flow) id: Uuid,
+    pub(in crate::flow) session: Session,
+    pub(in crate::flow) ended: Ended,
+}
+
+/// Starts a session, or renews the one that the same user has in this browser: its id, which clients know as `sid`,
+/// stays, and its cookie changes. A session of another user ends. `previous` is the one presented, live or not, found in
+/// the same transaction.
 pub(in crate::flow) fn start(
     tx: &mut dyn Tx,
     previous: Option<(Uuid, Session)>,
-    fresh: (Uuid, Digest<SessionCookie>, Digest<SessionCookie>),
-    user: Uuid,
-    (entrance, device): (Entrance, Device),
+    slot: SessionSlot,
+    new: NewSession,
     lifetimes: SessionLifetimes,
     now: Timestamp,
-) -> Result<(Uuid, Session, Ended), StoreError> {
+) -> Result<Started, StoreError> {
+    let NewSession { user, event, device } = new;
     let mut ended = Vec::new();
-    let (fresh_id, fresh_digest, renewed_digest) = fresh;
     let (id, digest) = match previous {
-        Some((id, previous)) if previous.user == user => (id, renewed_digest),
+        Some((id, previous)) if previous.user == user => (id, slot.renewed),
         previous => {
             if let Some((id, previous)) = previous {
                 end(tx, id, &previous, now)?;
                 ended.push((id, previous));
             }
             ended.extend(make_room(tx, user, lifetimes, now)?);
-            (fresh_id, fresh_digest)
+            (slot.id, slot.fresh)
         }
     };
     let session = Session {
         digest,
         user,
-        auth_time: entrance.auth_time,
-        is_undated: entrance.is_undated,
-        was_asked_anew: entrance.was_asked_anew,
-        factor: entrance.factor,
-        upstream_token: entrance.upstream_token,
+        auth_time: event.auth_time,
+        is_undated: event.is_undated,
+        was_asked_anew: event.was_asked_anew,
+        factor: event.factor,
+        upstream_token: event.upstream_token,
         created_at: now,
         last_used_at: now,
         device,
     };
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
-    Ok((id, session, ended))
+    Ok(Started { id, session, ended })
 }
 
 /// Makes room for one more session of this user: beyond the bound those end that were left unused the longest. Says

@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 
+use super::authorize::read_hint;
 use super::session;
-use super::transaction::Browser;
 use crate::clock::Timestamp;
+use crate::flow::browser::Browser;
 use crate::flow::{Answer, Core, Failure};
 use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
@@ -27,14 +28,13 @@ pub async fn begin_sign_out(
     now: Timestamp,
 ) -> Result<Answer<SignOut>, Failure> {
     let catalog = core.catalog();
-    let hint = parameters
-        .get("id_token_hint")
-        .and_then(|token| super::authorize::read_hint(&catalog, &core.policy.issuer, token));
-    let hint = hint.as_ref().and_then(|hint| {
+    let token = parameters.get("id_token_hint");
+    let hint = token.and_then(|token| read_hint(&catalog, &core.policy.issuer, token));
+    let hint_and_client = hint.as_ref().and_then(|hint| {
         let client = catalog.client(&hint.aud).filter(|client| client.enabled)?;
         Some((hint, &**client))
     });
-    let request = match logout::parse(parameters, hint) {
+    let request = match logout::parse(parameters, hint_and_client) {
         Ok(request) => request,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -42,9 +42,9 @@ pub async fn begin_sign_out(
         return Ok(Ok(SignOut::Ask));
     };
     match session::signed_in(core, browser, now)? {
-        // the browser has changed hands since: whoever is signed in now decides
+        // Another user has signed in since, and decides.
         Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
-        // the hint alone ends nothing: whoever once saw an ID token could sign its user out from anywhere
+        // The hint alone ends nothing: an ID token that leaked would sign its user out from anywhere.
         _ => {
             if let Some((id, session)) = session::of_browser(core, browser)?
                 && session.user == user
@@ -75,10 +75,7 @@ async fn end(core: &Core, id: Uuid, now: Timestamp) -> Result<(), Failure> {
             Ok(session)
         })
         .await?;
-    session::record_ended(
-        core,
-        ended.map(|session| (id, session)).into_iter().collect(),
-        now,
-    );
+    let ended = ended.map(|session| (id, session)).into_iter().collect();
+    session::record_ended(core, ended, now);
     Ok(())
 }

@@ -1,54 +1,29 @@
-//! The way from an authorization request to its answer, as far as its steps share it.
+//! What the steps of a sign-in share, from the request to its answer.
 //!
-//! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each
-//! page ends by taking the next step; the step that answers the client also ends the transaction, but for a moment in which
-//! it answers once more. The answer to a sign-in brings the session's cookie: where nobody is signed in, and the session
-//! lives, it never arrived, and whoever proves anew who they are gets another.
+//! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each page ends by
+//! taking the next step. The step that answers the request also ends the transaction, except that for a moment it
+//! answers once more.
+//!
+//! The answer to a sign-in brings the cookie of the session. If the session lives and nobody is signed in in the browser,
+//! the answer was lost: a new sign-in in the same transaction gets another one.
 
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::session;
-use super::session::{LiveSession, PresentedSession};
+use super::session::LiveSession;
 use crate::clock::Timestamp;
-use crate::flow::{Answer, Core, Failure};
-use crate::identity::{Device, SessionLifetimes};
-use crate::oauth::authorize::{
-    AuthorizationRequest, AuthorizationResponse, LoginTransaction, Progress, SignedIn, Step, next_step,
-};
-use crate::oauth::client::Client;
-use crate::oauth::code::{Authorization, AuthorizationCode};
-use crate::oauth::error::Refusal;
-use crate::oauth::policy::Policy;
+use crate::flow::browser::Browser;
+use crate::flow::{Core, Failure};
+use crate::identity::SessionLifetimes;
+use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest, ReplyAddress};
+use crate::oauth::code::{AuthorizationCode, CodeGrant};
+use crate::oauth::login::{LoginPurpose, LoginTransaction, Progress, ResolvedPurpose, SignedIn, Step};
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_TRANSACTIONS, SESSIONS};
-
-/// What a browser carries, the cookies of this service, and what it is.
-#[derive(Clone, Debug, Default)]
-pub struct Browser {
-    /// The session it is signed in to.
-    pub session: Option<PresentedSession>,
-    /// What binds sign-ins under way to it.
-    pub binding: Option<Digest<BrowserCookie>>,
-    /// What a session remembers of it.
-    pub device: Device,
-}
-
-impl Browser {
-    /// Reads the cookies' values; what has not the right form counts as missing.
-    pub fn of(session: Option<&str>, binding: Option<&str>, device: Device) -> Self {
-        Self {
-            device,
-            session: session.and_then(PresentedSession::parse),
-            binding: binding
-                .and_then(|text| Secret::<BrowserCookie>::parse(text).ok())
-                .map(|secret| secret.digest()),
-        }
-    }
-}
 
 /// Where the browser goes next.
 #[derive(Debug)]
@@ -61,8 +36,8 @@ pub enum Next {
     AskConsent(Uuid),
     /// To the account page.
     Account {
-        /// Whether something was asked for there that was not done: see [`crate::oauth::own_page::request`].
-        deed_waits: bool,
+        /// Whether it says that an action was not done: see [`crate::oauth::login::AccountLogin::action_pending`].
+        action_pending: bool,
     },
 }
 
@@ -71,7 +46,7 @@ pub enum Next {
 pub struct Onward {
     /// Where.
     pub next: Next,
-    /// A new binding, when the browser had none.
+    /// A new binding, if the browser had none.
     pub binding: Option<Secret<BrowserCookie>>,
     /// A new session cookie, after a sign-in.
     pub session: Option<Secret<SessionCookie>>,
@@ -105,22 +80,33 @@ pub enum Stale {
 pub struct Underway {
     /// Its id.
     pub id: Uuid,
-    /// The transaction.
-    pub transaction: LoginTransaction,
-    /// The client that asks.
-    pub client: Arc<Client>,
+    /// What it is for.
+    pub purpose: ResolvedPurpose,
+    /// What has happened in it.
+    pub progress: Progress,
+    /// Whether the client was told no.
+    pub is_refused: bool,
     /// Who is signed in in this browser.
     pub session: Option<LiveSession>,
     /// What comes next.
     pub step: Step,
-    /// Whether somebody may yet prove in it who they are. Where not, it only goes on for whoever is signed in.
+    /// Whether a user may sign in in it. If not, it only goes on for the user who is signed in.
     pub takes_proof: bool,
 }
 
-/// Whether whoever proves in a sign-in who they are is signed in by it: until it is answered and for a moment longer, and
-/// then only where the answer was lost. Where somebody has proven who they are, a browser in which nobody is signed in has
-/// lost the answer while their session lives; else it is over, by signing out or by itself, and a password that is sent
-/// again out of the history signs nobody in, whoever has come meanwhile.
+impl Underway {
+    /// The session in which the sign-in page may offer to continue.
+    pub fn offered_session(&self, now: Timestamp) -> Option<&LiveSession> {
+        let session = self.session.as_ref();
+        session.filter(|live| self.purpose.may_continue_in(&live.session, now))
+    }
+}
+
+/// Whether a user may sign in in this transaction: until it is answered, and for a moment longer if the session lives that
+/// the first sign-in began.
+///
+/// If the session lives and nobody is signed in in the browser, the answer was lost, and the time does not count. If the
+/// session is over, by signing out or by itself, a password form that is sent again from the history signs nobody in.
 pub(in crate::flow) fn takes_proof(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
@@ -128,7 +114,7 @@ pub(in crate::flow) fn takes_proof(
     lifetimes: SessionLifetimes,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let Some(settled) = transaction.settled_session else {
+    let Some(settled) = transaction.progress.settled_session else {
         return Ok(transaction.goes_on(now));
     };
     let session = SESSIONS.get(snapshot, &settled)?;
@@ -144,63 +130,52 @@ pub fn underway(
     now: Timestamp,
 ) -> Result<Result<Underway, Stale>, Failure> {
     let catalog = core.catalog();
-    let found = core.store.read(|snapshot| {
-        let Some(transaction) = LOGIN_TRANSACTIONS.get(snapshot, &id)? else {
-            return Ok(None);
+    let lifetimes = core.policy.lifetimes.session;
+    Ok(core.store.read(|snapshot| {
+        let transaction = match open(snapshot, id, browser, now)? {
+            Ok(transaction) => transaction,
+            Err(stale) => return Ok(Err(stale)),
         };
-        let lifetimes = core.policy.lifetimes.session;
         let session = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
         let takes_proof = takes_proof(snapshot, &transaction, session.is_some(), lifetimes, now)?;
-        Ok(Some((transaction, session, takes_proof)))
-    })?;
-    let Some((transaction, session, takes_proof)) = found else {
-        return Ok(Err(Stale::Expired));
-    };
-    if let Err(stale) = check((id, &transaction), browser, now) {
-        return Ok(Err(stale));
-    }
-    let is_carried_on = session.is_some() && transaction.goes_on(now);
-    if !takes_proof && !is_carried_on {
-        return Ok(Err(Stale::Expired));
-    }
-    let client = if transaction.request.is_for_own_page() {
-        Some(catalog.own_page())
-    } else {
-        catalog.client(&transaction.request.client_id)
-    };
-    let Some(client) = client.filter(|client| may_answer(client, &transaction.request)) else {
-        return Ok(Err(Stale::Expired));
-    };
-    let step = match &transaction.refused {
-        Some(refusal) => Step::Refuse(refusal.clone()),
-        None => core.store.read(|snapshot| {
-            step(
-                snapshot,
-                &transaction.request,
-                client,
-                session.as_ref(),
-                transaction.progress(),
-                now,
-            )
-        })?,
-    };
-    if !takes_proof && matches!(step, Step::SignIn) {
-        return Ok(Err(Stale::Expired));
-    }
-    Ok(Ok(Underway {
-        id,
-        client: Arc::clone(client),
-        transaction,
-        session,
-        step,
-        takes_proof,
-    }))
+        let is_carried_on = session.is_some() && transaction.goes_on(now);
+        if !takes_proof && !is_carried_on {
+            return Ok(Err(Stale::Expired));
+        }
+        let LoginTransaction {
+            purpose,
+            progress,
+            refused,
+            ..
+        } = transaction;
+        let client = purpose.client_id().and_then(|id| catalog.client(id)).cloned();
+        let Some(purpose) = purpose.resolve(client) else {
+            return Ok(Err(Stale::Expired));
+        };
+        let is_refused = refused.is_some();
+        let step = match refused {
+            Some(refused) => Step::Refuse(Box::new(refused)),
+            None => next_step(snapshot, &purpose, session.as_ref(), progress, now)?,
+        };
+        if !takes_proof && matches!(step, Step::SignIn) {
+            return Ok(Err(Stale::Expired));
+        }
+        Ok(Ok(Underway {
+            id,
+            purpose,
+            progress,
+            is_refused,
+            session,
+            step,
+            takes_proof,
+        }))
+    })?)
 }
 
-/// A sign-in under way, bound to the browser, and the binding when the browser has none yet.
+/// A sign-in under way, bound to the browser, and the binding if the browser has none yet.
 pub(in crate::flow) fn new_transaction(
     core: &Core,
-    request: AuthorizationRequest,
+    purpose: LoginPurpose,
     browser: &Browser,
     now: Timestamp,
 ) -> (LoginTransaction, Option<Secret<BrowserCookie>>) {
@@ -212,10 +187,9 @@ pub(in crate::flow) fn new_transaction(
     };
     let transaction = LoginTransaction {
         browser: digest,
-        request,
+        purpose,
         expires_at: now + core.policy.lifetimes.login_transaction,
-        settled_session: None,
-        consented: false,
+        progress: Progress::default(),
         answered_at: None,
         refused: None,
         upstream: None,
@@ -223,77 +197,74 @@ pub(in crate::flow) fn new_transaction(
     (transaction, binding)
 }
 
-/// Whether a transaction may be carried on in this browser now.
-pub(in crate::flow) fn check(
-    (id, transaction): (Uuid, &LoginTransaction),
+/// The transaction with this id, if it may be carried on in this browser now.
+pub(in crate::flow) fn open(
+    snapshot: &dyn Snapshot,
+    id: Uuid,
     browser: &Browser,
     now: Timestamp,
-) -> Result<(), Stale> {
-    if !transaction.is_open(now) || Timestamp::of_id(id).is_ahead_of(now) {
-        return Err(Stale::Expired);
-    }
-    if browser.binding != Some(transaction.browser) {
-        return Err(Stale::OtherBrowser);
-    }
-    Ok(())
-}
-
-/// Whether the answer to a request may still go to its client, which may have changed since. Where by now it has to use
-/// PKCE, a code without a challenge would be anybody's.
-fn may_answer(client: &Client, request: &AuthorizationRequest) -> bool {
-    client.enabled
-        && client.return_to(Some(request.reply.return_to.uri())).is_ok()
-        && (request.code_challenge.is_some() || !client.requires_pkce())
-}
-
-/// The client of a sign-in as the transaction that may answer it finds it: a password and a provider take their time,
-/// and meanwhile it may have been disabled, or removed, or the address taken away that the answer would go to.
-pub(in crate::flow) fn client_of(
-    snapshot: &dyn Snapshot,
-    request: &AuthorizationRequest,
-    own_page: &Client,
-) -> Result<Option<Client>, StoreError> {
-    let client = if request.is_for_own_page() {
-        Some(own_page.clone())
-    } else {
-        CLIENTS.get(snapshot, &request.client_id)?
+) -> Result<Result<LoginTransaction, Stale>, StoreError> {
+    let transaction = LOGIN_TRANSACTIONS.get(snapshot, &id)?;
+    let is_open =
+        |transaction: &LoginTransaction| transaction.is_open(now) && !Timestamp::of_id(id).is_ahead_of(now);
+    let Some(transaction) = transaction.filter(is_open) else {
+        return Ok(Err(Stale::Expired));
     };
-    Ok(client.filter(|client| may_answer(client, request)))
+    if browser.binding != Some(transaction.browser) {
+        return Ok(Err(Stale::OtherBrowser));
+    }
+    Ok(Ok(transaction))
+}
+
+/// The purpose of a sign-in as the transaction that may answer it finds it. A password and a provider take their time,
+/// and the client may have been disabled, removed or changed since the page was drawn.
+pub(in crate::flow) fn resolve(
+    snapshot: &dyn Snapshot,
+    purpose: &LoginPurpose,
+) -> Result<Option<ResolvedPurpose>, StoreError> {
+    let client = match purpose.client_id() {
+        Some(client_id) => CLIENTS.get(snapshot, client_id)?,
+        None => None,
+    };
+    Ok(purpose.clone().resolve(client.map(Arc::new)))
 }
 
 /// Decides the next step with what the store knows of the user's consent.
-pub(in crate::flow) fn step(
+pub(in crate::flow) fn next_step(
     snapshot: &dyn Snapshot,
-    request: &AuthorizationRequest,
-    client: &Client,
+    purpose: &ResolvedPurpose,
     session: Option<&LiveSession>,
     progress: Progress,
     now: Timestamp,
 ) -> Result<Step, StoreError> {
-    let consent = match session {
-        Some(live) => CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?,
-        None => None,
+    let consent = match (session, purpose.code_request()) {
+        (Some(live), Some((_, client))) => {
+            CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?
+        }
+        _ => None,
     };
     let signed_in = session.map(|live| SignedIn {
         id: live.id,
         session: &live.session,
         consent: consent.as_ref(),
     });
-    Ok(next_step(request, client, signed_in, progress, now))
+    Ok(purpose.next_step(signed_in, progress, now))
 }
 
 /// A code drawn before the transaction that may issue it.
 pub(in crate::flow) struct DrawnCode {
     id: Uuid,
     secret: Secret<CodeSecret>,
+    expires_at: Timestamp,
 }
 
 impl DrawnCode {
-    pub(in crate::flow) fn draw(core: &Core) -> Self {
+    pub(in crate::flow) fn draw(core: &Core, now: Timestamp) -> Self {
         let id = core.random.uuid_v7(core.clock.since_epoch());
         Self {
             id,
             secret: Secret::mint(id.as_bytes(), &core.random),
+            expires_at: now + core.policy.lifetimes.code,
         }
     }
 
@@ -301,6 +272,7 @@ impl DrawnCode {
         CodeSlot {
             id: self.id,
             digest: self.secret.digest(),
+            expires_at: self.expires_at,
         }
     }
 }
@@ -310,191 +282,152 @@ impl DrawnCode {
 pub(in crate::flow) struct CodeSlot {
     id: Uuid,
     digest: Digest<CodeSecret>,
+    expires_at: Timestamp,
 }
 
 /// Where a step led, inside the transaction.
 pub(in crate::flow) enum Taken {
     SignIn,
     AskConsent,
-    Issued,
-    Arrived,
-    Refused(Refusal),
+    Issued(ReplyAddress),
+    Refused(Box<RefusedRequest>),
+    OpenAccount { action_pending: bool },
 }
 
-/// Takes a step: issues the code, or keeps the no. A client that was told no hears nothing else.
+impl Taken {
+    /// Where that sends the browser.
+    pub(in crate::flow) fn next(self, id: Uuid, code: &DrawnCode, issuer: &str) -> Next {
+        match self {
+            Self::SignIn => Next::SignIn(id),
+            Self::AskConsent => Next::AskConsent(id),
+            Self::Issued(reply) => Next::Respond(reply.code(code.secret.reveal(), issuer)),
+            Self::Refused(refused) => Next::Respond(refused.response(issuer)),
+            Self::OpenAccount { action_pending } => Next::Account { action_pending },
+        }
+    }
+}
+
+/// Takes a step: issues the code, or records the refusal. A client that was told no gets no other answer.
 pub(in crate::flow) fn take(
     tx: &mut dyn Tx,
     step: Step,
-    under: (Uuid, &mut LoginTransaction),
+    id: Uuid,
+    transaction: &mut LoginTransaction,
     slot: CodeSlot,
-    policy: &Policy,
     now: Timestamp,
 ) -> Result<Taken, StoreError> {
-    let (id, transaction) = under;
-    let step = transaction.refused.clone().map_or(step, Step::Refuse);
-    let taken = match step {
+    let refused = transaction.refused.clone().map(Box::new);
+    let taken = match refused.map_or(step, Step::Refuse) {
         Step::SignIn => Taken::SignIn,
         Step::AskConsent => Taken::AskConsent,
-        Step::Issue(_) if transaction.request.is_for_own_page() => {
+        Step::OpenAccount { action_pending } => {
             transaction.answered_at.get_or_insert(now);
-            Taken::Arrived
+            Taken::OpenAccount { action_pending }
         }
-        Step::Issue(authorization) => {
-            issue(tx, &transaction.request, authorization, slot, policy, now)?;
+        Step::IssueCode(grant) => {
             transaction.answered_at.get_or_insert(now);
-            Taken::Issued
+            Taken::Issued(issue(tx, *grant, slot)?)
         }
-        Step::Refuse(refusal) => Taken::Refused(transaction.refuse(refusal, now)),
+        Step::Refuse(refused) => Taken::Refused(Box::new(transaction.refuse(*refused, now))),
     };
     LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
     Ok(taken)
 }
 
-/// Tells the client no, whatever has happened meanwhile.
+/// Tells the client no, whatever has happened since the page was drawn.
 pub(in crate::flow) async fn refuse(
     core: &Core,
-    underway: &Underway,
-    refusal: Refusal,
+    id: Uuid,
+    refused: RefusedRequest,
     now: Timestamp,
 ) -> Result<Next, Failure> {
-    let id = underway.id;
     let refused = core
         .store
         .write("refuse_authorization", move |tx| {
             let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
-                return Ok(refusal.clone());
+                return Ok(refused.clone());
             };
-            let refused = transaction.refuse(refusal.clone(), now);
+            let refused = transaction.refuse(refused.clone(), now);
             LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
             Ok(refused)
         })
         .await?;
-    let reply = &underway.transaction.request.reply;
-    Ok(Next::Respond(reply.refusal(&refused, &core.policy.issuer)))
+    Ok(Next::Respond(refused.response(&core.policy.issuer)))
 }
 
-/// Writes a code down.
+/// Stores a code. Returns where it is sent.
 pub(in crate::flow) fn issue(
     tx: &mut dyn Tx,
-    request: &AuthorizationRequest,
-    authorization: Authorization,
+    grant: CodeGrant,
     slot: CodeSlot,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<ReplyAddress, StoreError> {
     let code = AuthorizationCode {
         digest: slot.digest,
-        authorization,
-        return_to: request.reply.return_to.clone(),
-        nonce: request.nonce.clone(),
-        code_challenge: request.code_challenge.clone(),
-        expires_at: now + policy.lifetimes.code,
+        authorization: grant.authorization,
+        return_to: grant.reply.return_to.clone(),
+        nonce: grant.nonce,
+        code_challenge: grant.code_challenge,
+        expires_at: slot.expires_at,
         redeemed: None,
     };
-    CODES.put(tx, &slot.id, &code)
+    CODES.put(tx, &slot.id, &code)?;
+    Ok(grant.reply)
 }
 
-/// Turns where a step led into where the browser goes.
-pub(in crate::flow) fn onward(
-    taken: Taken,
-    id: Uuid,
-    request: &AuthorizationRequest,
-    code: &DrawnCode,
-    issuer: &str,
-) -> Next {
-    match taken {
-        Taken::SignIn => Next::SignIn(id),
-        Taken::AskConsent => Next::AskConsent(id),
-        Taken::Arrived => Next::Account {
-            deed_waits: request.has_deed_waiting(),
-        },
-        Taken::Issued => Next::Respond(request.reply.code(code.secret.reveal(), issuer)),
-        Taken::Refused(refusal) => Next::Respond(request.reply.refusal(&refusal, issuer)),
-    }
-}
-
-/// Carries a transaction on without anything new from the user: the way back to the right page, or to
-/// the client when all is settled by now.
+/// Carries a transaction on without anything new from the user: back to the right page, or to the answer if nothing is
+/// left to ask.
 pub async fn carry_on(
     core: &Core,
     browser: &Browser,
     underway: Underway,
     now: Timestamp,
 ) -> Result<Onward, Failure> {
-    let Underway {
-        id,
-        transaction,
-        session,
-        ..
-    } = underway;
-    settle(
-        core,
-        browser,
-        id,
-        now,
-        move |_, _| Ok(transaction.progress()),
-        session.map(|live| live.id),
-    )
-    .await
-    .map(|answer| match answer {
-        Ok(next) => Onward::to(next),
-        Err(_) => Onward::to(Next::SignIn(id)),
-    })
+    let (id, progress) = (underway.id, underway.progress);
+    let expected = underway.session.map(|live| live.id);
+    let settled = settle(core, browser, id, expected, now, move |_, _| Ok(progress)).await?;
+    Ok(Onward::to(settled.unwrap_or(Next::SignIn(id))))
 }
 
 /// Runs `advance` on the transaction, then takes the step that follows, all in one write.
 ///
-/// `expected` is the session that the page was drawn for: with another one the user is asked to sign in.
+/// `expected` is the session that the page was drawn for: in another one the user is asked to sign in.
 pub(in crate::flow) async fn settle<F>(
     core: &Core,
     browser: &Browser,
     id: Uuid,
+    expected: Option<Uuid>,
     now: Timestamp,
     advance: F,
-    expected: Option<Uuid>,
-) -> Result<Answer<Next>, Failure>
+) -> Result<Result<Next, Stale>, Failure>
 where
     F: Fn(&mut dyn Tx, &LiveSession) -> Result<Progress, StoreError> + Send + 'static,
 {
-    let code = DrawnCode::draw(core);
+    let code = DrawnCode::draw(core, now);
     let slot = code.slot();
-    let policy = Arc::clone(&core.policy);
-    let own_page = Arc::clone(core.catalog().own_page());
+    let lifetimes = core.policy.lifetimes.session;
     let browser = browser.clone();
-    let outcome = core
+    let taken = core
         .store
         .write("carry_on_authorization", move |tx| {
-            let Some(mut transaction) = LOGIN_TRANSACTIONS.get(&*tx, &id)? else {
-                return Ok(None);
+            let mut transaction = match open(&*tx, id, &browser, now)? {
+                Ok(transaction) if transaction.goes_on(now) => transaction,
+                Ok(_) => return Ok(Err(Stale::Expired)),
+                Err(stale) => return Ok(Err(stale)),
             };
-            if check((id, &transaction), &browser, now).is_err() || !transaction.goes_on(now) {
-                return Ok(None);
-            }
-            let Some(client) = client_of(&*tx, &transaction.request, &own_page)? else {
-                return Ok(None);
+            let Some(purpose) = resolve(&*tx, &transaction.purpose)? else {
+                return Ok(Err(Stale::Expired));
             };
-            let live = session::find(&*tx, browser.session.as_ref(), policy.lifetimes.session, now)?
+            let live = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?
                 .filter(|live| expected.is_none_or(|expected| expected == live.id));
             if let Some(live) = &live {
                 if transaction.refused.is_none() {
-                    transaction.set_progress(advance(tx, live)?);
+                    transaction.progress = advance(tx, live)?;
                 }
-                session::touch(tx, live, policy.lifetimes.session, now)?;
+                session::touch(tx, live, lifetimes, now)?;
             }
-            let step = step(
-                &*tx,
-                &transaction.request,
-                &client,
-                live.as_ref(),
-                transaction.progress(),
-                now,
-            )?;
-            let taken = take(tx, step, (id, &mut transaction), slot, &policy, now)?;
-            Ok(Some((taken, transaction.request)))
+            let step = next_step(&*tx, &purpose, live.as_ref(), transaction.progress, now)?;
+            take(tx, step, id, &mut transaction, slot, now).map(Ok)
         })
         .await?;
-    Ok(match outcome {
-        Some((taken, request)) => Ok(onward(taken, id, &request, &code, &core.policy.issuer)),
-        None => Err(Refusal::invalid_request("this sign-in has expired")),
-    })
+    Ok(taken.map(|taken| taken.next(id, &code, &core.policy.issuer)))
 }

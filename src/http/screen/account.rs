@@ -1,11 +1,10 @@
 //! `GET` and `POST /account`: the page on which people see to their own account.
 
-use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{browser_redirect, csrf, device_cookie, person};
+use super::{account_notice, browser_redirect, csrf, device_cookie, person};
 use crate::flow::Failure;
 use crate::flow::account::change_password::{Change, NewPassword, change_password};
 use crate::flow::account::disconnect::disconnect;
@@ -17,9 +16,8 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::{self, Answer};
+use crate::http::response::Answer;
 use crate::identity::{LoginName, Session};
-use crate::oauth::redirect_uri::with_query;
 use crate::pages::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::password::PasswordProblem;
 use crate::route::Route;
@@ -38,8 +36,7 @@ enum Deed {
 /// Shows the page, or does what a form of it asks for and shows it again.
 pub async fn respond(context: &RequestContext) -> Answer {
     if context.method() != Method::POST {
-        let notice = context.query().ok().and_then(|query| notice_of(context, &query));
-        return show(context, notice).await;
+        return show(context, account_notice::read(context)).await;
     }
     let form = match context.page_parameters() {
         Ok(form) => form,
@@ -88,7 +85,7 @@ impl Deed {
             Self::Password(typed) => {
                 return take_password(context, typed).await;
             }
-            Self::Language(language) => return speak(context, language),
+            Self::Language(language) => return set_language(context, language),
             Self::EndSession(id) if is_here(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
                     Ok(()) => super::logout::done(context, None),
@@ -106,22 +103,21 @@ impl Deed {
                 .map(|outcome| (outcome, AccountNotice::Disconnected)),
         };
         match outcome {
-            Ok((Outcome::Done(()), notice)) => back(
-                context,
-                notice,
-                context.cookie(Cookie::Session).unwrap_or_default(),
-            ),
+            Ok((Outcome::Done(()), notice)) => {
+                let session = context.cookie(Cookie::Session).unwrap_or_default();
+                account_notice::redirect(context, notice, session)
+            }
             Ok((Outcome::SignIn, _)) => sign_in(context, true).await,
             Err(failure) => error::failed_page(context, &failure),
         }
     }
 }
 
-/// Sends the browser to sign in, first or once more, unless none may be begun. What was asked for, if anything was, is not
-/// done then, and people are told so.
-async fn sign_in(context: &RequestContext, deed_waits: bool) -> Answer {
+/// Sends the browser to sign in, for the first time or again, unless no sign-in may be begun. If an action was asked for,
+/// the pages say that it was not done.
+async fn sign_in(context: &RequestContext, action_pending: bool) -> Answer {
     let begun = match context.admit_sign_in() {
-        Ok(()) => begin::sign_in(&context.app.core, &context.browser(), deed_waits, context.now).await,
+        Ok(()) => begin::sign_in(&context.app.core, &context.browser(), action_pending, context.now).await,
         Err(failure) => Err(failure),
     };
     match begun {
@@ -130,11 +126,11 @@ async fn sign_in(context: &RequestContext, deed_waits: bool) -> Answer {
     }
 }
 
-/// Looks at the passwords, unless too many were wrong in this session or too many of the same address wait. The
-/// session is a browser in which the user has signed in: strangers who fail elsewhere keep nobody from this.
+/// Changes the password, unless too many were wrong in this session or too many of the same address wait. Failures in
+/// other browsers do not count here.
 ///
-/// Where the session is over, nobody can say whether something was done: a form that a hasty hand sends twice has changed
-/// the password by the first time, and so ended the session. Which password it is by now, the sign-in that follows tells.
+/// If the session is over, the form may have been sent twice: the first time has changed the password and ended the session.
+/// So nothing is said of an action that was not done.
 async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
     let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
     let live = match session::signed_in(core, &context.browser(), context.now) {
@@ -152,11 +148,11 @@ async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
             return page;
         }
     };
-    // under which name this browser is known, while the old password is still in force
+    // Under which name this browser is known, while the old password is still in force.
     let names = live.user.login_names();
     let known_as = names
         .into_iter()
-        .find(|name| device_cookie::browser(context, name).is_some());
+        .find(|name| device_cookie::browser(context, name, Some(&live.user)).is_some());
     let outcome = match limits.permit_for_password(from) {
         Some(_place) => change_password(core, &context.browser(), typed, context.now).await,
         None => Err(Failure::Busy),
@@ -173,15 +169,11 @@ async fn changed(
     name: &LoginName,
 ) -> Answer {
     let notice = match outcome {
-        Ok(Outcome::Done(Change::Made(secret))) => {
-            let mut answer = back(context, AccountNotice::PasswordChanged, secret.reveal());
-            let session = Cookie::Session.set(secret.reveal(), None);
-            for cookie in [session, device_cookie::cookie(context, name)]
-                .into_iter()
-                .flatten()
-            {
-                answer.headers_mut().append(SET_COOKIE, cookie);
-            }
+        Ok(Outcome::Done(Change::Made { session, user })) => {
+            let notice = AccountNotice::PasswordChanged;
+            let mut answer = account_notice::redirect(context, notice, session.reveal());
+            browser_redirect::append_session(&mut answer, &session);
+            browser_redirect::append_cookie(&mut answer, device_cookie::cookie(context, name, &user));
             return answer;
         }
         Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
@@ -196,41 +188,17 @@ async fn changed(
     show(context, Some(notice)).await
 }
 
-/// Remembers the language in this browser, not with the user: the page that asks who somebody is has to be in
-/// it too. What applications are told (`locale`) stays the operator's word.
-fn speak(context: &RequestContext, language: Option<String>) -> Answer {
+/// Remembers the language in this browser, not in the user's record: the sign-in page has to be in it too. What
+/// applications are told (`locale`) stays the operator's decision.
+fn set_language(context: &RequestContext, language: Option<String>) -> Answer {
     let session = context.cookie(Cookie::Session).unwrap_or_default();
-    let mut answer = back(context, AccountNotice::LanguageChosen, session);
+    let mut answer = account_notice::redirect(context, AccountNotice::LanguageChosen, session);
     let cookie = match language {
         Some(tag) => Cookie::Language.set(&tag, Some(A_YEAR)),
         None => Cookie::Language.removal(),
     };
-    if let Some(cookie) = cookie {
-        answer.headers_mut().append(SET_COOKIE, cookie);
-    }
+    browser_redirect::append_cookie(&mut answer, cookie);
     answer
-}
-
-/// To the page itself, so that loading it again does nothing again. The notice carries a proof that it comes from
-/// here: a link from elsewhere must not tell people that their password was changed.
-pub fn back(context: &RequestContext, notice: AccountNotice, session: &str) -> Answer {
-    let name = notice.name().unwrap_or_default();
-    let proof = csrf::token(session, &proof_of(name));
-    let path = context.app.path(&Route::Account);
-    response::redirect_303(&with_query(&path, &[("done", name), ("proof", &proof)]))
-}
-
-fn notice_of(context: &RequestContext, query: &Parameters) -> Option<AccountNotice> {
-    let session = context.cookie(Cookie::Session)?;
-    let name = query.get("done")?;
-    let notice = AccountNotice::ALL
-        .into_iter()
-        .find(|notice| notice.name() == Some(name))?;
-    csrf::is_valid(query.get("proof"), session, &proof_of(name)).then_some(notice)
-}
-
-fn proof_of(notice: &str) -> String {
-    format!("{FORM}:done:{notice}")
 }
 
 async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> Answer {

@@ -1,10 +1,10 @@
 //! Where the browser goes after a step of a sign-in.
 
 use ::http::StatusCode;
-use ::http::header::SET_COOKIE;
+use ::http::header::{HeaderValue, SET_COOKIE};
 use uuid::Uuid;
 
-use super::account;
+use super::account_notice;
 use crate::flow::login::transaction::{Next, Onward};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
@@ -12,6 +12,7 @@ use crate::http::response::{self, Answer};
 use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
 use crate::pages::{AccountNotice, FormPost, Heading};
 use crate::route::Route;
+use crate::secret::{Secret, SessionCookie};
 
 /// Sends the browser on, with the cookies it is given.
 pub fn go(context: &RequestContext, onward: Onward) -> Answer {
@@ -19,35 +20,45 @@ pub fn go(context: &RequestContext, onward: Onward) -> Answer {
         Next::Respond(response) => deliver(context, response),
         Next::SignIn(id) => response::redirect_303(&address(context, &Route::Login, id)),
         Next::AskConsent(id) => response::redirect_303(&address(context, &Route::Consent, id)),
-        Next::Account { deed_waits: false } => response::redirect_303(&context.app.path(&Route::Account)),
-        Next::Account { deed_waits: true } => {
+        Next::Account {
+            action_pending: false,
+        } => response::redirect_303(&context.app.path(&Route::Account)),
+        Next::Account { action_pending: true } => {
             let session = match &onward.session {
                 Some(secret) => secret.reveal(),
                 None => context.cookie(Cookie::Session).unwrap_or_default(),
             };
-            account::back(context, AccountNotice::DeedWaits, session)
+            account_notice::redirect(context, AccountNotice::DeedWaits, session)
         }
     };
-    let cookies = [
-        onward
-            .binding
-            .and_then(|secret| Cookie::Browser.set(secret.reveal(), Some(A_YEAR))),
-        onward
-            .session
-            .and_then(|secret| Cookie::Session.set(secret.reveal(), None)),
-    ];
-    for cookie in cookies.into_iter().flatten() {
-        answer.headers_mut().append(SET_COOKIE, cookie);
+    if let Some(secret) = onward.binding {
+        let cookie = Cookie::Browser.set(secret.reveal(), Some(A_YEAR));
+        append_cookie(&mut answer, cookie);
+    }
+    if let Some(secret) = onward.session {
+        append_session(&mut answer, &secret);
     }
     answer
 }
 
+/// Gives the browser the cookie of its session. It ends with the browser.
+pub fn append_session(answer: &mut Answer, secret: &Secret<SessionCookie>) {
+    append_cookie(answer, Cookie::Session.set(secret.reveal(), None));
+}
+
+/// Adds a `Set-Cookie` header, if there is a value.
+pub fn append_cookie(answer: &mut Answer, cookie: Option<HeaderValue>) {
+    if let Some(cookie) = cookie {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
+
 /// Has the browser ask again with GET, the form as the query.
 ///
-/// A form that a client's page posts comes without our cookies, which are `SameSite=Lax`; the redirect brings
-/// them. What does not fit into an address is refused.
+/// A form that a client's page posts comes without our cookies, which are `SameSite=Lax`; the redirect brings them. A
+/// form that does not fit into an address is refused.
 pub fn repeat_as_get(context: &RequestContext, route: &Route) -> Answer {
-    // With what else a browser sends it stays below the 16 KiB of a header.
+    // Together with what else a browser sends, it stays below the 16 KiB of a header.
     const LONGEST: usize = 14 * 1024;
     if context.body.len() > LONGEST {
         let message = "The request is too long.";
@@ -69,7 +80,7 @@ pub fn address(context: &RequestContext, page: &Route, id: Uuid) -> String {
     format!("{}?transaction={id}", context.app.path(page))
 }
 
-/// Carries the answer to the client, the way it asked for.
+/// Sends the answer to the client in the response mode that it asked for.
 fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> Answer {
     match answer.response_mode {
         ResponseMode::Query => response::redirect_303(&answer.location()),

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::login_context;
 use super::login_context::Asked;
 use super::{browser_redirect, csrf, person};
+use crate::flow::browser::Browser;
 use crate::flow::login::consent::{decline, give_consent};
 use crate::flow::login::transaction;
 use crate::flow::login::transaction::Underway;
@@ -13,8 +14,8 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::Answer;
-use crate::oauth::authorize::Step;
-use crate::pages::{Consent, Heading};
+use crate::oauth::login::{ResolvedPurpose, Step};
+use crate::pages::Consent;
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
@@ -27,60 +28,56 @@ pub async fn respond(context: &RequestContext) -> Answer {
         Ok(asked) => asked,
         Err(page) => return *page,
     };
-    let id = underway.id;
     let core = &context.app.core;
+    let ResolvedPurpose::Code { request, client } = &underway.purpose else {
+        return carry_on(context, &browser, underway).await;
+    };
     let is_ours = context.method() == Method::POST && context.is_from_own_page();
     let decision = parameters.get("decision").filter(|_| is_ours);
-    if decision == Some("deny") && underway.transaction.refused.is_none() {
-        // A no counts whatever has happened meanwhile in other tabs, and for whoever says it. It needs no CSRF token:
-        // it comes from our own page, gives nobody anything, and ends only the request of this browser.
-        return match decline(core, underway, context.now).await {
+    if decision == Some("deny") && !underway.is_refused {
+        // It counts whatever has happened in other tabs, and from any user of this browser. It needs no CSRF token: it comes
+        // from our own page, grants nothing, and ends only the request of this browser.
+        return match decline(core, &underway, request, context.now).await {
             Ok(next) => browser_redirect::go(context, next),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
-    let session = match (&underway.step, &underway.session) {
-        (Step::AskConsent, Some(live)) => live.id,
-        _ => {
-            return match transaction::carry_on(core, &browser, underway, context.now).await {
-                Ok(next) => browser_redirect::go(context, next),
-                Err(failure) => error::failed_page(context, &failure),
-            };
-        }
+    let live = match (&underway.step, &underway.session) {
+        (Step::AskConsent, Some(live)) => live,
+        _ => return carry_on(context, &browser, underway).await,
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let form = form(id, session);
-    let says_yes = decision == Some("allow");
-    if !says_yes || !csrf::is_valid(parameters.get("csrf"), cookie, &form) {
-        return draw(context, &underway, &csrf::token(cookie, &form), says_yes);
+    let form = form(underway.id, live.id);
+    let is_allowed = decision == Some("allow");
+    if is_allowed && csrf::is_valid(parameters.get("csrf"), cookie, &form) {
+        return match give_consent(core, &browser, &underway, request, live, context.now).await {
+            Ok(Ok(next)) => browser_redirect::go(context, next),
+            Ok(Err(stale)) => login_context::over(context, stale),
+            Err(failure) => error::failed_page(context, &failure),
+        };
     }
-    match give_consent(core, &browser, underway, context.now).await {
-        Ok(Ok(next)) => browser_redirect::go(context, next),
-        Ok(Err(refusal)) => {
-            context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description)
-        }
-        Err(failure) => error::failed_page(context, &failure),
-    }
-}
-
-/// `is_again` says that a yes was sent that does not count: it was asked for in another session.
-fn draw(context: &RequestContext, underway: &Underway, csrf: &str, is_again: bool) -> Answer {
-    let request = &underway.transaction.request;
     let scope = request.scope_for_consent();
-    let user = underway.session.as_ref().map(|live| person(&live.user));
     let page = Consent {
         action: context.app.path(&Route::Consent),
         transaction: underway.id.to_string(),
-        csrf: csrf.to_owned(),
-        client_name: underway.client.display_name().to_owned(),
-        user: user.unwrap_or_default(),
-        is_again,
+        csrf: csrf::token(cookie, &form),
+        client_name: client.display_name().to_owned(),
+        user: person(&live.user),
+        // The consent that was sent was asked for in another session, and does not count.
+        is_again: is_allowed,
         scopes: scope
             .iter()
-            .map(|name| context.scope_line(Some(&underway.client), name))
+            .map(|name| context.scope_line(Some(client), name))
             .collect(),
     };
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
+}
+
+async fn carry_on(context: &RequestContext, browser: &Browser, underway: Underway) -> Answer {
+    match transaction::carry_on(&context.app.core, browser, underway, context.now).await {
+        Ok(next) => browser_redirect::go(context, next),
+        Err(failure) => error::failed_page(context, &failure),
+    }
 }
 
 /// The form is drawn for one user's session: the answer does not count in another.

@@ -1,10 +1,10 @@
-//! The cookie that says who has signed in in this browser before.
+//! The device cookie: it says who has signed in in this browser before.
 //!
-//! It lets its user in while strangers fail at the sign-in page under the same name or from the same network.
-//! It is sealed for the name that was typed and tells inside which password was right, so it says nothing to anybody else,
-//! is good for nobody else and not beyond that password, and cannot be made without the master key: whoever knew the old
-//! password, and kept as many cookies as they liked, guesses the new one like any stranger. It opens no session: it is a
-//! place in another queue.
+//! A browser with this cookie gets a limit of its own for wrong passwords. So its user can sign in while others fail under
+//! the same name or from the same network. It opens no session.
+//!
+//! It is sealed for the name that was typed, and inside is a digest that identifies the password that was right. So it is
+//! good for one user and one password, and cannot be made without the master key.
 
 use std::time::Duration;
 
@@ -15,27 +15,26 @@ use ring::digest::{Digest, SHA256, digest};
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
-use crate::flow::login::password;
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
-use crate::identity::LoginName;
+use crate::identity::{LoginName, User};
 
 /// How long a browser stays known after its last sign-in.
 const REMEMBERED: Duration = Duration::from_hours(365 * 24);
 const ID_LEN: usize = 16;
-/// For how many names a browser is known at most: whose family shares one, too.
+/// For how many names a browser is known at most: families share one.
 const MOST_NAMES: usize = 4;
 /// Between the seals of several names.
 const BETWEEN: char = '.';
 
-/// The cookie for a browser in which somebody has just proven the password of this name. It goes on to be known for other
-/// names, the last ones first.
-pub fn cookie(context: &RequestContext, name: &LoginName) -> Option<HeaderValue> {
+/// The cookie for a browser in which this user has just signed in under this name with a password. It keeps the seals of
+/// other names, the last ones first.
+pub fn cookie(context: &RequestContext, name: &LoginName, user: &User) -> Option<HeaderValue> {
     let (sealer, random) = (&context.app.core.sealer, &context.app.core.random);
     let until = context.now + REMEMBERED;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
-    plain.extend_from_slice(mark_of_password(context, name)?.as_ref());
+    plain.extend_from_slice(mark_of_password(user)?.as_ref());
     let sealing_context = sealing_context(name);
     let newest = URL_SAFE_NO_PAD.encode(sealer.seal(&sealing_context, &plain, random));
     let is_others =
@@ -45,15 +44,15 @@ pub fn cookie(context: &RequestContext, name: &LoginName) -> Option<HeaderValue>
     Cookie::Known.set(&value, Some(REMEMBERED))
 }
 
-/// What names this browser, if somebody has proven the password of this name in it that is still in force.
-pub fn browser(context: &RequestContext, name: &LoginName) -> Option<[u8; ID_LEN]> {
+/// The id of this browser, if somebody has signed in in it under this name with the present password of this user.
+pub fn browser(context: &RequestContext, name: &LoginName, user: Option<&User>) -> Option<[u8; ID_LEN]> {
     let sealing_context = sealing_context(name);
     let plain = seals(context).find_map(|seal| open(context, &sealing_context, seal))?;
     let (id, rest) = plain.split_first_chunk::<ID_LEN>()?;
     let (until, mark) = rest.split_first_chunk()?;
     let until = Timestamp::from_seconds(u64::from_be_bytes(*until));
     let is_current = context.now < until && !(until - REMEMBERED).is_ahead_of(context.now);
-    (is_current && mark_of_password(context, name)?.as_ref() == mark).then_some(*id)
+    (is_current && mark_of_password(user?)?.as_ref() == mark).then_some(*id)
 }
 
 /// The seals that the browser presents.
@@ -71,12 +70,10 @@ fn sealing_context(name: &LoginName) -> String {
     format!("known browser of {}", name.as_str())
 }
 
-/// What tells one password of a user from the next. None for somebody without one, and where the store cannot be read:
-/// then no browser is known. A hash that is made anew at another cost keeps its salt, and so the browsers of its user stay
-/// known.
-fn mark_of_password(context: &RequestContext, name: &LoginName) -> Option<Digest> {
-    let user = password::user_named(&context.app.core, name).ok()??;
-    let password = user.password?;
+/// Identifies the password of a user; `None` if there is none. A hash that is renewed at another cost keeps its salt, so the
+/// user's browsers stay known.
+fn mark_of_password(user: &User) -> Option<Digest> {
+    let password = user.password.as_ref()?;
     Some(match password.salt() {
         Some(salt) => digest(&SHA256, &salt),
         None => digest(&SHA256, password.as_str().as_bytes()),

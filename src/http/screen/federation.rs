@@ -89,8 +89,8 @@ const fn name_of(problem: FederationProblem) -> &'static str {
     }
 }
 
-/// What the sign-in page says about a problem of this name. Anybody can write the name; all that it does is to choose
-/// one of these sentences.
+/// What the sign-in page says about a problem of this name. The name comes from the address and only chooses one of these
+/// sentences.
 pub(super) fn problem_of(name: &str) -> Option<LoginProblem> {
     match name {
         "not_offered" | "failed" => Some(LoginProblem::ProviderFailed),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ::http::header::SET_COOKIE;
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -12,25 +11,26 @@ use super::login_context::Asked;
 use super::{browser_redirect, csrf, device_cookie, federation, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
+use crate::flow::browser::Browser;
 use crate::flow::login::password;
 use crate::flow::login::password::{SignIn, Typed};
 use crate::flow::login::transaction;
-use crate::flow::login::transaction::{Browser, Stale, Underway};
+use crate::flow::login::transaction::{Stale, Underway};
 use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
-use crate::identity::LoginName;
-use crate::oauth::authorize::Step;
+use crate::identity::{Factor, LoginName};
 use crate::oauth::error::printable;
+use crate::oauth::login::{ResolvedPurpose, Step};
 use crate::pages::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
 /// The longest user name that is written back into the page.
 const LONGEST_USERNAME: usize = 256;
 
-/// Shows the page, or takes what was typed. Its bare address, which people and password managers keep, leads to what
-/// everybody has here.
+/// Shows the page, or takes what was typed. Its bare address, which people and password managers keep, leads to the account
+/// page.
 pub async fn respond(context: &RequestContext) -> Answer {
     let query = context.query().unwrap_or_default();
     if context.method() != Method::POST && query.get("transaction").is_none() {
@@ -64,7 +64,7 @@ pub async fn respond(context: &RequestContext) -> Answer {
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let is_known = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));
     if !is_known || !context.is_from_own_page() {
-        // only a page of ours has what makes the form known
+        // Only a page of ours has the token.
         let other_name = context.other_name().filter(|_| is_known);
         return draw(
             context,
@@ -74,20 +74,24 @@ pub async fn respond(context: &RequestContext) -> Answer {
         );
     }
     if parameters.get("decision") == Some("continue") {
-        let outcome = password::continue_as(&context.app.core, &browser, underway, context.now).await;
-        return answer(context, id, outcome, None);
+        return match password::continue_as(&context.app.core, &browser, &underway, context.now).await {
+            Ok(Some(next)) => browser_redirect::go(context, next),
+            Ok(None) => again(context, id, LoginProblem::Expired, None),
+            Err(failure) => error::failed_page(context, &failure),
+        };
     }
-    let username = parameters.get("username").unwrap_or_default().to_owned();
-    let password = Zeroizing::new(parameters.get("password").unwrap_or_default().to_owned());
+    let username = parameters.get("username").unwrap_or_default();
+    let password = parameters.get("password").unwrap_or_default();
     let typed = Typed {
-        username,
-        password,
+        name: LoginName::new(username),
+        password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
     };
-    take_password(context, &browser, underway, typed).await
+    take_password(context, &browser, &underway, &typed, username).await
 }
 
-/// Whoever opened our pages under another name stays there with every answer: cookies and codes are for the issuer's.
+/// A browser that opened our pages under another name of this host stays there. The cookies and codes belong to the issuer's
+/// name, so no sign-in can succeed.
 fn elsewhere(context: &RequestContext, other_name: &str) -> LoginProblem {
     context.log_detail(RefusalLog {
         origin: Some(printable(other_name, 200)),
@@ -99,71 +103,64 @@ fn elsewhere(context: &RequestContext, other_name: &str) -> LoginProblem {
     LoginProblem::Elsewhere
 }
 
-/// Looks at a password, unless too many were wrong or too many of the same address wait.
+/// Checks a password, unless too many were wrong or too many of the same address wait.
 async fn take_password(
     context: &RequestContext,
     browser: &Browser,
-    underway: Underway,
-    typed: Typed,
+    underway: &Underway,
+    typed: &Typed,
+    username: &str,
 ) -> Answer {
-    let (limits, id, from) = (&context.app.limits, underway.id, typed.from);
-    let (name, username) = (LoginName::new(&typed.username), typed.username.clone());
-    let known = device_cookie::browser(context, &name);
+    let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
+    let draw_again = |problem| again(context, underway.id, problem, Some(username));
+    let user = match password::user_named(core, &typed.name) {
+        Ok(user) => user,
+        Err(error) => return error::failed_page(context, &error.into()),
+    };
+    let known = device_cookie::browser(context, &typed.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
-    let attempt = match limits.try_password(name.as_str(), known, from, context.now) {
+    let attempt = match limits.try_password(typed.name.as_str(), known, from, context.now) {
         Ok(attempt) => attempt,
         Err(wait) => {
-            let problem = LoginProblem::Throttled;
             context.log_refusal("throttled", "too many failed sign-ins");
-            let mut page = again(context, id, problem, Some(&username));
+            let mut page = draw_again(LoginProblem::Throttled);
             error::ask_to_wait(&mut page, wait.seconds());
             return page;
         }
     };
     let outcome = match limits.permit_for_password(from) {
-        Some(_place) => password::sign_in(&context.app.core, browser, underway, typed, context.now).await,
+        Some(_place) => password::sign_in(core, browser, underway, user, typed, context.now).await,
         None => Err(Failure::Busy),
     };
     if !matches!(outcome, Ok(SignIn::Refused)) {
         attempt.refund(context.now);
     }
-    let is_done = matches!(outcome, Ok(SignIn::Done(_)));
-    let mut answer = answer(context, id, outcome, Some(&username));
-    if let Some(cookie) = is_done.then(|| device_cookie::cookie(context, &name)).flatten() {
-        answer.headers_mut().append(SET_COOKIE, cookie);
-    }
-    answer
-}
-
-fn answer(
-    context: &RequestContext,
-    id: Uuid,
-    outcome: Result<SignIn, Failure>,
-    username: Option<&str>,
-) -> Answer {
     match outcome {
-        Ok(SignIn::Done(next)) => browser_redirect::go(context, next),
-        Ok(SignIn::Refused) => again(context, id, LoginProblem::Credentials, username),
-        Ok(SignIn::Expired) => again(context, id, LoginProblem::Expired, username),
-        Err(Failure::Busy) => again(context, id, LoginProblem::Busy, username),
+        Ok(SignIn::Done { onward, user }) => {
+            let mut answer = browser_redirect::go(context, onward);
+            browser_redirect::append_cookie(&mut answer, device_cookie::cookie(context, &typed.name, &user));
+            answer
+        }
+        Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
+        Ok(SignIn::Expired) => draw_again(LoginProblem::Expired),
+        Err(Failure::Busy) => draw_again(LoginProblem::Busy),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
-/// The provider to which the browser goes without a look at the page.
+/// The provider to which the browser is sent without showing the page.
 fn straight_to(context: &RequestContext, underway: &Underway) -> Option<Route> {
-    if password::may_continue(underway, context.now) {
+    if underway.offered_session(context.now).is_some() {
         return None;
     }
-    let offered = context.app.core.catalog().offered_by(&underway.client);
-    let provider =
-        authorization_of_providers::straight_to(&underway.transaction.request, &underway.client, &offered)?;
+    let offered = context.app.core.catalog().offered_for(&underway.purpose);
+    let provider = authorization_of_providers::straight_to(&underway.purpose, &offered)?;
     Some(Route::FederationStart(provider.id.clone()))
 }
 
 /// The providers that the page offers.
 fn choices(context: &RequestContext, underway: &Underway) -> Vec<ProviderChoice> {
-    let offered = context.app.core.catalog().offered_by(&underway.client);
+    let offered = context.app.core.catalog().offered_for(&underway.purpose);
     let choice = |provider: &Arc<Provider>| {
         let logo = Route::FederationLogo(provider.id.clone());
         ProviderChoice {
@@ -179,7 +176,7 @@ fn choices(context: &RequestContext, underway: &Underway) -> Vec<ProviderChoice>
     offered.iter().map(choice).collect()
 }
 
-/// Draws the page once more and says why.
+/// Draws the page again and says why.
 fn again(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
     match login_context::again(context, id) {
         Ok(underway) => draw(context, &underway, Some(problem), username),
@@ -193,18 +190,23 @@ fn draw(
     problem: Option<LoginProblem>,
     typed: Option<&str>,
 ) -> Answer {
-    let request = &underway.transaction.request;
+    let purpose = &underway.purpose;
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let problem = problem.or_else(|| request.has_deed_waiting().then_some(LoginProblem::DeedWaits));
-    let may_continue = password::may_continue(underway, context.now);
-    let (takes_password, providers) = (underway.client.password_sign_in, choices(context, underway));
-    let has_way = takes_password || may_continue || !providers.is_empty();
-    let problem = if has_way {
-        problem
+    let offered_session = underway.offered_session(context.now);
+    let (takes_password, providers) = (purpose.accepts(&Factor::Password), choices(context, underway));
+    let (client_name, purpose_problem) = match purpose {
+        ResolvedPurpose::Code { client, .. } => (client.display_name().to_owned(), None),
+        ResolvedPurpose::Account(account) => (
+            context.with_page_style(None, |_, locale| locale.text().account_name.to_owned()),
+            account.action_pending.then_some(LoginProblem::DeedWaits),
+        ),
+    };
+    let problem = if takes_password || offered_session.is_some() || !providers.is_empty() {
+        problem.or(purpose_problem)
     } else {
         Some(LoginProblem::NoWay)
     };
-    let username = typed.or(request.login_hint.as_deref()).unwrap_or_default();
+    let username = typed.or(purpose.login_hint()).unwrap_or_default();
     let page = Login {
         action: context.app.path(&Route::Login),
         transaction: underway.id.to_string(),
@@ -212,18 +214,10 @@ fn draw(
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
         issuer: context.app.core.policy.issuer.clone(),
-        client_name: if request.is_for_own_page() {
-            context.with_page_style(None, |_, locale| locale.text().account_name.to_owned())
-        } else {
-            underway.client.display_name().to_owned()
-        },
+        client_name,
         takes_password,
         providers,
-        continue_as: underway
-            .session
-            .as_ref()
-            .filter(|_| may_continue)
-            .map(|live| person(&live.user)),
+        continue_as: offered_session.map(|live| person(&live.user)),
     };
     let status = match problem {
         Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,
@@ -240,7 +234,7 @@ fn draw(
         )
         | None => StatusCode::OK,
     };
-    let mut answer = context.page(status, &page, request.ui_locales.as_deref());
+    let mut answer = context.page(status, &page, purpose.ui_locales());
     if status == StatusCode::SERVICE_UNAVAILABLE {
         error::ask_to_retry(&mut answer);
     }

@@ -3,8 +3,9 @@
 use ::http::StatusCode;
 use uuid::Uuid;
 
+use crate::flow::browser::Browser;
 use crate::flow::login::transaction;
-use crate::flow::login::transaction::{Browser, Stale, Underway};
+use crate::flow::login::transaction::{Stale, Underway};
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -62,6 +63,7 @@ pub fn set_page_style(context: &RequestContext, id: Uuid) {
 }
 
 fn set_page_style_for(context: &RequestContext, underway: &Underway) {
-    let ui_locales = underway.transaction.request.ui_locales.as_deref();
-    context.set_page_style(&underway.client, ui_locales);
+    if let Some((request, client)) = underway.purpose.code_request() {
+        context.set_page_style(client, request.ui_locales.as_deref());
+    }
 }

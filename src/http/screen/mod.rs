@@ -1,6 +1,7 @@
 //! Screens for people: pages with distinct paths and plain forms.
 
 pub mod account;
+mod account_notice;
 pub mod asset;
 pub mod browser_redirect;
 pub mod consent;

@@ -9,7 +9,7 @@ pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::Client;
-use crate::oauth::authorize::LoginTransaction;
+use crate::oauth::login::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::record::Record;

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use idsvc::federation::Provider;
 use idsvc::identity::{Consent, Session, User};
 use idsvc::oauth::Client;
-use idsvc::oauth::authorize::LoginTransaction;
 use idsvc::oauth::code::AuthorizationCode as CodeRecord;
+use idsvc::oauth::login::LoginTransaction;
 use idsvc::oauth::refresh::{PresentedRefreshToken, RefreshFamily};
 use idsvc::secret::{
     ApiKey, AuthorizationCode, BrowserCookie, ClientSecret, Kind, Lineage, RefreshToken, Secret,

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use idsvc::flow::login::password::{SignIn, Typed, sign_in};
+use idsvc::flow::browser::Browser as Sender;
+use idsvc::flow::login::password::{SignIn, Typed, sign_in, user_named};
 use idsvc::flow::login::transaction;
-use idsvc::identity::{Device, User};
+use idsvc::identity::{Device, LoginName, User};
 use idsvc::oauth::Client;
 use idsvc::oauth::client::ConsentRequirement;
 use idsvc::password::{Memory, PasswordParams, PasswordPool, PoolSize, hash};
@@ -400,7 +401,7 @@ async fn a_hash_that_is_made_anew_while_the_password_is_checked_keeps_nobody_out
     user.password = Some(hash(params, alice.password.as_bytes(), [9; 16], &mut Memory::default()).unwrap());
     let write = move |tx: &mut dyn Tx| USERS.put(tx, &user.uuid, &user);
     let outcome = sign_in_behind(&server, &acme, &alice, write).await;
-    assert!(matches!(outcome, SignIn::Done(_)), "{outcome:?}");
+    assert!(matches!(outcome, SignIn::Done { .. }), "{outcome:?}");
 }
 
 /// The same of the client.
@@ -433,11 +434,13 @@ async fn sign_in_behind(
     let core = &server.app.core;
     let now = core.clock.now();
     let binding = browser.cookie(BINDING);
-    let here = transaction::Browser::of(None, binding.as_deref(), Device::default());
+    let here = Sender::of(None, binding.as_deref(), Device::default());
     let id = form.value("transaction").unwrap().parse().unwrap();
     let underway = transaction::underway(core, &here, id, now).unwrap().unwrap();
+    let name = LoginName::new("alice@example.com");
+    let user = user_named(core, &name).unwrap();
     let typed = Typed {
-        username: "alice@example.com".to_owned(),
+        name,
         password: Zeroizing::new(alice.password.clone()),
         from: Ipv4Addr::LOCALHOST.into(),
     };
@@ -449,7 +452,7 @@ async fn sign_in_behind(
             let _ = wait.recv();
             change(tx)
         }),
-        sign_in(core, &here, underway, typed, now),
+        sign_in(core, &here, &underway, user, &typed, now),
         async { go.send(()).unwrap() },
     );
     changed.unwrap();

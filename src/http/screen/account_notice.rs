@@ -1,0 +1,36 @@
+//! The notice at the top of the account page, as it survives a redirect.
+//!
+//! The address carries a proof that the notice comes from this service: a link from elsewhere must not tell users that
+//! their password was changed.
+
+use super::csrf;
+use crate::http::context::RequestContext;
+use crate::http::cookie::Cookie;
+use crate::http::response::{self, Answer};
+use crate::oauth::redirect_uri::with_query;
+use crate::pages::AccountNotice;
+use crate::route::Route;
+
+/// To the account page with this notice, for the browser with this session cookie. Loading the page again repeats no
+/// action.
+pub(super) fn redirect(context: &RequestContext, notice: AccountNotice, session: &str) -> Answer {
+    let name = notice.name().unwrap_or_default();
+    let proof = csrf::token(session, &context(name));
+    let path = context.app.path(&Route::Account);
+    response::redirect_303(&with_query(&path, &[("done", name), ("proof", &proof)]))
+}
+
+/// The notice in the address of this request, if its proof is valid.
+pub(super) fn read(context: &RequestContext) -> Option<AccountNotice> {
+    let query = context.query().ok()?;
+    let session = context.cookie(Cookie::Session)?;
+    let name = query.get("done")?;
+    let notice = AccountNotice::ALL
+        .into_iter()
+        .find(|notice| notice.name() == Some(name))?;
+    csrf::is_valid(query.get("proof"), session, &context(name)).then_some(notice)
+}
+
+fn context(notice: &str) -> String {
+    format!("account:done:{notice}")
+}

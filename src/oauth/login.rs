@@ -1,0 +1,385 @@
+//! A sign-in under way: what it is for, what it asks of the user, and what comes next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::identity::{Consent, Factor, Session};
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
+use crate::oauth::client::{Client, ConsentRequirement};
+use crate::oauth::code::{Authorization, CodeGrant};
+use crate::oauth::consent;
+use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::scope::Scope;
+use crate::secret::{BrowserCookie, Digest, UpstreamState};
+
+/// What a sign-in is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginPurpose {
+    /// An authorization code for a client.
+    Code(Box<AuthorizationRequest>),
+    /// The account page, which needs nothing but the session.
+    Account(AccountLogin),
+}
+
+/// A sign-in for the account page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountLogin {
+    /// The account that is signed in and has to authenticate again. Its identifier is written into the form.
+    pub reauthenticate: Option<String>,
+    /// Whether an action was asked for that needs a recent sign-in. It was not done: the user is told so before and
+    /// after the sign-in.
+    pub action_pending: bool,
+}
+
+impl LoginPurpose {
+    /// The client that gets the answer, if a client does.
+    pub fn client_id(&self) -> Option<&str> {
+        match self {
+            Self::Code(request) => Some(&request.client_id),
+            Self::Account(_) => None,
+        }
+    }
+
+    /// Joins the purpose with the record of its client as it is now. `None` if the client may no longer get the answer.
+    pub fn resolve(self, client: Option<Arc<Client>>) -> Option<ResolvedPurpose> {
+        match self {
+            Self::Code(request) => {
+                let client = client.filter(|client| request.may_be_answered(client))?;
+                Some(ResolvedPurpose::Code { request, client })
+            }
+            Self::Account(account) => Some(ResolvedPurpose::Account(account)),
+        }
+    }
+}
+
+/// What a sign-in is for, with the record of the client as it is now. All that differs between purposes is decided here.
+#[derive(Clone, Debug)]
+pub enum ResolvedPurpose {
+    /// An authorization code for a client.
+    Code {
+        /// What the client asked for.
+        request: Box<AuthorizationRequest>,
+        /// The client.
+        client: Arc<Client>,
+    },
+    /// The account page.
+    Account(AccountLogin),
+}
+
+impl ResolvedPurpose {
+    /// The request and its client, if the sign-in is for a code.
+    pub fn code_request(&self) -> Option<(&AuthorizationRequest, &Arc<Client>)> {
+        match self {
+            Self::Code { request, client } => Some((request, client)),
+            Self::Account(_) => None,
+        }
+    }
+
+    /// The `client_id` of audit events. No client can be registered under that of the account page.
+    pub fn audit_name(&self) -> &str {
+        match self {
+            Self::Code { client, .. } => &client.client_id,
+            Self::Account(_) => "(account)",
+        }
+    }
+
+    /// Whether a user may sign in by this method.
+    pub fn accepts(&self, factor: &Factor) -> bool {
+        match self {
+            Self::Code { client, .. } => client.accepts(factor),
+            Self::Account(_) => match factor {
+                Factor::Password | Factor::Federated { .. } => true,
+                Factor::Anonymous => false,
+            },
+        }
+    }
+
+    /// Whether a user may sign in at the provider with this id.
+    pub fn accepts_provider(&self, id: &str) -> bool {
+        match self {
+            Self::Code { client, .. } => client.providers.contains(id),
+            Self::Account(_) => true,
+        }
+    }
+
+    /// Whether the user has to authenticate again, though perhaps signed in.
+    pub fn demands_proof(&self, session: Option<&Session>, now: Timestamp) -> bool {
+        match self {
+            Self::Code { request, .. } => session.map_or(request.prompt.login, |session| {
+                request.demands_proof(session, now)
+            }),
+            Self::Account(account) => account.reauthenticate.is_some(),
+        }
+    }
+
+    /// Whether the sign-in page may offer to continue in this session: the client asked for a choice of account, and
+    /// this one would do.
+    pub fn may_continue_in(&self, session: &Session, now: Timestamp) -> bool {
+        match self {
+            Self::Code { request, client } => {
+                request.prompt.select_account
+                    && client.accepts(&session.factor)
+                    && request.may_be(session.user)
+                    && !request.demands_sign_in(session, now)
+            }
+            Self::Account(_) => false,
+        }
+    }
+
+    /// The greatest age of the sign-in, in seconds.
+    pub fn max_age(&self) -> Option<u64> {
+        match self {
+            Self::Code { request, .. } => request.max_age,
+            Self::Account(_) => None,
+        }
+    }
+
+    /// The name that is written into the form beforehand.
+    pub fn login_hint(&self) -> Option<&str> {
+        match self {
+            Self::Code { request, .. } => request.login_hint.as_deref(),
+            Self::Account(account) => account.reauthenticate.as_deref(),
+        }
+    }
+
+    /// The languages of the pages, as the client asked for them.
+    pub fn ui_locales(&self) -> Option<&str> {
+        match self {
+            Self::Code { request, .. } => request.ui_locales.as_deref(),
+            Self::Account(_) => None,
+        }
+    }
+
+    /// Decides what comes next. Each page ends by asking again.
+    pub fn next_step(&self, signed_in: Option<SignedIn<'_>>, progress: Progress, now: Timestamp) -> Step {
+        let signed_in = signed_in.filter(|signed_in| self.accepts(&signed_in.session.factor));
+        match self {
+            Self::Code { request, client } => next_step_to_code(request, client, signed_in, progress, now),
+            Self::Account(account) => match signed_in {
+                Some(signed_in)
+                    if account.reauthenticate.is_none() || progress.is_settled_in(signed_in.id) =>
+                {
+                    Step::OpenAccount {
+                        action_pending: account.action_pending,
+                    }
+                }
+                Some(_) | None => Step::SignIn,
+            },
+        }
+    }
+}
+
+/// A sign-in under way, bound to the browser it began in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoginTransaction {
+    /// The digest of the cookie of the browser it belongs to.
+    pub browser: Digest<BrowserCookie>,
+    /// What it is for.
+    pub purpose: LoginPurpose,
+    /// When it stops being good.
+    pub expires_at: Timestamp,
+    /// What has happened since the request was made.
+    pub progress: Progress,
+    /// When it was first answered since the last sign-in in it. The user may send a form twice, and the browser shows the
+    /// second answer.
+    pub answered_at: Option<Timestamp>,
+    /// The refusal that the client was sent: it stays the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedRequest>,
+    /// The request to a provider whose answer is awaited; it is answered once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<UpstreamSignIn>,
+}
+
+/// An authorization request to a provider, as far as the answer has to match it (OpenID Connect Core 3.1.2.1, RFC 7636).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UpstreamSignIn {
+    /// The provider.
+    pub provider: String,
+    /// Its issuer. While the user is at the provider, the record under its id may become another provider's, which must
+    /// not get the code of this one (RFC 9700 section 4.4).
+    pub issuer: String,
+    /// The digest of `state`.
+    pub state: Digest<UpstreamState>,
+    /// `nonce`.
+    pub nonce: String,
+    /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
+    pub sealed_verifier: String,
+    /// When it was asked.
+    pub asked_at: Timestamp,
+    /// When the user was asked to authenticate again, if that was demanded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof_asked_at: Option<Timestamp>,
+}
+
+impl UpstreamSignIn {
+    /// What the verifier is sealed for.
+    pub fn context(transaction: Uuid) -> String {
+        format!("login_transactions/{transaction}/code_verifier")
+    }
+}
+
+/// What has happened since a request was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The session in which the user signed in, chose to continue, or consented.
+    pub settled_session: Option<Uuid>,
+    /// Whether the user has consented in that session. The consent counts in no other session.
+    pub consented: bool,
+}
+
+impl Progress {
+    /// Whether the user has settled on this session.
+    pub fn is_settled_in(self, session: Uuid) -> bool {
+        self.settled_session == Some(session)
+    }
+
+    /// The progress once the user has settled on this session.
+    #[must_use]
+    pub fn settled_in(self, session: Uuid) -> Self {
+        let settled_session = Some(session);
+        Self {
+            settled_session,
+            consented: self.consented && self.settled_session == settled_session,
+        }
+    }
+}
+
+impl LoginTransaction {
+    /// How long an answered transaction answers once more.
+    const REPEATABLE: Duration = Duration::from_secs(10);
+
+    /// Whether its pages may still be used, if only to sign in again.
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        now < self.expires_at && (self.refused.is_none() || self.goes_on(now))
+    }
+
+    /// Whether it goes on from where it stands: until it is answered, and for a moment longer.
+    pub fn goes_on(&self, now: Timestamp) -> bool {
+        self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
+    }
+
+    /// Lets it be answered afresh after a new sign-in, unless the client was told no.
+    pub fn reopen(&mut self) {
+        if self.refused.is_none() {
+            self.answered_at = None;
+        }
+    }
+
+    /// Records that the client is told no. The first refusal stays the answer and is returned.
+    pub fn refuse(&mut self, refused: RefusedRequest, now: Timestamp) -> RefusedRequest {
+        self.reopen();
+        self.answered_at.get_or_insert(now);
+        self.refused.get_or_insert(refused).clone()
+    }
+}
+
+/// A user signed in, as the next step depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedIn<'a> {
+    /// The session's id.
+    pub id: Uuid,
+    /// The session, which is live.
+    pub session: &'a Session,
+    /// What the user has allowed the client before.
+    pub consent: Option<&'a Consent>,
+}
+
+/// What comes next in a sign-in.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The user signs in, or chooses an account.
+    SignIn,
+    /// The user is asked for consent.
+    AskConsent,
+    /// The client gets a code.
+    IssueCode(Box<CodeGrant>),
+    /// The client is told no.
+    Refuse(Box<RefusedRequest>),
+    /// The account page opens.
+    OpenAccount {
+        /// Whether it says that an action was not done: see [`AccountLogin::action_pending`].
+        action_pending: bool,
+    },
+}
+
+/// The checks between an authorization request and its code, in order.
+fn next_step_to_code(
+    request: &AuthorizationRequest,
+    client: &Client,
+    signed_in: Option<SignedIn<'_>>,
+    progress: Progress,
+    now: Timestamp,
+) -> Step {
+    let refuse = |code, why| {
+        Step::Refuse(Box::new(RefusedRequest {
+            reply: request.reply.clone(),
+            refusal: Refusal::new(code, why),
+        }))
+    };
+    let sign_in_or_refuse = |why| {
+        if request.prompt.none {
+            refuse(ErrorCode::LoginRequired, why)
+        } else {
+            Step::SignIn
+        }
+    };
+    let Some(signed_in) = signed_in else {
+        return sign_in_or_refuse("no user is signed in");
+    };
+    let is_settled = progress.is_settled_in(signed_in.id);
+    let session = signed_in.session;
+    if !is_settled && request.demands_sign_in(session, now) {
+        return sign_in_or_refuse("the sign-in is older than max_age");
+    }
+    if !is_settled && request.prompt.select_account {
+        return Step::SignIn;
+    }
+    if !request.may_be(session.user) {
+        return if is_settled {
+            refuse(
+                ErrorCode::LoginRequired,
+                "another user than the requested one signed in",
+            )
+        } else {
+            sign_in_or_refuse("another user than the requested one is signed in")
+        };
+    }
+    let has_consented = is_settled && progress.consented;
+    if !has_consented && needs_consent(request, client, signed_in.consent) {
+        return if request.prompt.none {
+            refuse(ErrorCode::ConsentRequired, "the user has not consented yet")
+        } else {
+            Step::AskConsent
+        };
+    }
+    let upstream_token = session.upstream_token.clone();
+    let scope = request.scope.filter(|value| client.scope.contains(value));
+    Step::IssueCode(Box::new(CodeGrant {
+        authorization: Authorization {
+            client_id: request.client_id.clone(),
+            user: session.user,
+            session: Some(signed_in.id),
+            auth_time: Some(session.auth_time),
+            factor: session.factor.clone(),
+            upstream_token: upstream_token.filter(|token| token.is_current(now)).map(Box::new),
+            scope: scope.with(Scope::AUTHENTICATED),
+            claims: request.claims.clone(),
+        },
+        reply: request.reply.clone(),
+        nonce: request.nonce.clone(),
+        code_challenge: request.code_challenge.clone(),
+    }))
+}
+
+fn needs_consent(request: &AuthorizationRequest, client: &Client, given: Option<&Consent>) -> bool {
+    if request.prompt.consent {
+        return true;
+    }
+    client.consent == ConsentRequirement::Require && !consent::covers(given, &request.scope_for_consent())
+}
