@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::admin::AdminRefusal;
 use crate::clock::Timestamp;
-use crate::server::StartError;
 use crate::oauth::fields::Form;
+use crate::server::StartError;
 
 /// How the standard library ends the text of `EMFILE`.
 const TOO_MANY_FILES: &str = "(os error 24)";

@@ -1,14 +1,14 @@
-//! A typed password is compared with a user's, for every flow that asks for one.
+//! Verifies a password, for every flow that asks for one.
 
 use zeroize::Zeroizing;
 
 use super::Core;
 use crate::password::{Busy, PasswordHash, Verdict};
 
-/// Checks what was typed on the pool. Without a hash, as for an unknown user, the answer is no.
+/// Verifies on the pool what was typed. Without a hash, as for an unknown user, it does not match.
 ///
-/// More bytes than the operator's policy reads are no password of anybody: they are not hashed, and an empty
-/// text is in their place, so that the answer takes the time of any other wrong one.
+/// A password that is longer than the operator's policy allows does not match. An empty one is hashed in its place, so that
+/// the answer takes as long as any other.
 pub async fn check_password(
     core: &Core,
     hash: Option<PasswordHash>,

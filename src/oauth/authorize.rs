@@ -1,4 +1,4 @@
-//! The authorization request and what to do about it: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
+//! The authorization request and its answer: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -130,13 +130,13 @@ pub enum Unanswerable {
     /// No client of that name.
     #[error("client_id names no client of this service")]
     UnknownClient,
-    /// A client that is disabled, which is nobody's business.
+    /// The client is disabled. The answer does not tell.
     #[error("{}", Self::UnknownClient)]
     DisabledClient,
-    /// No redirect URI to trust.
+    /// The redirect URI cannot be trusted.
     #[error(transparent)]
     RedirectUri(#[from] redirect_uri::Mismatch),
-    /// A `state` that cannot be given back byte for byte, or that nobody needs to be so long.
+    /// A `state` that cannot be returned byte for byte, or is too long.
     #[error("state is longer than 4096 bytes or has control characters")]
     State,
     /// A parameter that decides where the answer goes was sent twice.
@@ -144,7 +144,7 @@ pub enum Unanswerable {
     Ambiguous,
 }
 
-/// Finds out where the answer to a request goes.
+/// Decides where the answer to a request goes.
 pub fn reply_address(parameters: &Parameters, client: &Client) -> Result<ReplyAddress, Unanswerable> {
     for name in ["client_id", "redirect_uri", "state", "response_mode"] {
         if parameters.is_repeated(name) {
@@ -182,13 +182,13 @@ pub struct AuthorizationRequest {
     pub prompt: Prompt,
     /// The greatest age of the sign-in, in seconds.
     pub max_age: Option<u64>,
-    /// Whom the client expects; a wish.
+    /// The user whom the client expects; a hint.
     pub login_hint: Option<String>,
-    /// The provider that the client wants the user sent to; a wish too.
+    /// The provider to which the client wants the user sent; a hint.
     pub idp_hint: Option<String>,
-    /// Who must be the one signed in (`id_token_hint`, or `sub` in `claims`).
+    /// The user who must be signed in (`id_token_hint`, or `sub` in `claims`).
     pub subject: Option<Uuid>,
-    /// Who else may be, where `claims` names several.
+    /// The other users who may be, if `claims` names several.
     pub other_subjects: BTreeSet<Uuid>,
     /// The claims asked for one by one.
     pub claims: ClaimsRequest,
@@ -201,7 +201,7 @@ pub type HintReader<'a> = &'a dyn Fn(&str) -> Option<Uuid>;
 
 const MAX_NONCE_BYTES: usize = 1024;
 const MAX_STATE_BYTES: usize = 4096;
-/// The most users that one request may name: they are kept as long as the sign-in is under way.
+/// The most users that one request may name: they are stored while the sign-in is under way.
 const MOST_SUBJECTS: usize = 50;
 
 impl AuthorizationRequest {
@@ -259,7 +259,7 @@ impl AuthorizationRequest {
     }
 
     /// Whether the answer may still go to its client, whose record may have changed since the request. If the client
-    /// must use PKCE by now, a code without a challenge could be redeemed by anybody.
+    /// must use PKCE by now, a code without a challenge must not be issued.
     pub fn may_be_answered(&self, client: &Client) -> bool {
         client.enabled
             && client.return_to(Some(self.reply.return_to.uri())).is_ok()
@@ -271,15 +271,15 @@ impl AuthorizationRequest {
         self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)
     }
 
-    /// Whether the user has to sign in again, though a session stands: where a new proof is demanded, or the age of the
-    /// sign-in, which nobody tells.
+    /// Whether the user has to sign in again although a session is live: a new authentication is demanded, or `max_age` is
+    /// and the age of the sign-in is unknown.
     pub fn demands_sign_in(&self, session: &Session, now: Timestamp) -> bool {
         self.demands_proof(session, now) || (session.is_undated && self.max_age.is_some())
     }
 
-    /// Whether the user has to prove again who they are, though a session stands: `prompt=login`, or a sign-in older
-    /// than `max_age`. Zero asks for a new one in any case (OpenID Connect Core 3.1.2.1). One of an age that nobody tells
-    /// may be young enough: it is for the provider to say.
+    /// Whether the user has to authenticate again although a session is live: `prompt=login`, or a sign-in older than
+    /// `max_age`. Zero always asks for a new one (OpenID Connect Core 3.1.2.1). If the age of the sign-in is unknown, the
+    /// provider decides.
     pub fn demands_proof(&self, session: &Session, now: Timestamp) -> bool {
         let is_older = |age| !session.is_undated && now.since(session.auth_time) > Duration::from_secs(age);
         self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
@@ -378,9 +378,9 @@ fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). One that cannot be read counts as none, as at a sign-out:
-/// the key that signed it may be gone, and the client cannot mend that. Where nobody may be asked, nobody is known to
-/// be the one whom it names.
+/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). A hint that cannot be read counts as none, as at a sign-out:
+/// the key that signed it may be gone, which the client cannot change. With `prompt=none` it is refused, because it is not
+/// known whether the signed-in user is the one that it names.
 fn hinted(
     parameters: &Parameters,
     prompt: Prompt,
@@ -398,7 +398,7 @@ fn hinted(
     }
 }
 
-/// One user who may be the one signed in, and all others; none when anybody may.
+/// One user who may be the one signed in, and all others; `None` if any user may.
 fn subjects(
     hinted: Option<Uuid>,
     demanded: Option<BTreeSet<String>>,
@@ -406,7 +406,7 @@ fn subjects(
     let Some(demanded) = demanded else {
         return Ok((hinted, BTreeSet::new()));
     };
-    // a subject that is no UUID is nobody's here
+    // No user has a subject that is no UUID.
     let demanded = demanded.into_iter().filter_map(|text| text.parse().ok());
     let mut demanded: BTreeSet<Uuid> = demanded.collect();
     if demanded.len() > MOST_SUBJECTS {

@@ -92,7 +92,7 @@ pub struct CodeGrant {
     pub code_challenge: Option<CodeChallenge>,
 }
 
-/// A code as somebody presents it, with what must come along (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
+/// A code as it is presented, with what must come along (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
 #[derive(Clone, Debug)]
 pub struct CodeExchange {
     /// The row the code names.
@@ -134,8 +134,8 @@ pub enum Redemption {
 }
 
 impl AuthorizationCode {
-    /// What is remembered of it once it was redeemed: as much as tells its replay from what somebody tries who has
-    /// nothing but the code. The rest, of which the client chose some, would lie there for as long.
+    /// What is kept after it was redeemed: enough to tell a replay by the client from an attempt with nothing but the code.
+    /// The rest is dropped, because the client chooses its size.
     #[must_use]
     pub fn remembered(&self) -> Self {
         let of = &self.authorization;
@@ -161,9 +161,8 @@ impl AuthorizationCode {
 
     /// Redeems the code for `family`.
     ///
-    /// The order matters: who presents the code, and that it would have been good but for its use, is settled before
-    /// anything can be consumed or revoked. A used code lies in histories and logs, and whoever finds one there signs
-    /// nobody out with it (OAuth 2.1 section 4.1.3).
+    /// The order matters: nothing is consumed or revoked before the client and all parameters are checked. A used code stands
+    /// in browser histories and logs, and must not be enough to sign a user out (OAuth 2.1 section 4.1.3).
     #[must_use]
     pub fn redeem(
         mut self,

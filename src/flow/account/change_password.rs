@@ -1,4 +1,4 @@
-//! A person chooses another password.
+//! A user changes the password.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::password::PasswordProblem;
 use crate::secret::{Secret, SessionCookie};
 use crate::store::tables::USERS;
 
-/// What a person types to change the password.
+/// What a user types to change the password.
 pub struct NewPassword {
     /// The present one.
     pub current: Zeroizing<String>,
-    /// The one to come.
+    /// The new one.
     pub chosen: Zeroizing<String>,
     /// The address it came from, for the audit.
     pub from: IpAddr,
@@ -39,21 +39,20 @@ pub enum Change {
         /// The user with the new password.
         user: Box<User>,
     },
-    /// The present password is not what was typed; nothing changed.
+    /// The present password is wrong; nothing changed.
     WrongPassword,
-    /// The new one is not fit; nothing changed.
+    /// The policy forbids the new one; nothing changed.
     Unfit(PasswordProblem),
     /// The new one is the present one; nothing changed.
     Same,
 }
 
-/// Checks the present password on the pool, then sets the new one and ends everything that was granted before, in
-/// one transaction. This browser stays signed in, in a session of a new id: whoever had the old password or a copied
-/// cookie is out, also with a code that is not redeemed yet.
+/// Verifies the present password, then sets the new one and ends everything that was granted before, in one transaction.
+/// This browser stays signed in, in a session with a new id. An old password, a copied cookie or a code that is not
+/// redeemed yet is worth nothing afterwards.
 ///
-/// The present password is asked for however fresh the session is, and proves at the same time who the user is. Where the
-/// record is no more the one that was checked, it is looked at again, once, as at a sign-in: one elsewhere may have made
-/// the hash anew.
+/// The present password is asked for even if the session is recent, and counts as authentication. If the record has changed
+/// since the password was verified, it is verified again, once: a sign-in elsewhere may have renewed the hash.
 pub async fn change_password(
     core: &Core,
     browser: &Browser,
@@ -68,8 +67,7 @@ pub async fn change_password(
     Ok(Outcome::SignIn)
 }
 
-/// Looks at the user's record and acts on it. Nothing, when it was another by the time it was to be acted on, or the
-/// session had ended.
+/// Tries once. `None` if the user's record has changed since the password was verified, or the session has ended.
 async fn look(
     core: &Core,
     browser: &Browser,

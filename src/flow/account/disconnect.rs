@@ -1,4 +1,4 @@
-//! A person takes an application's access back.
+//! A user revokes an application's access.
 
 use super::{Outcome, act};
 use crate::clock::Timestamp;
@@ -12,8 +12,7 @@ use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 
 /// Forgets the consent that was given to a client and its codes, and ends its refresh families, in one transaction.
 ///
-/// The user is asked for consent the next time. A client that the operator vouches for is not asked about, and gets
-/// new tokens when the user goes there again.
+/// The user is asked for consent the next time. A client that skips consent gets new tokens when the user goes there again.
 pub async fn disconnect(
     core: &Core,
     browser: &Browser,

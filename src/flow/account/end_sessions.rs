@@ -1,4 +1,4 @@
-//! A person signs other browsers out.
+//! A user signs other browsers out.
 
 use uuid::Uuid;
 
@@ -18,9 +18,9 @@ pub enum Which {
     Others,
 }
 
-/// Ends sessions of whoever is signed in, with the refresh families bound to them.
+/// Ends sessions of the signed-in user, with the refresh families bound to them.
 ///
-/// The id of somebody else's session, or of none, ends nothing and is answered alike.
+/// The id of another user's session, or of none, ends nothing and gets the same answer.
 pub async fn end_sessions(
     core: &Core,
     browser: &Browser,

@@ -1,7 +1,7 @@
-//! What a signed-in person does on the account page: one verb per file, one transaction each.
+//! What a signed-in user does on the account page: one verb per file, one transaction each.
 //!
-//! Whoever has only found a browser left open must not take the account over, nor lock its owner out. So what ends
-//! something asks for a sign-in of the last minutes, and a new password for the present one.
+//! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action that ends
+//! something needs a sign-in of the last minutes, and a new password needs the present one.
 
 pub mod begin;
 pub mod change_password;
@@ -22,18 +22,17 @@ use crate::store::engine::Tx;
 pub enum Outcome<T> {
     /// It was done.
     Done(T),
-    /// Nothing was done: the user has to sign in first, or once more, and comes back.
+    /// Nothing was done: the user has to sign in first, or again.
     SignIn,
 }
 
-/// Carries out a deed in the name of whoever signed in in this browser during the last minutes, in one
-/// transaction.
+/// Runs `action` for the user who signed in in this browser during the last minutes, in one transaction.
 async fn act<T, F>(
     core: &Core,
     browser: &Browser,
     name: &'static str,
     now: Timestamp,
-    deed: F,
+    action: F,
 ) -> Result<Outcome<T>, Failure>
 where
     T: Send + 'static,
@@ -46,7 +45,7 @@ where
             match session::find(&*tx, presented.as_ref(), lifetimes, now)? {
                 Some(live) if live.session.is_fresh(now) => {
                     session::touch(tx, &live, lifetimes, now)?;
-                    deed(tx, live).map(Some)
+                    action(tx, live).map(Some)
                 }
                 Some(_) | None => Ok(None),
             }

@@ -1,4 +1,4 @@
-//! A person looks at their account.
+//! A user opens the account page.
 
 use std::collections::BTreeMap;
 
@@ -36,14 +36,14 @@ pub struct Application {
     pub client_id: String,
     /// Its name.
     pub name: String,
-    /// Since when, as far as it is remembered.
+    /// When the oldest of them began.
     pub since: Timestamp,
     /// What it may do.
     pub scope: Scope,
 }
 
-/// Reads what the page shows, in one snapshot. That is a use of the session; where it cannot be noted, the page is
-/// shown all the same.
+/// Reads what the page shows, in one snapshot. That is a use of the session. If the use cannot be recorded, the page is shown
+/// nevertheless.
 pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core.store.read(|snapshot| {
@@ -77,8 +77,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
     Ok(Outcome::Done(account))
 }
 
-/// Live refresh families and remembered consents, told by client. One that is not registered any more can do
-/// nothing and is left out.
+/// Live refresh families and remembered consents, grouped by client. A client that is no longer registered is left out.
 pub fn applications(
     snapshot: &dyn Snapshot,
     catalog: &Catalog,

@@ -1,4 +1,4 @@
-//! Finds, links or makes the user that a provider speaks of. Exchange and sign-in both come through here.
+//! Finds, links or creates the user of a provider's account, for a sign-in and for a token exchange.
 
 use uuid::Uuid;
 
@@ -13,35 +13,35 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
-/// Somebody in the words of a provider, as a transaction needs it.
+/// An account at a provider, as a transaction needs it.
 pub struct Newcomer<'a> {
-    /// The provider, as it was when it was asked.
+    /// The provider's record, as it was when the provider was asked.
     pub provider: &'a Provider,
-    /// Who it is there.
+    /// The `sub` of the account.
     pub subject: &'a str,
-    /// What it says of them.
+    /// What the provider says of the user.
     pub profile: &'a Profile,
-    /// The identifier of the record, if one is made; drawn before the transaction.
+    /// The UUID of the user if one is created; drawn before the transaction.
     pub uuid: Uuid,
     /// The organization of new users.
     pub organization: &'a str,
 }
 
-/// How a user came to be the one meant.
+/// How a provider's account was matched with a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// They were linked before, and nothing about them is new.
+    /// It was linked before, and nothing has changed.
     Known,
-    /// They were linked before, and the provider says something new of them.
+    /// It was linked before, and the provider says something new.
     Updated,
-    /// They have just been linked to a user that existed.
+    /// It has just been linked to an existing user.
     Linked,
-    /// They have just become a user.
+    /// The user has just been created.
     Created,
 }
 
-/// Decides who it is, by the provider's record as it is now; writes nothing. None for somebody who stays outside, and
-/// where the provider is out of service or has gone since it was asked, even if another issuer has its name now.
+/// Decides which user it is, by the provider's record as it is now; writes nothing. `None` if the provider's policy admits
+/// no such user. Also if the provider is disabled or gone, even if another issuer has its id now.
 pub fn find(
     snapshot: &dyn Snapshot,
     newcomer: &Newcomer<'_>,
@@ -58,7 +58,7 @@ pub fn find(
         return Ok(None);
     };
     let key = (provider.issuer.clone(), (*subject).to_owned());
-    // A link to somebody who has gone is none.
+    // A link to a user who was removed does not count.
     let linked = match USERS_BY_IDENTITY.get(snapshot, &key)? {
         Some(uuid) => USERS.get(snapshot, &uuid)?,
         None => None,
@@ -98,7 +98,7 @@ pub fn find(
     })
 }
 
-/// What the record of the provider that brought the user says of them, where one did.
+/// Judges the user who has the e-mail address, by the record of the provider that created the user, if one did.
 fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, StoreError> {
     let (mut is_vouched_for, mut is_in_force) = (true, user.enabled);
     if user.comes_from_provider() {
@@ -113,15 +113,15 @@ fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, 
     })
 }
 
-/// The provider on whose word the record was made, if it is registered still, under whichever id.
+/// The provider that created the user, if it is still registered, under any id.
 fn source_of(snapshot: &dyn Snapshot, user: &User) -> Result<Option<Provider>, StoreError> {
     let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     let mut all = all.into_iter().map(|(_, provider)| provider);
     Ok(all.find(|provider| is_source(provider, user)))
 }
 
-/// Whether the record was made on this provider's word. Its id does not say so: that may be another issuer's by now, and
-/// the issuer may have another one.
+/// Whether this provider created the user. The issuer tells: the id may belong to another issuer by now, and the issuer may
+/// have another id.
 fn is_source(provider: &Provider, user: &User) -> bool {
     let mut identities = user.identities.iter();
     let first = identities.find(|identity| identity.provider == user.source);
@@ -135,7 +135,7 @@ fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, Sto
     }
 }
 
-/// Writes down what [`find`] decided.
+/// Stores what [`find`] decided.
 pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreError> {
     if arrival == Arrival::Known {
         return Ok(());
@@ -153,7 +153,7 @@ pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreE
     Ok(())
 }
 
-/// Accounts for a user that was made or linked.
+/// Records in the audit log that a user was created or linked.
 pub fn record(user: Uuid, arrival: Arrival, provider: &str) {
     match arrival {
         Arrival::Known | Arrival::Updated => {}

@@ -42,10 +42,20 @@ pub enum Return {
     Stale(Stale),
 }
 
-/// The sign-in that a provider's `state` names, and the digest of the state. Neither is verified yet.
-pub fn question_of(state: &str) -> Option<(Uuid, Digest<UpstreamState>)> {
+/// The `state` of a provider's answer. It is not verified yet.
+pub struct PresentedState {
+    /// The login transaction that it names.
+    pub transaction: Uuid,
+    digest: Digest<UpstreamState>,
+}
+
+/// Reads a `state`. `None` if it is malformed.
+pub fn question_of(state: &str) -> Option<PresentedState> {
     let state = Secret::<UpstreamState>::parse(state).ok()?;
-    Some((Uuid::from_slice(state.locator()).ok()?, state.digest()))
+    Some(PresentedState {
+        transaction: Uuid::from_slice(state.locator()).ok()?,
+        digest: state.digest(),
+    })
 }
 
 /// The question that a provider's answer belongs to, taken out of the login transaction.
@@ -64,10 +74,11 @@ pub async fn finish_federation(
     callback: Callback,
     now: Timestamp,
 ) -> Result<Return, Failure> {
-    let Some((id, state)) = question_of(&callback.state) else {
+    let Some(state) = question_of(&callback.state) else {
         return Ok(Return::Stale(Stale::Expired));
     };
-    let question = match take_question(core, browser, provider, (id, state), now).await? {
+    let id = state.transaction;
+    let question = match take_question(core, browser, provider, state, now).await? {
         TakenQuestion::Asked(question) => question,
         // The browser sent it twice, or our own answer was lost. The sign-in goes on from where it stands.
         TakenQuestion::AnsweredBefore => return Ok(Return::Onward(Onward::to(Next::SignIn(id)))),
@@ -103,9 +114,10 @@ async fn take_question(
     core: &Core,
     browser: &Browser,
     provider: &str,
-    (id, state): (Uuid, Digest<UpstreamState>),
+    state: PresentedState,
     now: Timestamp,
 ) -> Result<TakenQuestion, Failure> {
+    let id = state.transaction;
     let (browser, provider) = (browser.clone(), provider.to_owned());
     Ok(core
         .store
@@ -117,8 +129,9 @@ async fn take_question(
             if transaction.upstream.is_none() {
                 return Ok(TakenQuestion::AnsweredBefore);
             }
-            let is_answered =
-                |question: &mut UpstreamSignIn| question.provider == provider && question.state == state;
+            let is_answered = |question: &mut UpstreamSignIn| {
+                question.provider == provider && question.state == state.digest
+            };
             let Some(question) = transaction.upstream.take_if(is_answered) else {
                 return Ok(TakenQuestion::Stale(Stale::Expired));
             };

@@ -18,7 +18,7 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
 
-/// The most sessions of one user: more browsers than anybody has.
+/// The most sessions of one user. Nobody has as many browsers.
 pub const MOST_OF_ONE_USER: usize = 50;
 
 /// A live session and its user, who is enabled.
@@ -32,7 +32,7 @@ pub struct LiveSession {
     pub user: User,
 }
 
-/// The session that a browser presents, though nobody may be signed in by it any more.
+/// The session that a browser presents, live or not.
 pub fn presented(
     snapshot: &dyn Snapshot,
     presented: Option<&PresentedSession>,
@@ -46,7 +46,7 @@ pub fn presented(
         .map(|session| (presented.id, session)))
 }
 
-/// The live session that a browser presents. One that began at a provider lives only as long as that is in service.
+/// The live session that a browser presents. A session that began at a provider lives only while the provider is in service.
 pub fn find(
     snapshot: &dyn Snapshot,
     cookie: Option<&PresentedSession>,
@@ -65,7 +65,7 @@ pub fn find(
     Ok(Some(LiveSession { id, session, user }))
 }
 
-/// The session of this browser. It may be over, and the grants that end when its user signs out may not.
+/// The session of this browser, live or not. If it is over, the grants that end with a sign-out may not be.
 pub fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
     Ok(core
         .store
@@ -80,8 +80,8 @@ pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Optio
         .read(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
 }
 
-/// Notes that a session was used, when the last note is old enough. The session was found in the same
-/// transaction: an older copy could bring one back that has ended since.
+/// Records that a session was used, if the last record is old enough. The session was found in the same transaction: an
+/// older copy could bring back a session that has ended since.
 pub fn touch(
     tx: &mut dyn Tx,
     live: &LiveSession,
@@ -228,11 +228,10 @@ pub(in crate::flow) fn start(
     Ok(Started { id, session, ended })
 }
 
-/// Makes room for one more session of this user: beyond the bound those end that were left unused the longest. Says
-/// which.
+/// Makes room for one more session of this user: beyond the bound, the sessions end that were unused the longest.
 ///
-/// Without a bound, whoever knows one password could pile up sessions until looking at them, or ending them all in one
-/// transaction, keeps everybody waiting.
+/// Without a bound, a user could pile up so many sessions that listing or ending them in one transaction makes every other
+/// request wait.
 fn make_room(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -245,7 +244,7 @@ fn make_room(
     }
     let mut kept = Vec::new();
     for ((_, id), ()) in ids {
-        // Those that are over are there for the grants bound to them, of which there is a bound as well.
+        // A session that is over stays for the grants bound to it, whose number is bounded as well.
         let session = SESSIONS.get(&*tx, &id)?;
         if let Some(session) = session.filter(|session| session.is_live(lifetimes, now)) {
             kept.push((session.last_used_at, id, session));
@@ -264,8 +263,7 @@ fn make_room(
 /// Sessions that ended in a transaction.
 pub type Ended = Vec<(Uuid, Session)>;
 
-/// Accounts for sessions that ended, once the transaction is committed. Those that nobody was signed in by any more are
-/// left out.
+/// Records in the audit log which live sessions ended, after the commit.
 pub fn record_ended(core: &Core, ended: Ended, now: Timestamp) {
     let lifetimes = core.policy.lifetimes.session;
     for (id, session) in ended {
@@ -303,7 +301,7 @@ pub fn live_of(
     Ok(found)
 }
 
-/// Ends all sessions of a user but one, live or not, with the refresh families bound to them. Says which.
+/// Ends all sessions of a user but one, live or not, with the refresh families bound to them.
 pub fn end_all(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -328,8 +326,7 @@ pub fn end_all(
     Ok(ended)
 }
 
-/// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired
-/// long before.
+/// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired long ago.
 pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
@@ -337,8 +334,8 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Ends the sessions of a user that began at one of these providers, and every refresh family that did. Codes that did
-/// are forgotten: a session that the user has renewed by password since would vouch for them.
+/// Ends the sessions and refresh families of a user that began at one of these providers, and forgets such codes. A code
+/// would otherwise outlive this if the user has renewed the session with a password.
 pub fn end_federated(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -366,8 +363,8 @@ pub fn end_federated(
     .map(|_| ())
 }
 
-/// Forgets the codes of these authorizations, and says whether there were any. Looks at every code that may still be
-/// redeemed: those of the last minutes.
+/// Forgets the codes of these authorizations, and says whether there were any. It reads every code of the last minutes that
+/// may still be redeemed.
 pub fn forget_codes(
     tx: &mut dyn Tx,
     now: Timestamp,
@@ -386,7 +383,7 @@ pub fn forget_codes(
     Ok(!meant.is_empty())
 }
 
-/// Removes a refresh family as if it had never been.
+/// Removes a refresh family and its index rows.
 pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Result<(), StoreError> {
     FAMILIES.remove(tx, &id)?;
     for key in owner_keys(id, family) {

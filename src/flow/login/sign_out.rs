@@ -16,11 +16,11 @@ use crate::store::tables::SESSIONS;
 pub enum SignOut {
     /// The session is over; the browser goes to the client, or to the page that says so.
     Done(Option<String>),
-    /// The user is asked first. Nobody may be signed in at all.
+    /// The user is asked first, if one is signed in.
     Ask,
 }
 
-/// Reads a request to sign out and, where an ID token proves who sent it, carries it out.
+/// Reads a request to sign out, and carries it out if an ID token proves who sent it.
 pub async fn begin_sign_out(
     core: &Core,
     parameters: &Parameters,
@@ -56,7 +56,7 @@ pub async fn begin_sign_out(
     Ok(Ok(SignOut::Done(return_to)))
 }
 
-/// The user said yes on the confirmation page: the session of this browser ends.
+/// The user confirmed: the session of this browser ends.
 pub async fn confirm_sign_out(core: &Core, browser: &Browser, now: Timestamp) -> Result<(), Failure> {
     if let Some((id, _)) = session::of_browser(core, browser)? {
         end(core, id, now).await?;

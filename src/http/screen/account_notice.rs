@@ -15,7 +15,7 @@ use crate::route::Route;
 /// action.
 pub(super) fn redirect(context: &RequestContext, notice: AccountNotice, session: &str) -> Answer {
     let name = notice.name().unwrap_or_default();
-    let proof = csrf::token(session, &context(name));
+    let proof = csrf::token(session, &csrf_context(name));
     let path = context.app.path(&Route::Account);
     response::redirect_303(&with_query(&path, &[("done", name), ("proof", &proof)]))
 }
@@ -28,9 +28,9 @@ pub(super) fn read(context: &RequestContext) -> Option<AccountNotice> {
     let notice = AccountNotice::ALL
         .into_iter()
         .find(|notice| notice.name() == Some(name))?;
-    csrf::is_valid(query.get("proof"), session, &context(name)).then_some(notice)
+    csrf::is_valid(query.get("proof"), session, &csrf_context(name)).then_some(notice)
 }
 
-fn context(notice: &str) -> String {
+fn csrf_context(notice: &str) -> String {
     format!("account:done:{notice}")
 }

@@ -1,4 +1,4 @@
-//! `/error`: where nothing sends anybody, kept so that an address that somebody saved still says something.
+//! `/error`: no page links here. It answers browsers that have the address in a bookmark.
 
 use ::http::StatusCode;
 

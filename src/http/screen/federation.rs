@@ -52,8 +52,8 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
         let message = "This is not the answer of an identity provider.";
         return context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
     };
-    if let Some((id, _)) = question_of(&callback.state) {
-        login_context::set_page_style(context, id);
+    if let Some(state) = question_of(&callback.state) {
+        login_context::set_page_style(context, state.transaction);
     }
     match finish_federation(
         &context.app.core,

@@ -1,5 +1,5 @@
-//! `/` and `/dev/callback`: the development server's own relying party. Elsewhere `/` leads people to their account, and
-//! programs nowhere; `/dev/callback` is 404.
+//! `/` and `/dev/callback`: the development server's own relying party. On other servers `/` redirects browsers to the
+//! account page, and everything else is 404.
 
 use ::http::{Method, StatusCode};
 use base64::Engine;
@@ -23,8 +23,8 @@ use crate::oauth::token::TokenResponse;
 use crate::pages::{DevToken, DevTokens, Heading, Home};
 use crate::route::Route;
 
-/// Offers to sign in with the example client. Whoever opens the address of a service that is no development server in a
-/// browser, or follows a link to it, is a person. A probe that is led on would begin a sign-in each time.
+/// Offers to sign in with the example client. On a server that is no development server a browser is redirected to the
+/// account page. A probe is not: it would begin a sign-in each time.
 pub fn respond(context: &RequestContext) -> Answer {
     let Some(dev) = &context.app.dev else {
         return if context.accepts_html() {
@@ -66,7 +66,7 @@ pub fn respond(context: &RequestContext) -> Answer {
     context.page(StatusCode::OK, &page, None)
 }
 
-/// Receives the code, redeems it as the example client, and shows what came.
+/// Receives the code, redeems it as the example client, and shows the tokens.
 pub async fn callback(context: &RequestContext) -> Answer {
     let Some(dev) = &context.app.dev else {
         return context.not_found();

@@ -9,8 +9,8 @@ pub use signing_key::{KeyLifecycle, SigningKeyRecord};
 use crate::federation::Provider;
 use crate::identity::{Consent, Session, User};
 use crate::oauth::Client;
-use crate::oauth::login::LoginTransaction;
 use crate::oauth::code::AuthorizationCode;
+use crate::oauth::login::LoginTransaction;
 use crate::oauth::refresh::RefreshFamily;
 use crate::store::record::Record;
 
