@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::clock::Timestamp;
 use crate::flow::login::session;
-use crate::identity::Factor;
+use crate::identity::AuthenticationMethod;
 use crate::oauth::code::Authorization;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
@@ -34,7 +34,8 @@ impl GrantRevocation {
     /// Looks at every row of these tables, once for however many go: no index is kept for what happens once in the
     /// life of a client or a provider.
     pub(in crate::admin) fn carry_out(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
-        let is_vouched = |factor: &Factor| factor.provider().is_some_and(|id| self.providers.contains(id));
+        let is_vouched =
+            |factor: &AuthenticationMethod| factor.provider().is_some_and(|id| self.providers.contains(id));
         let is_meant = |authorization: &Authorization| {
             self.clients.contains(&authorization.client_id) || is_vouched(&authorization.factor)
         };
@@ -147,8 +148,8 @@ mod tests {
                 };
                 for provider in NAMES.into_iter().chain([OUTSIDE]) {
                     let factor = match provider {
-                        OUTSIDE => Factor::Password,
-                        provider => Factor::Federated {
+                        OUTSIDE => AuthenticationMethod::Password,
+                        provider => AuthenticationMethod::Federated {
                             provider: provider.to_owned(),
                         },
                     };

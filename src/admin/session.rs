@@ -138,7 +138,7 @@ mod tests {
     use crate::admin::tests::{admin, core, refusal};
     use crate::admin::user;
     use crate::admin::user::{AddUser, NewPassword, UserFields};
-    use crate::identity::{Device, Factor};
+    use crate::identity::{AuthenticationMethod, Device};
     use crate::oauth::Scope;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
@@ -167,7 +167,7 @@ mod tests {
                         auth_time: now,
                         is_undated: false,
                         was_asked_anew: false,
-                        factor: Factor::Password,
+                        factor: AuthenticationMethod::Password,
                         upstream_token: None,
                         created_at: now - age,
                         last_used_at: now - age,
@@ -204,7 +204,7 @@ mod tests {
             user,
             session: Some(session),
             auth_time: Some(now),
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: Scope::of(["openid"]).unwrap(),
             claims: ClaimsRequest::default(),

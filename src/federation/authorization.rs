@@ -122,7 +122,7 @@ impl Callback {
 
 /// The provider to which the user is sent without being asked: the one that the client names, the one that serves the
 /// expected user's domain, or the only way in.
-pub fn straight_to<'a>(
+pub fn direct_provider<'a>(
     purpose: &ResolvedPurpose,
     offered: &'a [std::sync::Arc<Provider>],
 ) -> Option<&'a Provider> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::identity::{Factor, User};
+use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::client::{Client, ConsentRequirement, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::consent;
@@ -98,7 +98,10 @@ impl GrantPolicy {
 }
 
 /// Whether the provider that vouched for somebody is in service, where one did.
-pub(super) fn is_in_service(snapshot: &dyn Snapshot, factor: &Factor) -> Result<bool, StoreError> {
+pub(super) fn is_in_service(
+    snapshot: &dyn Snapshot,
+    factor: &AuthenticationMethod,
+) -> Result<bool, StoreError> {
     let Some(provider) = factor.provider() else {
         return Ok(true);
     };
@@ -121,8 +124,10 @@ fn evaluate(
         )));
     }
     let asks_people = match authorization.factor {
-        Factor::Password | Factor::Federated { .. } => client.consent == ConsentRequirement::Require,
-        Factor::Anonymous => false,
+        AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => {
+            client.consent == ConsentRequirement::Require
+        }
+        AuthenticationMethod::Anonymous => false,
     };
     if asks_people {
         let key = (authorization.user, client.client_id.clone());
@@ -181,7 +186,7 @@ mod tests {
             user: user.uuid,
             session: None,
             auth_time: Some(now),
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: "openid".parse().unwrap(),
             claims: ClaimsRequest::default(),

@@ -17,7 +17,7 @@ use super::login::session::forget_family;
 use super::{Core, Failure};
 use crate::admin::user::remove_in;
 use crate::clock::Timestamp;
-use crate::identity::{Factor, User};
+use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::access_token::hour_of;
 use crate::oauth::policy::Policy;
 use crate::oauth::refresh::RefreshFamily;
@@ -274,8 +274,8 @@ fn codes(
 fn memory(family: &RefreshFamily, policy: &Policy) -> Duration {
     let access_token = policy.lifetimes.access_token;
     match family.authorization.factor {
-        Factor::Password | Factor::Federated { .. } => access_token,
-        Factor::Anonymous => access_token.max(policy.anonymous_retention),
+        AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => access_token,
+        AuthenticationMethod::Anonymous => access_token.max(policy.anonymous_retention),
     }
 }
 
@@ -298,7 +298,9 @@ fn families(
             let user = family.authorization.user;
             forget_family(tx, id, &family)?;
             swept.removed += 1;
-            if family.authorization.factor == Factor::Anonymous && remove_abandoned(tx, user, now)? {
+            if family.authorization.factor == AuthenticationMethod::Anonymous
+                && remove_abandoned(tx, user, now)?
+            {
                 swept.removed += 1;
                 users.push(user);
             }

@@ -17,21 +17,21 @@ pub enum Cookie {
     /// each without it, only the last would keep its sign-in.
     Browser,
     /// What says that a user has signed in in this browser before.
-    Known,
+    Device,
     /// The language that somebody chose for the pages, in the place of the one that the browser prefers.
     Language,
 }
 
 impl Cookie {
     /// Every cookie.
-    pub const ALL: [Self; 4] = [Self::Session, Self::Browser, Self::Known, Self::Language];
+    pub const ALL: [Self; 4] = [Self::Session, Self::Browser, Self::Device, Self::Language];
 
     /// The name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Session => "__Host-idsvc_session",
             Self::Browser => "__Host-idsvc_browser",
-            Self::Known => "__Host-idsvc_known",
+            Self::Device => "__Host-idsvc_known",
             Self::Language => "__Host-idsvc_language",
         }
     }

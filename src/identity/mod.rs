@@ -8,5 +8,5 @@ pub mod user;
 
 pub use consent::Consent;
 pub use device::Device;
-pub use session::{Factor, Session, SessionLifetimes, UpstreamToken};
+pub use session::{AuthenticationMethod, Session, SessionLifetimes, UpstreamToken};
 pub use user::{LinkedIdentity, LoginName, User};

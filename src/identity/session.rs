@@ -12,7 +12,7 @@ use crate::secret::{Digest, SessionCookie};
 /// How a user proved who they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Factor {
+pub enum AuthenticationMethod {
     /// A stored password.
     Password,
     /// Not at all: the user is whoever holds the device.
@@ -24,7 +24,7 @@ pub enum Factor {
     },
 }
 
-impl Factor {
+impl AuthenticationMethod {
     /// The id of the provider that vouched for the user, where one did.
     pub fn provider(&self) -> Option<&str> {
         match self {
@@ -89,7 +89,7 @@ pub struct Session {
     /// Whether they were sent to prove anew who they are. Of a provider that tells no dates it is all that there is.
     pub was_asked_anew: bool,
     /// How.
-    pub factor: Factor,
+    pub factor: AuthenticationMethod,
     /// The access token of the provider that vouched for them.
     pub upstream_token: Option<UpstreamToken>,
     /// When the session began.
@@ -169,7 +169,7 @@ mod tests {
             auth_time: start,
             is_undated: false,
             was_asked_anew: false,
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             created_at: start,
             last_used_at: start,

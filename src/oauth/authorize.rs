@@ -44,7 +44,7 @@ impl ResponseMode {
 
 /// Where an answer goes and what comes back with it. Once it exists, an error may be sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplyAddress {
+pub struct ResponseTarget {
     /// The client's redirect URI.
     pub return_to: ReturnTo,
     /// How the answer travels.
@@ -76,7 +76,7 @@ impl AuthorizationResponse {
     }
 }
 
-impl ReplyAddress {
+impl ResponseTarget {
     /// The answer with a code (RFC 6749 section 4.1.2).
     pub fn code(&self, code: &str, issuer: &str) -> AuthorizationResponse {
         self.answer(vec![("code", code.to_owned())], issuer)
@@ -109,7 +109,7 @@ impl ReplyAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedRequest {
     /// Where the answer goes.
-    pub reply: ReplyAddress,
+    pub target: ResponseTarget,
     /// The answer.
     pub refusal: Refusal,
 }
@@ -117,13 +117,13 @@ pub struct RefusedRequest {
 impl RefusedRequest {
     /// The answer on its way to the client.
     pub fn response(&self, issuer: &str) -> AuthorizationResponse {
-        self.reply.refusal(&self.refusal, issuer)
+        self.target.refusal(&self.refusal, issuer)
     }
 }
 
 /// A fault that must not be told to any redirect URI: the user sees a page (RFC 6749 section 4.1.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswerable {
+pub enum UntrustedRedirect {
     /// No `client_id`.
     #[error("client_id is missing")]
     MissingClient,
@@ -145,17 +145,20 @@ pub enum Unanswerable {
 }
 
 /// Decides where the answer to a request goes.
-pub fn reply_address(parameters: &Parameters, client: &Client) -> Result<ReplyAddress, Unanswerable> {
+pub fn response_target(
+    parameters: &Parameters,
+    client: &Client,
+) -> Result<ResponseTarget, UntrustedRedirect> {
     for name in ["client_id", "redirect_uri", "state", "response_mode"] {
         if parameters.is_repeated(name) {
-            return Err(Unanswerable::Ambiguous);
+            return Err(UntrustedRedirect::Ambiguous);
         }
     }
     let state = parameters.get("state");
     if state.is_some_and(|state| state.len() > MAX_STATE_BYTES || state.chars().any(char::is_control)) {
-        return Err(Unanswerable::State);
+        return Err(UntrustedRedirect::State);
     }
-    Ok(ReplyAddress {
+    Ok(ResponseTarget {
         return_to: client.return_to(parameters.get("redirect_uri"))?,
         response_mode: parameters
             .get("response_mode")
@@ -171,7 +174,7 @@ pub struct AuthorizationRequest {
     /// The client that asks.
     pub client_id: String,
     /// Where the answer goes.
-    pub reply: ReplyAddress,
+    pub target: ResponseTarget,
     /// The scope to be granted: what was asked for, as far as the client may have it.
     pub scope: Scope,
     /// `nonce`, for the ID token.
@@ -205,11 +208,11 @@ const MAX_STATE_BYTES: usize = 4096;
 const MOST_SUBJECTS: usize = 50;
 
 impl AuthorizationRequest {
-    /// Validates what the client asks for. A refusal goes to `reply`.
+    /// Validates what the client asks for. A refusal goes to `target`.
     pub fn parse(
         parameters: &Parameters,
         client: &Client,
-        reply: ReplyAddress,
+        target: ResponseTarget,
         read_hint: HintReader<'_>,
     ) -> Result<Self, Refusal> {
         check_form(parameters)?;
@@ -254,7 +257,7 @@ impl AuthorizationRequest {
             ui_locales: parameters
                 .get("ui_locales")
                 .map(|tags| tags.chars().take(256).collect()),
-            reply,
+            target,
         })
     }
 
@@ -262,7 +265,7 @@ impl AuthorizationRequest {
     /// must use PKCE by now, a code without a challenge must not be issued.
     pub fn may_be_answered(&self, client: &Client) -> bool {
         client.enabled
-            && client.return_to(Some(self.reply.return_to.uri())).is_ok()
+            && client.return_to(Some(self.target.return_to.uri())).is_ok()
             && (self.code_challenge.is_some() || !client.requires_pkce())
     }
 
@@ -273,14 +276,14 @@ impl AuthorizationRequest {
 
     /// Whether the user has to sign in again although a session is live: a new authentication is demanded, or `max_age` is
     /// and the age of the sign-in is unknown.
-    pub fn demands_sign_in(&self, session: &Session, now: Timestamp) -> bool {
-        self.demands_proof(session, now) || (session.is_undated && self.max_age.is_some())
+    pub fn requires_sign_in(&self, session: &Session, now: Timestamp) -> bool {
+        self.requires_reauthentication(session, now) || (session.is_undated && self.max_age.is_some())
     }
 
     /// Whether the user has to authenticate again although a session is live: `prompt=login`, or a sign-in older than
     /// `max_age`. Zero always asks for a new one (OpenID Connect Core 3.1.2.1). If the age of the sign-in is unknown, the
     /// provider decides.
-    pub fn demands_proof(&self, session: &Session, now: Timestamp) -> bool {
+    pub fn requires_reauthentication(&self, session: &Session, now: Timestamp) -> bool {
         let is_older = |age| !session.is_undated && now.since(session.auth_time) > Duration::from_secs(age);
         self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::Factor;
+use crate::identity::AuthenticationMethod;
 pub use crate::oauth::client_metadata::{
     AssertionAudience, ClientMetadata, ConsentRequirement, PkceRequirement, RefreshPolicy,
 };
@@ -233,11 +233,11 @@ impl Client {
     }
 
     /// Whether the client takes people who proved in this way who they are.
-    pub fn accepts(&self, factor: &Factor) -> bool {
+    pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match factor {
-            Factor::Password => self.password_sign_in,
-            Factor::Federated { provider } => self.providers.contains(provider),
-            Factor::Anonymous => self.may_use(GrantType::Anonymous),
+            AuthenticationMethod::Password => self.password_sign_in,
+            AuthenticationMethod::Federated { provider } => self.providers.contains(provider),
+            AuthenticationMethod::Anonymous => self.may_use(GrantType::Anonymous),
         }
     }
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{Factor, UpstreamToken};
-use crate::oauth::authorize::ReplyAddress;
+use crate::identity::{AuthenticationMethod, UpstreamToken};
+use crate::oauth::authorize::ResponseTarget;
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::CodeChallenge;
@@ -36,7 +36,7 @@ pub struct Authorization {
     pub auth_time: Option<Timestamp>,
     /// How.
     #[serde(rename = "by")]
-    pub factor: Factor,
+    pub factor: AuthenticationMethod,
     /// The access token of the provider that vouched for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_token: Option<Box<UpstreamToken>>,
@@ -85,7 +85,7 @@ pub struct CodeGrant {
     /// What it stands for.
     pub authorization: Authorization,
     /// Where it is sent.
-    pub reply: ReplyAddress,
+    pub target: ResponseTarget,
     /// `nonce` of the request.
     pub nonce: Option<String>,
     /// `code_challenge` of the request.
@@ -245,7 +245,7 @@ mod tests {
                 user: Uuid::from_u128(1),
                 session: Some(Uuid::from_u128(2)),
                 auth_time: Some(START),
-                factor: Factor::Password,
+                factor: AuthenticationMethod::Password,
                 upstream_token: None,
                 scope: "openid".parse().unwrap(),
                 claims: ClaimsRequest::default(),

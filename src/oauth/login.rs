@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::identity::{Consent, Factor, Session};
+use crate::identity::{AuthenticationMethod, Consent, Session};
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
 use crate::oauth::client::{Client, ConsentRequirement};
 use crate::oauth::code::{Authorization, CodeGrant};
@@ -89,12 +89,12 @@ impl ResolvedPurpose {
     }
 
     /// Whether a user may sign in by this method.
-    pub fn accepts(&self, factor: &Factor) -> bool {
+    pub fn accepts(&self, factor: &AuthenticationMethod) -> bool {
         match self {
             Self::Code { client, .. } => client.accepts(factor),
             Self::Account(_) => match factor {
-                Factor::Password | Factor::Federated { .. } => true,
-                Factor::Anonymous => false,
+                AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => true,
+                AuthenticationMethod::Anonymous => false,
             },
         }
     }
@@ -108,10 +108,10 @@ impl ResolvedPurpose {
     }
 
     /// Whether the user has to authenticate again, though perhaps signed in.
-    pub fn demands_proof(&self, session: Option<&Session>, now: Timestamp) -> bool {
+    pub fn requires_reauthentication(&self, session: Option<&Session>, now: Timestamp) -> bool {
         match self {
             Self::Code { request, .. } => session.map_or(request.prompt.login, |session| {
-                request.demands_proof(session, now)
+                request.requires_reauthentication(session, now)
             }),
             Self::Account(account) => account.reauthenticate.is_some(),
         }
@@ -125,7 +125,7 @@ impl ResolvedPurpose {
                 request.prompt.select_account
                     && client.accepts(&session.factor)
                     && request.may_be(session.user)
-                    && !request.demands_sign_in(session, now)
+                    && !request.requires_sign_in(session, now)
             }
             Self::Account(_) => false,
         }
@@ -156,7 +156,12 @@ impl ResolvedPurpose {
     }
 
     /// Decides what comes next. Each page ends by asking again.
-    pub fn next_step(&self, signed_in: Option<SignedIn<'_>>, progress: Progress, now: Timestamp) -> Step {
+    pub fn next_step(
+        &self,
+        signed_in: Option<SignedIn<'_>>,
+        progress: LoginProgress,
+        now: Timestamp,
+    ) -> LoginStep {
         let signed_in = signed_in.filter(|signed_in| self.accepts(&signed_in.session.factor));
         match self {
             Self::Code { request, client } => next_step_to_code(request, client, signed_in, progress, now),
@@ -164,11 +169,11 @@ impl ResolvedPurpose {
                 Some(signed_in)
                     if account.reauthenticate.is_none() || progress.is_settled_in(signed_in.id) =>
                 {
-                    Step::OpenAccount {
+                    LoginStep::OpenAccount {
                         action_pending: account.action_pending,
                     }
                 }
-                Some(_) | None => Step::SignIn,
+                Some(_) | None => LoginStep::SignIn,
             },
         }
     }
@@ -184,7 +189,7 @@ pub struct LoginTransaction {
     /// When it stops being good.
     pub expires_at: Timestamp,
     /// What has happened since the request was made.
-    pub progress: Progress,
+    pub progress: LoginProgress,
     /// When it was first answered since the last sign-in in it. The user may send a form twice, and the browser shows the
     /// second answer.
     pub answered_at: Option<Timestamp>,
@@ -226,14 +231,14 @@ impl UpstreamSignIn {
 
 /// What has happened since a request was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct LoginProgress {
     /// The session in which the user signed in, chose to continue, or consented.
     pub settled_session: Option<Uuid>,
     /// Whether the user has consented in that session. The consent counts in no other session.
     pub consented: bool,
 }
 
-impl Progress {
+impl LoginProgress {
     /// Whether the user has settled on this session.
     pub fn is_settled_in(self, session: Uuid) -> bool {
         self.settled_session == Some(session)
@@ -256,11 +261,11 @@ impl LoginTransaction {
 
     /// Whether its pages may still be used, if only to sign in again.
     pub fn is_open(&self, now: Timestamp) -> bool {
-        now < self.expires_at && (self.refused.is_none() || self.goes_on(now))
+        now < self.expires_at && (self.refused.is_none() || self.is_in_progress(now))
     }
 
     /// Whether it goes on from where it stands: until it is answered, and for a moment longer.
-    pub fn goes_on(&self, now: Timestamp) -> bool {
+    pub fn is_in_progress(&self, now: Timestamp) -> bool {
         self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
     }
 
@@ -292,7 +297,7 @@ pub struct SignedIn<'a> {
 
 /// What comes next in a sign-in.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum LoginStep {
     /// The user signs in, or chooses an account.
     SignIn,
     /// The user is asked for consent.
@@ -313,12 +318,12 @@ fn next_step_to_code(
     request: &AuthorizationRequest,
     client: &Client,
     signed_in: Option<SignedIn<'_>>,
-    progress: Progress,
+    progress: LoginProgress,
     now: Timestamp,
-) -> Step {
+) -> LoginStep {
     let refuse = |code, why| {
-        Step::Refuse(Box::new(RefusedRequest {
-            reply: request.reply.clone(),
+        LoginStep::Refuse(Box::new(RefusedRequest {
+            target: request.target.clone(),
             refusal: Refusal::new(code, why),
         }))
     };
@@ -326,7 +331,7 @@ fn next_step_to_code(
         if request.prompt.none {
             refuse(ErrorCode::LoginRequired, why)
         } else {
-            Step::SignIn
+            LoginStep::SignIn
         }
     };
     let Some(signed_in) = signed_in else {
@@ -334,11 +339,11 @@ fn next_step_to_code(
     };
     let is_settled = progress.is_settled_in(signed_in.id);
     let session = signed_in.session;
-    if !is_settled && request.demands_sign_in(session, now) {
+    if !is_settled && request.requires_sign_in(session, now) {
         return sign_in_or_refuse("the sign-in is older than max_age");
     }
     if !is_settled && request.prompt.select_account {
-        return Step::SignIn;
+        return LoginStep::SignIn;
     }
     if !request.may_be(session.user) {
         return if is_settled {
@@ -355,12 +360,12 @@ fn next_step_to_code(
         return if request.prompt.none {
             refuse(ErrorCode::ConsentRequired, "the user has not consented yet")
         } else {
-            Step::AskConsent
+            LoginStep::AskConsent
         };
     }
     let upstream_token = session.upstream_token.clone();
     let scope = request.scope.filter(|value| client.scope.contains(value));
-    Step::IssueCode(Box::new(CodeGrant {
+    LoginStep::IssueCode(Box::new(CodeGrant {
         authorization: Authorization {
             client_id: request.client_id.clone(),
             user: session.user,
@@ -371,7 +376,7 @@ fn next_step_to_code(
             scope: scope.with(Scope::AUTHENTICATED),
             claims: request.claims.clone(),
         },
-        reply: request.reply.clone(),
+        target: request.target.clone(),
         nonce: request.nonce.clone(),
         code_challenge: request.code_challenge.clone(),
     }))

@@ -393,7 +393,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::identity::Factor;
+    use crate::identity::AuthenticationMethod;
     use crate::oauth::openid::claims::ClaimsRequest;
     use crate::random::Random;
 
@@ -413,7 +413,7 @@ mod tests {
             user: Uuid::from_u128(1),
             session: Some(Uuid::from_u128(2)),
             auth_time: Some(START),
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: "openid".parse().unwrap(),
             claims: ClaimsRequest::default(),

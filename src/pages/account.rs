@@ -76,7 +76,7 @@ pub enum AccountNotice {
     /// The language was chosen.
     LanguageChosen,
     /// What was asked for took a new sign-in, and was not done.
-    DeedWaits,
+    ActionPending,
     /// The present password was not the one that was typed.
     WrongPassword,
     /// The new password is too short.
@@ -102,7 +102,7 @@ impl AccountNotice {
         Self::SignedOut,
         Self::Disconnected,
         Self::LanguageChosen,
-        Self::DeedWaits,
+        Self::ActionPending,
         Self::WrongPassword,
         Self::TooShort,
         Self::TooLong,
@@ -121,7 +121,7 @@ impl AccountNotice {
             Self::SignedOut => Some("sessions"),
             Self::Disconnected => Some("applications"),
             Self::LanguageChosen => Some("language"),
-            Self::DeedWaits => Some("nothing"),
+            Self::ActionPending => Some("nothing"),
             Self::WrongPassword
             | Self::TooShort
             | Self::TooLong
@@ -140,7 +140,7 @@ impl AccountNotice {
             Self::SignedOut => "signed-out",
             Self::Disconnected => "disconnected",
             Self::LanguageChosen => "language-chosen",
-            Self::DeedWaits => "deed-waits",
+            Self::ActionPending => "action-pending",
             Self::WrongPassword => "wrong-password",
             Self::TooShort => "too-short",
             Self::TooLong => "too-long",
@@ -161,7 +161,7 @@ impl AccountNotice {
             | Self::SignedOut
             | Self::Disconnected
             | Self::LanguageChosen
-            | Self::DeedWaits
+            | Self::ActionPending
             | Self::Throttled
             | Self::Busy
             | Self::Expired => None,
@@ -174,7 +174,7 @@ impl AccountNotice {
             Self::SignedOut => text.account_signed_out,
             Self::Disconnected => text.account_disconnected,
             Self::LanguageChosen => text.account_language_chosen,
-            Self::DeedWaits => text.account_deed_waits,
+            Self::ActionPending => text.account_action_pending,
             Self::WrongPassword => text.problem_current_password,
             Self::TooShort => text.problem_too_short,
             Self::TooLong => text.problem_too_long,
@@ -277,7 +277,7 @@ impl Account {
         let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
         html! {
             @if let Some(notice) = self.notice.filter(|notice| !has_its_field(notice)) {
-                @if notice.name().is_some() && notice != AccountNotice::DeedWaits {
+                @if notice.name().is_some() && notice != AccountNotice::ActionPending {
                     p.done #notice role="status" { (self.said(notice, text)) }
                 } @else {
                     p.problem #notice role="alert" { (self.said(notice, text)) }

@@ -67,7 +67,7 @@ pub enum LoginProblem {
     /// There is neither a password to be typed nor a provider to go to.
     NoWay,
     /// Something was asked for on the account page that takes this sign-in; it was not done.
-    DeedWaits,
+    ReauthenticationRequired,
 }
 
 impl LoginProblem {
@@ -83,7 +83,7 @@ impl LoginProblem {
         Self::ProviderUnavailable,
         Self::NotAdmitted,
         Self::NoWay,
-        Self::DeedWaits,
+        Self::ReauthenticationRequired,
     ];
 
     /// The word for it that templates can compare.
@@ -99,7 +99,7 @@ impl LoginProblem {
             Self::ProviderUnavailable => "provider-unavailable",
             Self::NotAdmitted => "not-admitted",
             Self::NoWay => "no-way",
-            Self::DeedWaits => "deed-waits",
+            Self::ReauthenticationRequired => "reauthentication-required",
         }
     }
 
@@ -115,7 +115,7 @@ impl LoginProblem {
             Self::ProviderUnavailable => text.problem_provider_unavailable,
             Self::NotAdmitted => text.problem_not_admitted,
             Self::NoWay => text.problem_no_way,
-            Self::DeedWaits => text.problem_deed_waits,
+            Self::ReauthenticationRequired => text.problem_reauthentication_required,
         }
     }
 }

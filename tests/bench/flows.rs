@@ -22,7 +22,7 @@ use idsvc::flow::token::authorization_code::redeem_code;
 use idsvc::flow::token::issue::{ApprovedGrant, issue_tokens};
 use idsvc::flow::token::refresh_token::rotate_refresh_token;
 use idsvc::flow::{Core, authenticate_client::authenticate_client, rotate_keys};
-use idsvc::identity::{Device, Factor, Session, User};
+use idsvc::identity::{AuthenticationMethod, Device, Session, User};
 use idsvc::jose::alg::Algorithm;
 use idsvc::oauth::Scope;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType};
@@ -74,7 +74,7 @@ impl Bench {
             auth_time: now,
             is_undated: false,
             was_asked_anew: false,
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             created_at: now,
             last_used_at: now,
@@ -135,7 +135,7 @@ impl Bench {
             user: self.user.uuid,
             session: Some(self.session),
             auth_time: Some(self.now),
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: scope.parse().unwrap(),
             claims: ClaimsRequest::default(),

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use idsvc::admin::user;
-use idsvc::flow::account::Outcome;
-use idsvc::flow::account::change_password::{Change, NewPassword, change_password};
+use idsvc::flow::account::ActionResult;
+use idsvc::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use idsvc::flow::browser::Browser as Sender;
 use idsvc::identity::{Device, User};
 use idsvc::oauth::client::ConsentRequirement;
@@ -167,7 +167,7 @@ async fn refused_twice(browser: &Browser, form: Form, names: &[&str]) {
     }
 }
 
-/// Which of two values counts is nobody's guess, on no page.
+/// SessionsToEnd of two values counts is nobody's guess, on no page.
 #[tokio::test]
 async fn a_field_sent_twice_is_refused_on_every_page() {
     let (server, acme, alice) = scene().await;
@@ -357,7 +357,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     made_anew.unwrap();
     let outcome = outcome.unwrap();
     assert!(
-        matches!(outcome, Outcome::Done(Change::Made { .. })),
+        matches!(outcome, ActionResult::Done(PasswordChange::Changed { .. })),
         "{outcome:?}"
     );
 }

@@ -4,9 +4,9 @@ use crate::admin::client::*;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
 use crate::admin::tests::{admin, core, refusal};
-use crate::oauth::authorize::{AuthorizationRequest, ReplyAddress, ResponseMode};
+use crate::oauth::authorize::{AuthorizationRequest, ResponseMode, ResponseTarget};
 use crate::oauth::client::{AuthMethod, ConsentRequirement, RefreshPolicy};
-use crate::oauth::login::{LoginPurpose, LoginTransaction, Progress};
+use crate::oauth::login::{LoginProgress, LoginPurpose, LoginTransaction};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::LOGIN_TRANSACTIONS;
 
@@ -328,19 +328,19 @@ async fn a_sign_in_under_way_ends_with_its_client() {
     for id in ["web", "other"] {
         add(admin(&core), request(id)).await.unwrap();
         let client = core.catalog().client(id).unwrap().clone();
-        let reply = ReplyAddress {
+        let target = ResponseTarget {
             return_to: client.return_to(None).unwrap(),
             response_mode: ResponseMode::Query,
             state: None,
         };
         let parameters =
             Parameters::parse(format!("response_type=code&client_id={id}&scope=openid").as_bytes()).unwrap();
-        let request = AuthorizationRequest::parse(&parameters, &client, reply, &|_| None).unwrap();
+        let request = AuthorizationRequest::parse(&parameters, &client, target, &|_| None).unwrap();
         let transaction = LoginTransaction {
             browser: Digest::of(b"x"),
             purpose: LoginPurpose::Code(Box::new(request)),
             expires_at: core.clock.now() + Duration::from_mins(1),
-            progress: Progress::default(),
+            progress: LoginProgress::default(),
             answered_at: None,
             refused: None,
             upstream: None,

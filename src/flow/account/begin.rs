@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
-use crate::flow::login::transaction::{Next, Onward, new_transaction};
+use crate::flow::login::transaction::{BrowserRedirect, Destination, new_transaction};
 use crate::flow::{Core, Failure};
 use crate::oauth::login::{AccountLogin, LoginPurpose};
 use crate::store::tables::LOGIN_TRANSACTIONS;
@@ -15,7 +15,7 @@ pub async fn sign_in(
     browser: &Browser,
     action_pending: bool,
     now: Timestamp,
-) -> Result<Onward, Failure> {
+) -> Result<BrowserRedirect, Failure> {
     let live = session::signed_in(core, browser, now)?;
     let purpose = LoginPurpose::Account(AccountLogin {
         reauthenticate: live.map(|live| live.user.account_id),
@@ -28,8 +28,8 @@ pub async fn sign_in(
             LOGIN_TRANSACTIONS.put(tx, &id, &transaction)
         })
         .await?;
-    Ok(Onward {
-        next: Next::SignIn(id),
+    Ok(BrowserRedirect {
+        destination: Destination::SignIn(id),
         binding,
         session: None,
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::Outcome;
+use super::ActionResult;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
@@ -31,9 +31,9 @@ pub struct NewPassword {
 
 /// What came of it.
 #[derive(Debug)]
-pub enum Change {
+pub enum PasswordChange {
     /// The password has changed, and this browser has a new session.
-    Made {
+    Changed {
         /// The cookie of the new session.
         session: Secret<SessionCookie>,
         /// The user with the new password.
@@ -42,9 +42,9 @@ pub enum Change {
     /// The present password is wrong; nothing changed.
     WrongPassword,
     /// The policy forbids the new one; nothing changed.
-    Unfit(PasswordProblem),
+    Rejected(PasswordProblem),
     /// The new one is the present one; nothing changed.
-    Same,
+    Unchanged,
 }
 
 /// Verifies the present password, then sets the new one and ends everything that was granted before, in one transaction.
@@ -58,28 +58,28 @@ pub async fn change_password(
     browser: &Browser,
     typed: NewPassword,
     now: Timestamp,
-) -> Result<Outcome<Change>, Failure> {
+) -> Result<ActionResult<PasswordChange>, Failure> {
     for _ in 0..2 {
-        if let Some(outcome) = look(core, browser, &typed, now).await? {
+        if let Some(outcome) = try_change(core, browser, &typed, now).await? {
             return Ok(outcome);
         }
     }
-    Ok(Outcome::SignIn)
+    Ok(ActionResult::SignInRequired)
 }
 
 /// Tries once. `None` if the user's record has changed since the password was verified, or the session has ended.
-async fn look(
+async fn try_change(
     core: &Core,
     browser: &Browser,
     typed: &NewPassword,
     now: Timestamp,
-) -> Result<Option<Outcome<Change>>, Failure> {
+) -> Result<Option<ActionResult<PasswordChange>>, Failure> {
     let Some(live) = session::signed_in(core, browser, now)? else {
-        return Ok(Some(Outcome::SignIn));
+        return Ok(Some(ActionResult::SignInRequired));
     };
-    let done = |change| Ok::<_, Failure>(Some(Outcome::Done(change)));
+    let done = |change| Ok::<_, Failure>(Some(ActionResult::Done(change)));
     if let Err(problem) = core.policy.check_password(&live.user, &typed.chosen) {
-        return done(Change::Unfit(problem));
+        return done(PasswordChange::Rejected(problem));
     }
     let user = live.user.uuid;
     let checked = live.user.password;
@@ -87,10 +87,10 @@ async fn look(
     if !verdict.matches {
         let from = typed.from;
         audit::record(&Event::PasswordChangeFailed { user, from });
-        return done(Change::WrongPassword);
+        return done(PasswordChange::WrongPassword);
     }
     if typed.chosen == typed.current {
-        return done(Change::Same);
+        return done(PasswordChange::Unchanged);
     }
     let hash = core
         .passwords
@@ -130,7 +130,7 @@ async fn look(
     };
     audit::record(&Event::PasswordChanged { user, session: id });
     session::record_ended(core, ended, now);
-    done(Change::Made {
+    done(PasswordChange::Changed {
         session: drawn.cookie(id),
         user: Box::new(changed),
     })

@@ -1,6 +1,6 @@
 //! A user revokes an application's access.
 
-use super::{Outcome, act};
+use super::{ActionResult, act};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
@@ -18,7 +18,7 @@ pub async fn disconnect(
     browser: &Browser,
     client_id: String,
     now: Timestamp,
-) -> Result<Outcome<()>, Failure> {
+) -> Result<ActionResult<()>, Failure> {
     let asked = client_id.clone();
     let outcome = act(core, browser, "disconnect_application", now, move |tx, live| {
         let user = live.user.uuid;
@@ -40,13 +40,13 @@ pub async fn disconnect(
     })
     .await?;
     Ok(match outcome {
-        Outcome::SignIn => Outcome::SignIn,
-        Outcome::Done((user, is_any)) => {
+        ActionResult::SignInRequired => ActionResult::SignInRequired,
+        ActionResult::Done((user, is_any)) => {
             if is_any {
                 let client_id = &client_id;
                 audit::record(&Event::ApplicationDisconnected { user, client_id });
             }
-            Outcome::Done(())
+            ActionResult::Done(())
         }
     })
 }

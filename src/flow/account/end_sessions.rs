@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Outcome, act};
+use super::{ActionResult, act};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
@@ -11,7 +11,7 @@ use crate::store::tables::SESSIONS;
 
 /// Which sessions end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum SessionsToEnd {
     /// This one.
     One(Uuid),
     /// All but the one in this browser.
@@ -24,14 +24,14 @@ pub enum Which {
 pub async fn end_sessions(
     core: &Core,
     browser: &Browser,
-    which: Which,
+    which: SessionsToEnd,
     now: Timestamp,
-) -> Result<Outcome<()>, Failure> {
+) -> Result<ActionResult<()>, Failure> {
     let outcome = act(core, browser, "end_own_sessions", now, move |tx, live| {
         let user = live.user.uuid;
         let ended = match which {
-            Which::Others => session::end_all(tx, user, Some(live.id), now)?,
-            Which::One(id) => match SESSIONS.get(&*tx, &id)? {
+            SessionsToEnd::Others => session::end_all(tx, user, Some(live.id), now)?,
+            SessionsToEnd::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
                     session::end(tx, id, &session, now)?;
                     vec![(id, session)]
@@ -43,10 +43,10 @@ pub async fn end_sessions(
     })
     .await?;
     Ok(match outcome {
-        Outcome::SignIn => Outcome::SignIn,
-        Outcome::Done(ended) => {
+        ActionResult::SignInRequired => ActionResult::SignInRequired,
+        ActionResult::Done(ended) => {
             session::record_ended(core, ended, now);
-            Outcome::Done(())
+            ActionResult::Done(())
         }
     })
 }

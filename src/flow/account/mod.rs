@@ -19,11 +19,11 @@ use crate::store::engine::Tx;
 
 /// What comes of a request to the account page.
 #[derive(Debug)]
-pub enum Outcome<T> {
+pub enum ActionResult<T> {
     /// It was done.
     Done(T),
     /// Nothing was done: the user has to sign in first, or again.
-    SignIn,
+    SignInRequired,
 }
 
 /// Runs `action` for the user who signed in in this browser during the last minutes, in one transaction.
@@ -33,7 +33,7 @@ async fn act<T, F>(
     name: &'static str,
     now: Timestamp,
     action: F,
-) -> Result<Outcome<T>, Failure>
+) -> Result<ActionResult<T>, Failure>
 where
     T: Send + 'static,
     F: Fn(&mut dyn Tx, LiveSession) -> Result<T, StoreError> + Send + 'static,
@@ -51,5 +51,5 @@ where
             }
         })
         .await?;
-    Ok(done.map_or(Outcome::SignIn, Outcome::Done))
+    Ok(done.map_or(ActionResult::SignInRequired, ActionResult::Done))
 }

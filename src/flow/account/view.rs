@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Outcome;
+use super::ActionResult;
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
@@ -44,7 +44,11 @@ pub struct Application {
 
 /// Reads what the page shows, in one snapshot. That is a use of the session. If the use cannot be recorded, the page is shown
 /// nevertheless.
-pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outcome<Box<Account>>, Failure> {
+pub async fn view(
+    core: &Core,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<ActionResult<Box<Account>>, Failure> {
     let (catalog, lifetimes) = (core.catalog(), core.policy.lifetimes.session);
     let account = core.store.read(|snapshot| {
         let Some(live) = session::find(snapshot, browser.session.as_ref(), lifetimes, now)? else {
@@ -60,7 +64,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
         })))
     })?;
     let Some(account) = account else {
-        return Ok(Outcome::SignIn);
+        return Ok(ActionResult::SignInRequired);
     };
     if account.live.session.is_due_for_touch(lifetimes, now) {
         let presented = browser.session.clone();
@@ -74,7 +78,7 @@ pub async fn view(core: &Core, browser: &Browser, now: Timestamp) -> Result<Outc
             tracing::debug!(%error, "the use of a session is not noted");
         }
     }
-    Ok(Outcome::Done(account))
+    Ok(ActionResult::Done(account))
 }
 
 /// Live refresh families and remembered consents, grouped by client. A client that is no longer registered is left out.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::session;
 use super::transaction;
-use super::transaction::{DrawnCode, Next, Onward, Taken};
+use super::transaction::{BrowserRedirect, Destination, DrawnCode, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::catalog::Catalog;
 use crate::flow::{Core, Failure};
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt::{self, ExpectedTyp};
-use crate::oauth::authorize::{AuthorizationRequest, Unanswerable, reply_address};
-use crate::oauth::login::{LoginPurpose, Progress, ResolvedPurpose, Step};
+use crate::oauth::authorize::{AuthorizationRequest, UntrustedRedirect, response_target};
+use crate::oauth::login::{LoginProgress, LoginPurpose, LoginStep, ResolvedPurpose};
 use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::store::StoreError;
@@ -21,7 +21,7 @@ use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
-/// A request whose redirect URI cannot be trusted comes back as [`Unanswerable`] and is shown to the user. `admit` is
+/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. `admit` is
 /// asked before a login transaction is stored: transactions take room, and anybody can begin one.
 pub async fn begin_authorization(
     core: &Core,
@@ -29,45 +29,53 @@ pub async fn begin_authorization(
     browser: &Browser,
     admit: impl FnOnce() -> Result<(), Failure>,
     now: Timestamp,
-) -> Result<Result<Onward, Unanswerable>, Failure> {
+) -> Result<Result<BrowserRedirect, UntrustedRedirect>, Failure> {
     let catalog = core.catalog();
     let Some(client_id) = parameters.get("client_id") else {
-        return Ok(Err(Unanswerable::MissingClient));
+        return Ok(Err(UntrustedRedirect::MissingClient));
     };
     let client = match catalog.client(client_id) {
         Some(client) if client.enabled => client,
-        Some(_) => return Ok(Err(Unanswerable::DisabledClient)),
-        None => return Ok(Err(Unanswerable::UnknownClient)),
+        Some(_) => return Ok(Err(UntrustedRedirect::DisabledClient)),
+        None => return Ok(Err(UntrustedRedirect::UnknownClient)),
     };
-    let reply = match reply_address(parameters, client) {
-        Ok(reply) => reply,
-        Err(unanswerable) => return Ok(Err(unanswerable)),
+    let target = match response_target(parameters, client) {
+        Ok(target) => target,
+        Err(untrusted) => return Ok(Err(untrusted)),
     };
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
-    let request = match AuthorizationRequest::parse(parameters, client, reply.clone(), &read_hint) {
+    let request = match AuthorizationRequest::parse(parameters, client, target.clone(), &read_hint) {
         Ok(request) => request,
-        Err(refusal) => return Ok(Ok(Onward::to(Next::Respond(reply.refusal(&refusal, issuer))))),
+        Err(refusal) => {
+            return Ok(Ok(BrowserRedirect::to(Destination::Respond(
+                target.refusal(&refusal, issuer),
+            ))));
+        }
     };
 
     let lifetimes = core.policy.lifetimes.session;
     let presented = browser.session.clone();
     let decide = move |snapshot: &dyn Snapshot, purpose: &ResolvedPurpose| {
         let live = session::find(snapshot, presented.as_ref(), lifetimes, now)?;
-        let step = transaction::next_step(snapshot, purpose, live.as_ref(), Progress::default(), now)?;
+        let step = transaction::next_step(snapshot, purpose, live.as_ref(), LoginProgress::default(), now)?;
         Ok::<_, StoreError>((live, step))
     };
     let asking = client.client_uuid;
     let purpose = LoginPurpose::Code(Box::new(request));
     let Some(resolved) = purpose.clone().resolve(Some(Arc::clone(client))) else {
-        return Ok(Err(Unanswerable::UnknownClient));
+        return Ok(Err(UntrustedRedirect::UnknownClient));
     };
     // Most refusals, as to prompt=none, write nothing.
     let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, &resolved))?;
     match foreseen {
-        Step::Refuse(refused) => return Ok(Ok(Onward::to(Next::Respond(refused.response(issuer))))),
-        Step::SignIn | Step::AskConsent => admit()?,
-        Step::IssueCode(_) | Step::OpenAccount { .. } => {}
+        LoginStep::Refuse(refused) => {
+            return Ok(Ok(BrowserRedirect::to(Destination::Respond(
+                refused.response(issuer),
+            ))));
+        }
+        LoginStep::SignIn | LoginStep::AskConsent => admit()?,
+        LoginStep::IssueCode(_) | LoginStep::OpenAccount { .. } => {}
     }
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
@@ -85,31 +93,31 @@ pub async fn begin_authorization(
                 return Ok(None);
             };
             let (live, step) = decide(&*tx, &resolved)?;
-            if matches!(step, Step::SignIn | Step::AskConsent) {
+            if matches!(step, LoginStep::SignIn | LoginStep::AskConsent) {
                 LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
             }
             let taken = match step {
-                Step::SignIn => Taken::SignIn,
-                Step::AskConsent => Taken::AskConsent,
-                Step::IssueCode(grant) => {
+                LoginStep::SignIn => StepResult::SignIn,
+                LoginStep::AskConsent => StepResult::AskConsent,
+                LoginStep::IssueCode(grant) => {
                     if let Some(live) = &live {
                         session::touch(tx, live, lifetimes, now)?;
                     }
-                    Taken::Issued(transaction::issue(tx, *grant, slot)?)
+                    StepResult::Issued(transaction::issue(tx, *grant, slot)?)
                 }
-                Step::Refuse(refused) => Taken::Refused(refused),
-                Step::OpenAccount { action_pending } => Taken::OpenAccount { action_pending },
+                LoginStep::Refuse(refused) => StepResult::Refused(refused),
+                LoginStep::OpenAccount { action_pending } => StepResult::OpenAccount { action_pending },
             };
             Ok(Some(taken))
         })
         .await?;
     // The client's record is no longer the one that the request was checked against.
     let Some(taken) = taken else {
-        return Ok(Err(Unanswerable::UnknownClient));
+        return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    let binding = binding.filter(|_| matches!(taken, Taken::SignIn | Taken::AskConsent));
-    Ok(Ok(Onward {
-        next: taken.next(id, &code, issuer),
+    let binding = binding.filter(|_| matches!(taken, StepResult::SignIn | StepResult::AskConsent));
+    Ok(Ok(BrowserRedirect {
+        destination: taken.destination(id, &code, issuer),
         binding,
         session: None,
     }))

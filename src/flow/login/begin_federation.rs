@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
 use super::transaction;
-use super::transaction::Underway;
+use super::transaction::LoginContext;
 use crate::clock::Timestamp;
 use crate::federation::authorization::{Question, address};
 use crate::flow::browser::Browser;
@@ -35,24 +35,25 @@ pub enum FederationProblem {
 pub async fn begin_federation(
     core: &Core,
     browser: &Browser,
-    underway: Underway,
+    login: LoginContext,
     provider: &str,
     now: Timestamp,
 ) -> Result<Result<String, FederationProblem>, Failure> {
-    let offered = core.catalog().offered_for(&underway.purpose);
+    let offered = core.catalog().offered_for(&login.purpose);
     let Some(provider) = offered.into_iter().find(|offered| offered.id == provider) else {
         return Ok(Err(FederationProblem::NotOffered));
     };
     let Ok(metadata) = core.upstreams.metadata(&provider, now).await else {
         return Ok(Err(FederationProblem::Unavailable));
     };
-    let Underway {
+    let LoginContext {
         id, purpose, session, ..
-    } = underway;
+    } = login;
     let state = Secret::<UpstreamState>::mint(id.as_bytes(), &core.random);
     let nonce = URL_SAFE_NO_PAD.encode(core.random.bytes::<32>());
     let verifier = Zeroizing::new(URL_SAFE_NO_PAD.encode(core.random.bytes::<32>()));
-    let must_prove = purpose.demands_proof(session.as_ref().map(|live| &live.session), now);
+    let must_reauthenticate =
+        purpose.requires_reauthentication(session.as_ref().map(|live| &live.session), now);
     let context = UpstreamSignIn::context(id);
     let question = UpstreamSignIn {
         provider: provider.id.clone(),
@@ -61,13 +62,13 @@ pub async fn begin_federation(
         nonce: nonce.clone(),
         sealed_verifier: core.sealer.seal_text(&context, &verifier, &core.random),
         asked_at: now,
-        proof_asked_at: must_prove.then_some(now),
+        proof_asked_at: must_reauthenticate.then_some(now),
     };
     let browser = browser.clone();
     let is_kept = core
         .store
         .write("begin_federation", move |tx| {
-            let Ok(mut transaction) = transaction::open(&*tx, id, &browser, now)? else {
+            let Ok(mut transaction) = transaction::open_transaction(&*tx, id, &browser, now)? else {
                 return Ok(false);
             };
             transaction.upstream = Some(question.clone());
@@ -85,6 +86,6 @@ pub async fn begin_federation(
         redirect_uri: &provider.redirect_uri(&core.policy.issuer),
     };
     let request = purpose.code_request().map(|(request, _)| request);
-    let address = address(&provider, &metadata, &question, request, must_prove);
+    let address = address(&provider, &metadata, &question, request, must_reauthenticate);
     Ok(Ok(address.into()))
 }

@@ -2,7 +2,7 @@
 
 use super::session::LiveSession;
 use super::transaction;
-use super::transaction::{Onward, Stale, Underway};
+use super::transaction::{BrowserRedirect, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
@@ -10,7 +10,7 @@ use crate::identity::Consent;
 use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
-use crate::oauth::login::Progress;
+use crate::oauth::login::LoginProgress;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::engine::Tx;
@@ -21,12 +21,12 @@ use crate::store::tables::CONSENTS;
 pub async fn give_consent(
     core: &Core,
     browser: &Browser,
-    underway: &Underway,
+    login: &LoginContext,
     request: &AuthorizationRequest,
     live: &LiveSession,
     now: Timestamp,
-) -> Result<Result<Onward, Stale>, Failure> {
-    let progress = consented(underway.progress, request, live, now);
+) -> Result<Result<BrowserRedirect, LoginTransactionError>, Failure> {
+    let progress = consented(login.progress, request, live, now);
     let asked = request.scope_for_consent();
     let client_id = request.client_id.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
@@ -38,29 +38,29 @@ pub async fn give_consent(
         Ok(progress)
     };
     let expected = Some(live.id);
-    let settled = transaction::settle(core, browser, underway.id, expected, now, remember).await?;
+    let settled = transaction::advance_login(core, browser, login.id, expected, now, remember).await?;
     if settled.is_ok() {
         record(live, request, true);
     }
-    Ok(settled.map(Onward::to))
+    Ok(settled.map(BrowserRedirect::to))
 }
 
 /// The user declines: the client is told `access_denied`.
 pub async fn decline(
     core: &Core,
-    underway: &Underway,
+    login: &LoginContext,
     request: &AuthorizationRequest,
     now: Timestamp,
-) -> Result<Onward, Failure> {
+) -> Result<BrowserRedirect, Failure> {
     let refused = RefusedRequest {
-        reply: request.reply.clone(),
+        target: request.target.clone(),
         refusal: Refusal::new(ErrorCode::AccessDenied, "the user declined"),
     };
-    let next = transaction::refuse(core, underway.id, refused, now).await?;
-    if let Some(live) = &underway.session {
+    let destination = transaction::refuse(core, login.id, refused, now).await?;
+    if let Some(live) = &login.session {
         record(live, request, false);
     }
-    Ok(Onward::to(next))
+    Ok(BrowserRedirect::to(destination))
 }
 
 fn record(live: &LiveSession, request: &AuthorizationRequest, allowed: bool) {
@@ -74,17 +74,17 @@ fn record(live: &LiveSession, request: &AuthorizationRequest, allowed: bool) {
 /// The progress once this user has consented. That settles the session too, unless the sign-in has become too old for the
 /// request.
 fn consented(
-    before: Progress,
+    before: LoginProgress,
     request: &AuthorizationRequest,
     live: &LiveSession,
     now: Timestamp,
-) -> Progress {
-    let settled = if request.demands_sign_in(&live.session, now) {
+) -> LoginProgress {
+    let settled = if request.requires_sign_in(&live.session, now) {
         before
     } else {
         before.settled_in(live.id)
     };
-    Progress {
+    LoginProgress {
         consented: true,
         ..settled
     }

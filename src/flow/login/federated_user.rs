@@ -14,7 +14,7 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
 /// An account at a provider, as a transaction needs it.
-pub struct Newcomer<'a> {
+pub struct ProviderAccount<'a> {
     /// The provider's record, as it was when the provider was asked.
     pub provider: &'a Provider,
     /// The `sub` of the account.
@@ -29,9 +29,9 @@ pub struct Newcomer<'a> {
 
 /// How a provider's account was matched with a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum UserMatch {
     /// It was linked before, and nothing has changed.
-    Known,
+    Unchanged,
     /// It was linked before, and the provider says something new.
     Updated,
     /// It has just been linked to an existing user.
@@ -44,15 +44,15 @@ pub enum Arrival {
 /// no such user. Also if the provider is disabled or gone, even if another issuer has its id now.
 pub fn find(
     snapshot: &dyn Snapshot,
-    newcomer: &Newcomer<'_>,
+    account: &ProviderAccount<'_>,
     now: Timestamp,
-) -> Result<Option<(User, Arrival)>, StoreError> {
-    let Newcomer {
+) -> Result<Option<(User, UserMatch)>, StoreError> {
+    let ProviderAccount {
         provider: asked,
         subject,
         profile,
         ..
-    } = newcomer;
+    } = account;
     let is_same = |registered: &Provider| registered.issuer == asked.issuer && registered.enabled;
     let Some(provider) = PROVIDERS.get(snapshot, &asked.id)?.filter(is_same) else {
         return Ok(None);
@@ -68,8 +68,12 @@ pub fn find(
         if is_new {
             user.updated_at = now;
         }
-        let arrival = if is_new { Arrival::Updated } else { Arrival::Known };
-        return Ok(Some((user, arrival)));
+        let matched = if is_new {
+            UserMatch::Updated
+        } else {
+            UserMatch::Unchanged
+        };
+        return Ok(Some((user, matched)));
     }
     let holder = match &profile.email {
         Some(email) => find_by_name(snapshot, email)?,
@@ -85,14 +89,14 @@ pub fn find(
         provider: provider.id.clone(),
         linked_at: now,
     };
-    let slot = (newcomer.uuid, newcomer.organization);
+    let slot = (account.uuid, account.organization);
     Ok(match admit(&provider, identity, profile, holder, slot, now) {
-        Admission::Link(user) => Some((*user, Arrival::Linked)),
+        Admission::Link(user) => Some((*user, UserMatch::Linked)),
         Admission::Create(mut user) => {
             if find_by_name(snapshot, &user.account_id)?.is_some() {
                 user.account_id = user.uuid.to_string();
             }
-            Some((*user, Arrival::Created))
+            Some((*user, UserMatch::Created))
         }
         Admission::Refused => None,
     })
@@ -136,8 +140,8 @@ fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, Sto
 }
 
 /// Stores what [`find`] decided.
-pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreError> {
-    if arrival == Arrival::Known {
+pub fn keep(tx: &mut dyn Tx, user: &User, matched: UserMatch) -> Result<(), StoreError> {
+    if matched == UserMatch::Unchanged {
         return Ok(());
     }
     USERS.put(tx, &user.uuid, user)?;
@@ -145,7 +149,7 @@ pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreE
         let key = (identity.issuer.clone(), identity.subject.clone());
         USERS_BY_IDENTITY.put(tx, &key, &user.uuid)?;
     }
-    if arrival == Arrival::Created {
+    if matched == UserMatch::Created {
         for name in user.login_names() {
             USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
         }
@@ -154,11 +158,11 @@ pub fn keep(tx: &mut dyn Tx, user: &User, arrival: Arrival) -> Result<(), StoreE
 }
 
 /// Records in the audit log that a user was created or linked.
-pub fn record(user: Uuid, arrival: Arrival, provider: &str) {
-    match arrival {
-        Arrival::Known | Arrival::Updated => {}
-        Arrival::Linked => audit::record(&Event::IdentityLinked { user, provider }),
-        Arrival::Created => audit::record(&Event::FederatedUserCreated { user, provider }),
+pub fn record(user: Uuid, matched: UserMatch, provider: &str) {
+    match matched {
+        UserMatch::Unchanged | UserMatch::Updated => {}
+        UserMatch::Linked => audit::record(&Event::IdentityLinked { user, provider }),
+        UserMatch::Created => audit::record(&Event::FederatedUserCreated { user, provider }),
     }
 }
 
@@ -221,21 +225,21 @@ mod tests {
         provider: &Provider,
         subject: &'static str,
         name: &str,
-    ) -> Option<(User, Arrival)> {
+    ) -> Option<(User, UserMatch)> {
         let claims = serde_json::json!({"email": "victim@example.com", "email_verified": true, "name": name});
         let profile = Profile::read(claims.as_object().unwrap(), provider);
         let (provider, uuid, now) = (provider.clone(), core.random.uuid_v4(), core.clock.now());
         let arrived = core.store.write("arrive", move |tx| {
-            let newcomer = Newcomer {
+            let account = ProviderAccount {
                 provider: &provider,
                 subject,
                 profile: &profile,
                 uuid,
                 organization: "org",
             };
-            let found = find(&*tx, &newcomer, now)?;
-            if let Some((user, arrival)) = &found {
-                keep(tx, user, *arrival)?;
+            let found = find(&*tx, &account, now)?;
+            if let Some((user, matched)) = &found {
+                keep(tx, user, *matched)?;
             }
             Ok(found)
         });
@@ -243,7 +247,7 @@ mod tests {
     }
 
     fn is_admitted(core: &Core, provider: &Provider) -> bool {
-        let newcomer = Newcomer {
+        let account = ProviderAccount {
             provider,
             subject: "u-1",
             profile: &Profile::default(),
@@ -252,7 +256,7 @@ mod tests {
         };
         let found = core
             .store
-            .read(|snapshot| find(snapshot, &newcomer, core.clock.now()));
+            .read(|snapshot| find(snapshot, &account, core.clock.now()));
         found.unwrap().is_some()
     }
 
@@ -279,10 +283,10 @@ mod tests {
             .store
             .write("test_removal", move |tx| USERS.remove(tx, &gone.uuid));
         assert!(removed.await.unwrap());
-        let (user, arrival) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
-        assert!(arrival == Arrival::Created && user.uuid != gone.uuid);
-        let (again, arrival) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
-        assert!(arrival == Arrival::Known && again.uuid == user.uuid);
+        let (user, matched) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        assert!(matched == UserMatch::Created && user.uuid != gone.uuid);
+        let (again, matched) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
+        assert!(matched == UserMatch::Unchanged && again.uuid == user.uuid);
     }
 
     /// The id of a provider may become another issuer's: that one has not vouched for whom the first one brought.
@@ -309,13 +313,13 @@ mod tests {
         .await
         .unwrap();
         let second = Provider::clone(core.catalog().provider("corp").unwrap());
-        let (user, arrival) = arrives(&core, &second, "victim", "Second").await.unwrap();
-        assert_eq!(arrival, Arrival::Created);
+        let (user, matched) = arrives(&core, &second, "victim", "Second").await.unwrap();
+        assert_eq!(matched, UserMatch::Created);
         assert_ne!(user.uuid, waiting.uuid);
-        let (user, arrival) = arrives(&core, &second, "victim", "Third").await.unwrap();
+        let (user, matched) = arrives(&core, &second, "victim", "Third").await.unwrap();
         assert_eq!(
-            (arrival, &user.claims["name"]),
-            (Arrival::Updated, &"Third".into())
+            (matched, &user.claims["name"]),
+            (UserMatch::Updated, &"Third".into())
         );
     }
 
@@ -331,8 +335,8 @@ mod tests {
         assert!(arrives(&core, &good, "victim", "Victim").await.is_none());
         assert!(arrives(&core, &evil, "evil", "Evil").await.is_none());
         enable(&core, &evil, true).await;
-        let (user, arrival) = arrives(&core, &good, "victim", "Victim").await.unwrap();
-        assert_eq!((user.uuid, arrival), (waiting.uuid, Arrival::Linked));
+        let (user, matched) = arrives(&core, &good, "victim", "Victim").await.unwrap();
+        assert_eq!((user.uuid, matched), (waiting.uuid, UserMatch::Linked));
     }
 
     /// So does what its record says of them: whether their addresses count, and whether they are in force.
@@ -346,8 +350,8 @@ mod tests {
             .unwrap();
         let policy = LinkPolicy::VerifiedEmail;
         let again = register_as(&core, "next", "https://a.example", policy).await;
-        let (later, arrival) = arrives(&core, &again, "u-1", "Second").await.unwrap();
-        assert_eq!((later.uuid, arrival), (user.uuid, Arrival::Updated));
+        let (later, matched) = arrives(&core, &again, "u-1", "Second").await.unwrap();
+        assert_eq!((later.uuid, matched), (user.uuid, UserMatch::Updated));
         assert_eq!(
             (&later.claims["name"], &*later.source),
             (&"Second".into(), "corp")
@@ -356,7 +360,7 @@ mod tests {
         enable(&core, &again, false).await;
         assert!(arrives(&core, &other, "u-2", "Other").await.is_none());
         enable(&core, &again, true).await;
-        let (linked, arrival) = arrives(&core, &other, "u-2", "Other").await.unwrap();
-        assert_eq!((linked.uuid, arrival), (user.uuid, Arrival::Linked));
+        let (linked, matched) = arrives(&core, &other, "u-2", "Other").await.unwrap();
+        assert_eq!((linked.uuid, matched), (user.uuid, UserMatch::Linked));
     }
 }

@@ -7,22 +7,22 @@ use zeroize::Zeroizing;
 
 use super::begin_federation::FederationProblem;
 use super::federated_user;
-use super::federated_user::Newcomer;
+use super::federated_user::ProviderAccount;
 use super::redeem_upstream_code::redeem;
 use super::session::AuthenticationEvent;
 use super::start_session::{SessionStart, start_session};
 use super::transaction;
-use super::transaction::{Next, Onward, Stale, Underway};
+use super::transaction::{BrowserRedirect, Destination, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::federation::authorization::{Callback, Outcome, straight_to};
+use crate::federation::authorization::{Callback, Outcome, direct_provider};
 use crate::federation::id_token::{self, Purpose, Subject};
 use crate::federation::metadata::Metadata;
 use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure, upstream_token};
-use crate::identity::{Factor, UpstreamToken};
+use crate::identity::{AuthenticationMethod, UpstreamToken};
 use crate::oauth::authorize::RefusedRequest;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::login::{ResolvedPurpose, UpstreamSignIn};
@@ -33,13 +33,13 @@ use crate::store::tables::{LOGIN_TRANSACTIONS, USERS_BY_IDENTITY};
 
 /// What comes of a provider's answer.
 #[derive(Debug)]
-pub enum Return {
+pub enum CallbackResult {
     /// The user is signed in, or the client is told no.
-    Onward(Onward),
+    Redirect(BrowserRedirect),
     /// The user is not signed in and may try again on the sign-in page of this transaction.
-    Again(Uuid, FederationProblem),
+    TryAgain(Uuid, FederationProblem),
     /// There is no sign-in that this answers.
-    Stale(Stale),
+    TransactionError(LoginTransactionError),
 }
 
 /// The `state` of a provider's answer. It is not verified yet.
@@ -50,7 +50,7 @@ pub struct PresentedState {
 }
 
 /// Reads a `state`. `None` if it is malformed.
-pub fn question_of(state: &str) -> Option<PresentedState> {
+pub fn parse_state(state: &str) -> Option<PresentedState> {
     let state = Secret::<UpstreamState>::parse(state).ok()?;
     Some(PresentedState {
         transaction: Uuid::from_slice(state.locator()).ok()?,
@@ -62,7 +62,7 @@ pub fn question_of(state: &str) -> Option<PresentedState> {
 enum TakenQuestion {
     Asked(UpstreamSignIn),
     AnsweredBefore,
-    Stale(Stale),
+    TransactionError(LoginTransactionError),
 }
 
 /// Takes a provider's answer. It counts once, in the browser that was sent there, for the last question that was asked. An
@@ -73,40 +73,44 @@ pub async fn finish_federation(
     provider: &str,
     callback: Callback,
     now: Timestamp,
-) -> Result<Return, Failure> {
-    let Some(state) = question_of(&callback.state) else {
-        return Ok(Return::Stale(Stale::Expired));
+) -> Result<CallbackResult, Failure> {
+    let Some(state) = parse_state(&callback.state) else {
+        return Ok(CallbackResult::TransactionError(LoginTransactionError::Expired));
     };
     let id = state.transaction;
     let question = match take_question(core, browser, provider, state, now).await? {
         TakenQuestion::Asked(question) => question,
         // The browser sent it twice, or our own answer was lost. The sign-in goes on from where it stands.
-        TakenQuestion::AnsweredBefore => return Ok(Return::Onward(Onward::to(Next::SignIn(id)))),
-        TakenQuestion::Stale(stale) => return Ok(Return::Stale(stale)),
+        TakenQuestion::AnsweredBefore => {
+            return Ok(CallbackResult::Redirect(BrowserRedirect::to(
+                Destination::SignIn(id),
+            )));
+        }
+        TakenQuestion::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
     };
-    let underway = match transaction::underway(core, browser, id, now)? {
-        Ok(underway) => underway,
-        Err(stale) => return Ok(Return::Stale(stale)),
+    let login = match transaction::load_login(core, browser, id, now)? {
+        Ok(login) => login,
+        Err(error) => return Ok(CallbackResult::TransactionError(error)),
     };
-    let offered = core.catalog().offered_for(&underway.purpose);
+    let offered = core.catalog().offered_for(&login.purpose);
     let was_asked = |offered: &&Arc<Provider>| offered.id == provider && offered.issuer == question.issuer;
     let Some(provider) = offered.iter().find(was_asked) else {
-        return Ok(Return::Again(id, FederationProblem::NotOffered));
+        return Ok(CallbackResult::TryAgain(id, FederationProblem::NotOffered));
     };
-    let answer = Answered {
+    let answer = CallbackCheck {
         core,
         provider,
         transaction: id,
         question: &question,
-        max_age: underway.purpose.max_age(),
+        max_age: login.purpose.max_age(),
         now,
     };
-    match answer.interrogate(callback).await {
-        Ok(witness) => admit(core, browser, &underway, provider, witness, now).await,
-        Err(FederationProblem::Cancelled) if is_only_way(&underway.purpose, &offered) => {
-            cancel(core, &underway, now).await
+    match answer.verify_callback(callback).await {
+        Ok(verified) => sign_in_user(core, browser, &login, provider, verified, now).await,
+        Err(FederationProblem::Cancelled) if is_only_way(&login.purpose, &offered) => {
+            cancel(core, &login, now).await
         }
-        Err(problem) => Ok(Return::Again(id, problem)),
+        Err(problem) => Ok(CallbackResult::TryAgain(id, problem)),
     }
 }
 
@@ -122,9 +126,9 @@ async fn take_question(
     Ok(core
         .store
         .write("take_upstream_answer", move |tx| {
-            let mut transaction = match transaction::open(&*tx, id, &browser, now)? {
+            let mut transaction = match transaction::open_transaction(&*tx, id, &browser, now)? {
                 Ok(transaction) => transaction,
-                Err(stale) => return Ok(TakenQuestion::Stale(stale)),
+                Err(error) => return Ok(TakenQuestion::TransactionError(error)),
             };
             if transaction.upstream.is_none() {
                 return Ok(TakenQuestion::AnsweredBefore);
@@ -133,7 +137,7 @@ async fn take_question(
                 question.provider == provider && question.state == state.digest
             };
             let Some(question) = transaction.upstream.take_if(is_answered) else {
-                return Ok(TakenQuestion::Stale(Stale::Expired));
+                return Ok(TakenQuestion::TransactionError(LoginTransactionError::Expired));
             };
             LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
             Ok(TakenQuestion::Asked(question))
@@ -143,27 +147,29 @@ async fn take_question(
 
 /// Whether a user who cancels at the provider has no other way to sign in.
 fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
-    !purpose.accepts(&Factor::Password) && offered.len() == 1 && straight_to(purpose, offered).is_some()
+    !purpose.accepts(&AuthenticationMethod::Password)
+        && offered.len() == 1
+        && direct_provider(purpose, offered).is_some()
 }
 
 /// The user cancelled at the only provider: the client is told no.
-async fn cancel(core: &Core, underway: &Underway, now: Timestamp) -> Result<Return, Failure> {
-    let ResolvedPurpose::Code { request, .. } = &underway.purpose else {
-        return Ok(Return::Again(underway.id, FederationProblem::Cancelled));
+async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<CallbackResult, Failure> {
+    let ResolvedPurpose::Code { request, .. } = &login.purpose else {
+        return Ok(CallbackResult::TryAgain(login.id, FederationProblem::Cancelled));
     };
     let refused = RefusedRequest {
-        reply: request.reply.clone(),
+        target: request.target.clone(),
         refusal: Refusal::new(
             ErrorCode::AccessDenied,
             "the user did not sign in at the provider",
         ),
     };
-    let next = transaction::refuse(core, underway.id, refused, now).await?;
-    Ok(Return::Onward(Onward::to(next)))
+    let destination = transaction::refuse(core, login.id, refused, now).await?;
+    Ok(CallbackResult::Redirect(BrowserRedirect::to(destination)))
 }
 
 /// What a provider has said, checked.
-struct Witness {
+struct VerifiedIdentity {
     subject: Subject,
     /// Whether the user was asked to authenticate again.
     was_asked_anew: bool,
@@ -172,7 +178,7 @@ struct Witness {
 }
 
 /// What a provider's answer is checked against.
-struct Answered<'a> {
+struct CallbackCheck<'a> {
     core: &'a Core,
     provider: &'a Provider,
     transaction: Uuid,
@@ -181,10 +187,10 @@ struct Answered<'a> {
     now: Timestamp,
 }
 
-impl Answered<'_> {
+impl CallbackCheck<'_> {
     /// Redeems the code and checks everything that comes back. The log says what is wrong; the user learns only that the
     /// sign-in failed.
-    async fn interrogate(&self, callback: Callback) -> Result<Witness, FederationProblem> {
+    async fn verify_callback(&self, callback: Callback) -> Result<VerifiedIdentity, FederationProblem> {
         let Self {
             core,
             provider,
@@ -231,7 +237,7 @@ impl Answered<'_> {
         let profile = complete(core, provider, &metadata, &tokens, &subject)
             .await
             .map_err(|problem| self.fail(&problem))?;
-        Ok(Witness {
+        Ok(VerifiedIdentity {
             subject,
             was_asked_anew: question.proof_asked_at.is_some(),
             profile,
@@ -277,22 +283,22 @@ async fn complete(
 }
 
 /// Finds or makes the user, starts the session and takes the next step, in one transaction.
-async fn admit(
+async fn sign_in_user(
     core: &Core,
     browser: &Browser,
-    underway: &Underway,
+    login: &LoginContext,
     provider: &Arc<Provider>,
-    witness: Witness,
+    verified: VerifiedIdentity,
     now: Timestamp,
-) -> Result<Return, Failure> {
-    let Witness {
+) -> Result<CallbackResult, Failure> {
+    let VerifiedIdentity {
         subject,
         was_asked_anew,
         profile,
         token,
-    } = witness;
+    } = verified;
     let event = AuthenticationEvent {
-        factor: Factor::Federated {
+        factor: AuthenticationMethod::Federated {
             provider: provider.id.clone(),
         },
         auth_time: subject.auth_time.unwrap_or(now),
@@ -303,23 +309,23 @@ async fn admit(
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let (speaker, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let identity = (provider.issuer.clone(), subject.subject.clone());
-    let started = start_session(core, browser, underway.id, event, now, move |tx| {
-        let newcomer = Newcomer {
+    let started = start_session(core, browser, login.id, event, now, move |tx| {
+        let account = ProviderAccount {
             provider: &speaker,
             subject: &subject.subject,
             profile: &profile,
             uuid,
             organization: &policy.organization,
         };
-        let found = federated_user::find(&*tx, &newcomer, now)?;
-        let Some((user, arrival)) = found.filter(|(user, _)| user.enabled) else {
+        let found = federated_user::find(&*tx, &account, now)?;
+        let Some((user, matched)) = found.filter(|(user, _)| user.enabled) else {
             return Ok(None);
         };
-        federated_user::keep(tx, &user, arrival)?;
-        Ok(Some((user, arrival)))
+        federated_user::keep(tx, &user, matched)?;
+        Ok(Some((user, matched)))
     })
     .await?;
-    let client_id = underway.purpose.audit_name();
+    let client_id = login.purpose.audit_name();
     let started = match started {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => {
@@ -333,9 +339,9 @@ async fn admit(
                     client_id,
                 });
             }
-            return Ok(Return::Again(underway.id, FederationProblem::NotAdmitted));
+            return Ok(CallbackResult::TryAgain(login.id, FederationProblem::NotAdmitted));
         }
-        SessionStart::Stale(stale) => return Ok(Return::Stale(stale)),
+        SessionStart::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
     };
     let user = started.user.uuid;
     federated_user::record(user, started.detail, &provider.id);
@@ -345,5 +351,5 @@ async fn admit(
         authority: &provider.id,
         client_id,
     });
-    Ok(Return::Onward(started.onward))
+    Ok(CallbackResult::Redirect(started.redirect))
 }

@@ -7,12 +7,12 @@ use zeroize::Zeroizing;
 use super::session::AuthenticationEvent;
 use super::start_session::{SessionStart, start_session};
 use super::transaction;
-use super::transaction::{Onward, Underway};
+use super::transaction::{BrowserRedirect, LoginContext};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::check_password::check_password;
 use crate::flow::{Core, Failure};
-use crate::identity::{Factor, LoginName, User};
+use crate::identity::{AuthenticationMethod, LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
@@ -24,7 +24,7 @@ pub enum SignIn {
     /// The user is signed in.
     Done {
         /// Where the browser goes.
-        onward: Onward,
+        redirect: BrowserRedirect,
         /// The user's record as it is now.
         user: Box<User>,
     },
@@ -35,7 +35,7 @@ pub enum SignIn {
 }
 
 /// What a user types.
-pub struct Typed {
+pub struct PasswordCredentials {
     /// The account identifier or e-mail address.
     pub name: LoginName,
     /// The password.
@@ -54,53 +54,53 @@ pub struct Typed {
 pub async fn sign_in(
     core: &Core,
     browser: &Browser,
-    underway: &Underway,
+    login: &LoginContext,
     user: Option<User>,
-    typed: &Typed,
+    credentials: &PasswordCredentials,
     now: Timestamp,
 ) -> Result<SignIn, Failure> {
-    if !underway.purpose.accepts(&Factor::Password) {
+    if !login.purpose.accepts(&AuthenticationMethod::Password) {
         return Ok(SignIn::Expired);
     }
-    if let Some(outcome) = look(core, browser, underway, user, typed, now).await? {
+    if let Some(outcome) = verify_password(core, browser, login, user, credentials, now).await? {
         return Ok(outcome);
     }
-    let user = user_named(core, &typed.name)?;
-    let outcome = look(core, browser, underway, user, typed, now).await?;
+    let user = user_named(core, &credentials.name)?;
+    let outcome = verify_password(core, browser, login, user, credentials, now).await?;
     Ok(outcome.unwrap_or(SignIn::Expired))
 }
 
 /// Checks the password against this record and signs in. `None` if the record had changed by then.
-async fn look(
+async fn verify_password(
     core: &Core,
     browser: &Browser,
-    underway: &Underway,
+    login: &LoginContext,
     user: Option<User>,
-    typed: &Typed,
+    credentials: &PasswordCredentials,
     now: Timestamp,
 ) -> Result<Option<SignIn>, Failure> {
     let enabled = user.as_ref().filter(|user| user.enabled);
     let usable = enabled.and_then(|user| user.password.clone());
-    let verdict = check_password(core, usable.clone(), typed.password.clone()).await?;
-    let client_id = underway.purpose.audit_name();
+    let verdict = check_password(core, usable.clone(), credentials.password.clone()).await?;
+    let client_id = login.purpose.audit_name();
     let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
         audit::record(&Event::SignInFailed {
             user: user.map(|user| user.uuid),
-            from: typed.from,
+            from: credentials.from,
             client_id,
         });
         return Ok(Some(SignIn::Refused));
     };
     let rehashed = if verdict.rehash_needed {
         let salt = checked.salt().unwrap_or_else(|| core.random.bytes());
-        core.passwords.hash(typed.password.clone(), salt).await.ok()
+        core.passwords.hash(credentials.password.clone(), salt).await.ok()
     } else {
         None
     };
     let event = AuthenticationEvent::by_password(now);
     let authority = event.factor.authority().to_owned();
     let uuid = user.uuid;
-    let started = start_session(core, browser, underway.id, event, now, move |tx| {
+    let started = start_session(core, browser, login.id, event, now, move |tx| {
         let user = USERS.get(&*tx, &uuid)?;
         let is_checked = |user: &User| user.enabled && user.password.as_ref() == Some(&checked);
         let Some(mut user) = user.filter(is_checked) else {
@@ -115,7 +115,7 @@ async fn look(
     let started = match started.await? {
         SessionStart::Started(started) => started,
         SessionStart::NoUser => return Ok(None),
-        SessionStart::Stale(_) => return Ok(Some(SignIn::Expired)),
+        SessionStart::TransactionError(_) => return Ok(Some(SignIn::Expired)),
     };
     audit::record(&Event::SignedIn {
         user: started.user.uuid,
@@ -124,7 +124,7 @@ async fn look(
         client_id,
     });
     Ok(Some(SignIn::Done {
-        onward: started.onward,
+        redirect: started.redirect,
         user: Box::new(started.user),
     }))
 }
@@ -144,16 +144,15 @@ pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreEr
 pub async fn continue_as(
     core: &Core,
     browser: &Browser,
-    underway: &Underway,
+    login: &LoginContext,
     now: Timestamp,
-) -> Result<Option<Onward>, Failure> {
-    let Some(chosen) = underway.offered_session(now) else {
+) -> Result<Option<BrowserRedirect>, Failure> {
+    let Some(chosen) = login.offered_session(now) else {
         return Ok(None);
     };
-    let progress = underway.progress.settled_in(chosen.id);
+    let progress = login.progress.settled_in(chosen.id);
     let expected = Some(chosen.id);
-    let settled = transaction::settle(core, browser, underway.id, expected, now, move |_, _| {
-        Ok(progress)
-    });
-    Ok(settled.await?.ok().map(Onward::to))
+    let settled =
+        transaction::advance_login(core, browser, login.id, expected, now, move |_, _| Ok(progress));
+    Ok(settled.await?.ok().map(BrowserRedirect::to))
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::flow::browser::{Browser, PresentedSession};
 use crate::flow::{Core, Failure, grant_policy};
-use crate::identity::{Device, Factor, Session, SessionLifetimes, UpstreamToken, User};
+use crate::identity::{AuthenticationMethod, Device, Session, SessionLifetimes, UpstreamToken, User};
 use crate::oauth::code::{self, Authorization};
 use crate::oauth::refresh::RefreshFamily;
 use crate::observe::audit;
@@ -102,7 +102,7 @@ pub fn touch(
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct AuthenticationEvent {
     /// The method.
-    pub(in crate::flow) factor: Factor,
+    pub(in crate::flow) factor: AuthenticationMethod,
     /// When.
     pub(in crate::flow) auth_time: Timestamp,
     /// Whether that moment is a guess: see [`Session::is_undated`].
@@ -117,7 +117,7 @@ impl AuthenticationEvent {
     /// By a password, now.
     pub(in crate::flow) fn by_password(now: Timestamp) -> Self {
         Self {
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             auth_time: now,
             is_undated: false,
             was_asked_anew: false,
@@ -342,7 +342,8 @@ pub fn end_federated(
     providers: &BTreeSet<String>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let is_from = |factor: &Factor| factor.provider().is_some_and(|from| providers.contains(from));
+    let is_from =
+        |factor: &AuthenticationMethod| factor.provider().is_some_and(|from| providers.contains(from));
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
         if let Some(session) = SESSIONS
             .get(&*tx, &id)?

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::session;
 use super::session::{AuthenticationEvent, DrawnSession, Ended, LiveSession, NewSession};
 use super::transaction;
-use super::transaction::{DrawnCode, Onward, Stale, Taken};
+use super::transaction::{BrowserRedirect, DrawnCode, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
@@ -22,13 +22,13 @@ pub(in crate::flow) enum SessionStart<S> {
     /// There is no such user, or they may not sign in.
     NoUser,
     /// The login transaction has ended, or its client no longer accepts this sign-in.
-    Stale(Stale),
+    TransactionError(LoginTransactionError),
 }
 
 /// A session that has started.
 pub(in crate::flow) struct StartedSession<T> {
     /// Where the browser goes.
-    pub(in crate::flow) onward: Onward,
+    pub(in crate::flow) redirect: BrowserRedirect,
     /// The session's id.
     pub(in crate::flow) session: Uuid,
     /// Its user.
@@ -39,7 +39,7 @@ pub(in crate::flow) struct StartedSession<T> {
 
 /// What a transaction wrote.
 struct Written<T> {
-    taken: Taken,
+    taken: StepResult,
     session: Uuid,
     user: User,
     ended: Ended,
@@ -69,18 +69,19 @@ where
     let written = core
         .store
         .write("start_session", move |tx| {
-            let mut transaction = match transaction::open(&*tx, id, &browser, now)? {
+            let mut transaction = match transaction::open_transaction(&*tx, id, &browser, now)? {
                 Ok(transaction) => transaction,
-                Err(stale) => return Ok(SessionStart::Stale(stale)),
+                Err(error) => return Ok(SessionStart::TransactionError(error)),
             };
             let lifetimes = policy.lifetimes.session;
             let signed_in = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?;
-            if !transaction::takes_proof(&*tx, &transaction, signed_in.is_some(), lifetimes, now)? {
-                return Ok(SessionStart::Stale(Stale::Expired));
+            if !transaction::accepts_authentication(&*tx, &transaction, signed_in.is_some(), lifetimes, now)?
+            {
+                return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             }
             let purpose = transaction::resolve(&*tx, &transaction.purpose)?;
             let Some(purpose) = purpose.filter(|purpose| purpose.accepts(&event.factor)) else {
-                return Ok(SessionStart::Stale(Stale::Expired));
+                return Ok(SessionStart::TransactionError(LoginTransactionError::Expired));
             };
             let Some((user, detail)) = identify(tx)? else {
                 return Ok(SessionStart::NoUser);
@@ -101,7 +102,7 @@ where
             transaction.progress = transaction.progress.settled_in(live.id);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), transaction.progress, now)?;
             Ok(SessionStart::Started(Written {
-                taken: transaction::take(tx, step, id, &mut transaction, code_slot, now)?,
+                taken: transaction::take_step(tx, step, id, &mut transaction, code_slot, now)?,
                 session: live.id,
                 user: live.user,
                 ended: started.ended,
@@ -112,16 +113,16 @@ where
     let written = match written {
         SessionStart::Started(written) => written,
         SessionStart::NoUser => return Ok(SessionStart::NoUser),
-        SessionStart::Stale(stale) => return Ok(SessionStart::Stale(stale)),
+        SessionStart::TransactionError(error) => return Ok(SessionStart::TransactionError(error)),
     };
     session::record_ended(core, written.ended, now);
-    let onward = Onward {
-        next: written.taken.next(id, &code, &core.policy.issuer),
+    let redirect = BrowserRedirect {
+        destination: written.taken.destination(id, &code, &core.policy.issuer),
         binding: None,
         session: Some(drawn.cookie(written.session)),
     };
     Ok(SessionStart::Started(StartedSession {
-        onward,
+        redirect,
         session: written.session,
         user: written.user,
         detail: written.detail,

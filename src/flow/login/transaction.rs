@@ -17,9 +17,11 @@ use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::SessionLifetimes;
-use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest, ReplyAddress};
+use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest, ResponseTarget};
 use crate::oauth::code::{AuthorizationCode, CodeGrant};
-use crate::oauth::login::{LoginPurpose, LoginTransaction, Progress, ResolvedPurpose, SignedIn, Step};
+use crate::oauth::login::{
+    LoginProgress, LoginPurpose, LoginStep, LoginTransaction, ResolvedPurpose, SignedIn,
+};
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -27,7 +29,7 @@ use crate::store::tables::{CLIENTS, CODES, CONSENTS, LOGIN_TRANSACTIONS, SESSION
 
 /// Where the browser goes next.
 #[derive(Debug)]
-pub enum Next {
+pub enum Destination {
     /// To the client, with the answer.
     Respond(AuthorizationResponse),
     /// To the sign-in page.
@@ -43,20 +45,20 @@ pub enum Next {
 
 /// Where the browser goes next, and the cookies it is given on the way.
 #[derive(Debug)]
-pub struct Onward {
+pub struct BrowserRedirect {
     /// Where.
-    pub next: Next,
+    pub destination: Destination,
     /// A new binding, if the browser had none.
     pub binding: Option<Secret<BrowserCookie>>,
     /// A new session cookie, after a sign-in.
     pub session: Option<Secret<SessionCookie>>,
 }
 
-impl Onward {
+impl BrowserRedirect {
     /// There, with the cookies it has.
-    pub(in crate::flow) fn to(next: Next) -> Self {
+    pub(in crate::flow) fn to(destination: Destination) -> Self {
         Self {
-            next,
+            destination,
             binding: None,
             session: None,
         }
@@ -65,7 +67,7 @@ impl Onward {
 
 /// Why a page cannot go on with a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stale {
+pub enum LoginTransactionError {
     /// It is over: used up, or too old.
     #[error("this sign-in has expired; go back to the application and start again")]
     Expired,
@@ -77,24 +79,24 @@ pub enum Stale {
 }
 
 /// A login transaction with what its pages need to know.
-pub struct Underway {
+pub struct LoginContext {
     /// Its id.
     pub id: Uuid,
     /// What it is for.
     pub purpose: ResolvedPurpose,
     /// What has happened in it.
-    pub progress: Progress,
+    pub progress: LoginProgress,
     /// Whether the client was told no.
     pub is_refused: bool,
     /// Who is signed in in this browser.
     pub session: Option<LiveSession>,
     /// What comes next.
-    pub step: Step,
+    pub step: LoginStep,
     /// Whether a user may sign in in it. If not, it only goes on for the user who is signed in.
-    pub takes_proof: bool,
+    pub accepts_authentication: bool,
 }
 
-impl Underway {
+impl LoginContext {
     /// The session in which the sign-in page may offer to continue.
     pub fn offered_session(&self, now: Timestamp) -> Option<&LiveSession> {
         let session = self.session.as_ref();
@@ -107,7 +109,7 @@ impl Underway {
 ///
 /// If the session lives and nobody is signed in in the browser, the answer was lost, and the time does not count. If the
 /// session is over, by signing out or by itself, a password form that is sent again from the history signs nobody in.
-pub(in crate::flow) fn takes_proof(
+pub(in crate::flow) fn accepts_authentication(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
     is_signed_in: bool,
@@ -115,32 +117,33 @@ pub(in crate::flow) fn takes_proof(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let Some(settled) = transaction.progress.settled_session else {
-        return Ok(transaction.goes_on(now));
+        return Ok(transaction.is_in_progress(now));
     };
     let session = SESSIONS.get(snapshot, &settled)?;
     let lives = session.is_some_and(|session| session.is_live(lifetimes, now));
-    Ok(lives && (!is_signed_in || transaction.goes_on(now)))
+    Ok(lives && (!is_signed_in || transaction.is_in_progress(now)))
 }
 
 /// Finds a transaction for a page of this browser.
-pub fn underway(
+pub fn load_login(
     core: &Core,
     browser: &Browser,
     id: Uuid,
     now: Timestamp,
-) -> Result<Result<Underway, Stale>, Failure> {
+) -> Result<Result<LoginContext, LoginTransactionError>, Failure> {
     let catalog = core.catalog();
     let lifetimes = core.policy.lifetimes.session;
     Ok(core.store.read(|snapshot| {
-        let transaction = match open(snapshot, id, browser, now)? {
+        let transaction = match open_transaction(snapshot, id, browser, now)? {
             Ok(transaction) => transaction,
-            Err(stale) => return Ok(Err(stale)),
+            Err(error) => return Ok(Err(error)),
         };
         let session = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
-        let takes_proof = takes_proof(snapshot, &transaction, session.is_some(), lifetimes, now)?;
-        let is_carried_on = session.is_some() && transaction.goes_on(now);
-        if !takes_proof && !is_carried_on {
-            return Ok(Err(Stale::Expired));
+        let accepts_authentication =
+            accepts_authentication(snapshot, &transaction, session.is_some(), lifetimes, now)?;
+        let is_carried_on = session.is_some() && transaction.is_in_progress(now);
+        if !accepts_authentication && !is_carried_on {
+            return Ok(Err(LoginTransactionError::Expired));
         }
         let LoginTransaction {
             purpose,
@@ -150,24 +153,24 @@ pub fn underway(
         } = transaction;
         let client = purpose.client_id().and_then(|id| catalog.client(id)).cloned();
         let Some(purpose) = purpose.resolve(client) else {
-            return Ok(Err(Stale::Expired));
+            return Ok(Err(LoginTransactionError::Expired));
         };
         let is_refused = refused.is_some();
         let step = match refused {
-            Some(refused) => Step::Refuse(Box::new(refused)),
+            Some(refused) => LoginStep::Refuse(Box::new(refused)),
             None => next_step(snapshot, &purpose, session.as_ref(), progress, now)?,
         };
-        if !takes_proof && matches!(step, Step::SignIn) {
-            return Ok(Err(Stale::Expired));
+        if !accepts_authentication && matches!(step, LoginStep::SignIn) {
+            return Ok(Err(LoginTransactionError::Expired));
         }
-        Ok(Ok(Underway {
+        Ok(Ok(LoginContext {
             id,
             purpose,
             progress,
             is_refused,
             session,
             step,
-            takes_proof,
+            accepts_authentication,
         }))
     })?)
 }
@@ -189,7 +192,7 @@ pub(in crate::flow) fn new_transaction(
         browser: digest,
         purpose,
         expires_at: now + core.policy.lifetimes.login_transaction,
-        progress: Progress::default(),
+        progress: LoginProgress::default(),
         answered_at: None,
         refused: None,
         upstream: None,
@@ -198,20 +201,20 @@ pub(in crate::flow) fn new_transaction(
 }
 
 /// The transaction with this id, if it may be carried on in this browser now.
-pub(in crate::flow) fn open(
+pub(in crate::flow) fn open_transaction(
     snapshot: &dyn Snapshot,
     id: Uuid,
     browser: &Browser,
     now: Timestamp,
-) -> Result<Result<LoginTransaction, Stale>, StoreError> {
+) -> Result<Result<LoginTransaction, LoginTransactionError>, StoreError> {
     let transaction = LOGIN_TRANSACTIONS.get(snapshot, &id)?;
     let is_open =
         |transaction: &LoginTransaction| transaction.is_open(now) && !Timestamp::of_id(id).is_ahead_of(now);
     let Some(transaction) = transaction.filter(is_open) else {
-        return Ok(Err(Stale::Expired));
+        return Ok(Err(LoginTransactionError::Expired));
     };
     if browser.binding != Some(transaction.browser) {
-        return Ok(Err(Stale::OtherBrowser));
+        return Ok(Err(LoginTransactionError::OtherBrowser));
     }
     Ok(Ok(transaction))
 }
@@ -234,9 +237,9 @@ pub(in crate::flow) fn next_step(
     snapshot: &dyn Snapshot,
     purpose: &ResolvedPurpose,
     session: Option<&LiveSession>,
-    progress: Progress,
+    progress: LoginProgress,
     now: Timestamp,
-) -> Result<Step, StoreError> {
+) -> Result<LoginStep, StoreError> {
     let consent = match (session, purpose.code_request()) {
         (Some(live), Some((_, client))) => {
             CONSENTS.get(snapshot, &(live.user.uuid, client.client_id.clone()))?
@@ -286,49 +289,49 @@ pub(in crate::flow) struct CodeSlot {
 }
 
 /// Where a step led, inside the transaction.
-pub(in crate::flow) enum Taken {
+pub(in crate::flow) enum StepResult {
     SignIn,
     AskConsent,
-    Issued(ReplyAddress),
+    Issued(ResponseTarget),
     Refused(Box<RefusedRequest>),
     OpenAccount { action_pending: bool },
 }
 
-impl Taken {
+impl StepResult {
     /// Where that sends the browser.
-    pub(in crate::flow) fn next(self, id: Uuid, code: &DrawnCode, issuer: &str) -> Next {
+    pub(in crate::flow) fn destination(self, id: Uuid, code: &DrawnCode, issuer: &str) -> Destination {
         match self {
-            Self::SignIn => Next::SignIn(id),
-            Self::AskConsent => Next::AskConsent(id),
-            Self::Issued(reply) => Next::Respond(reply.code(code.secret.reveal(), issuer)),
-            Self::Refused(refused) => Next::Respond(refused.response(issuer)),
-            Self::OpenAccount { action_pending } => Next::Account { action_pending },
+            Self::SignIn => Destination::SignIn(id),
+            Self::AskConsent => Destination::AskConsent(id),
+            Self::Issued(target) => Destination::Respond(target.code(code.secret.reveal(), issuer)),
+            Self::Refused(refused) => Destination::Respond(refused.response(issuer)),
+            Self::OpenAccount { action_pending } => Destination::Account { action_pending },
         }
     }
 }
 
 /// Takes a step: issues the code, or records the refusal. A client that was told no gets no other answer.
-pub(in crate::flow) fn take(
+pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
-    step: Step,
+    step: LoginStep,
     id: Uuid,
     transaction: &mut LoginTransaction,
     slot: CodeSlot,
     now: Timestamp,
-) -> Result<Taken, StoreError> {
+) -> Result<StepResult, StoreError> {
     let refused = transaction.refused.clone().map(Box::new);
-    let taken = match refused.map_or(step, Step::Refuse) {
-        Step::SignIn => Taken::SignIn,
-        Step::AskConsent => Taken::AskConsent,
-        Step::OpenAccount { action_pending } => {
+    let taken = match refused.map_or(step, LoginStep::Refuse) {
+        LoginStep::SignIn => StepResult::SignIn,
+        LoginStep::AskConsent => StepResult::AskConsent,
+        LoginStep::OpenAccount { action_pending } => {
             transaction.answered_at.get_or_insert(now);
-            Taken::OpenAccount { action_pending }
+            StepResult::OpenAccount { action_pending }
         }
-        Step::IssueCode(grant) => {
+        LoginStep::IssueCode(grant) => {
             transaction.answered_at.get_or_insert(now);
-            Taken::Issued(issue(tx, *grant, slot)?)
+            StepResult::Issued(issue(tx, *grant, slot)?)
         }
-        Step::Refuse(refused) => Taken::Refused(Box::new(transaction.refuse(*refused, now))),
+        LoginStep::Refuse(refused) => StepResult::Refused(Box::new(transaction.refuse(*refused, now))),
     };
     LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
     Ok(taken)
@@ -340,7 +343,7 @@ pub(in crate::flow) async fn refuse(
     id: Uuid,
     refused: RefusedRequest,
     now: Timestamp,
-) -> Result<Next, Failure> {
+) -> Result<Destination, Failure> {
     let refused = core
         .store
         .write("refuse_authorization", move |tx| {
@@ -352,7 +355,7 @@ pub(in crate::flow) async fn refuse(
             Ok(refused)
         })
         .await?;
-    Ok(Next::Respond(refused.response(&core.policy.issuer)))
+    Ok(Destination::Respond(refused.response(&core.policy.issuer)))
 }
 
 /// Stores a code. Returns where it is sent.
@@ -360,47 +363,47 @@ pub(in crate::flow) fn issue(
     tx: &mut dyn Tx,
     grant: CodeGrant,
     slot: CodeSlot,
-) -> Result<ReplyAddress, StoreError> {
+) -> Result<ResponseTarget, StoreError> {
     let code = AuthorizationCode {
         digest: slot.digest,
         authorization: grant.authorization,
-        return_to: grant.reply.return_to.clone(),
+        return_to: grant.target.return_to.clone(),
         nonce: grant.nonce,
         code_challenge: grant.code_challenge,
         expires_at: slot.expires_at,
         redeemed: None,
     };
     CODES.put(tx, &slot.id, &code)?;
-    Ok(grant.reply)
+    Ok(grant.target)
 }
 
 /// Carries a transaction on without anything new from the user: back to the right page, or to the answer if nothing is
 /// left to ask.
-pub async fn carry_on(
+pub async fn continue_login(
     core: &Core,
     browser: &Browser,
-    underway: Underway,
+    login: LoginContext,
     now: Timestamp,
-) -> Result<Onward, Failure> {
-    let (id, progress) = (underway.id, underway.progress);
-    let expected = underway.session.map(|live| live.id);
-    let settled = settle(core, browser, id, expected, now, move |_, _| Ok(progress)).await?;
-    Ok(Onward::to(settled.unwrap_or(Next::SignIn(id))))
+) -> Result<BrowserRedirect, Failure> {
+    let (id, progress) = (login.id, login.progress);
+    let expected = login.session.map(|live| live.id);
+    let settled = advance_login(core, browser, id, expected, now, move |_, _| Ok(progress)).await?;
+    Ok(BrowserRedirect::to(settled.unwrap_or(Destination::SignIn(id))))
 }
 
 /// Runs `advance` on the transaction, then takes the step that follows, all in one write.
 ///
 /// `expected` is the session that the page was drawn for: in another one the user is asked to sign in.
-pub(in crate::flow) async fn settle<F>(
+pub(in crate::flow) async fn advance_login<F>(
     core: &Core,
     browser: &Browser,
     id: Uuid,
     expected: Option<Uuid>,
     now: Timestamp,
     advance: F,
-) -> Result<Result<Next, Stale>, Failure>
+) -> Result<Result<Destination, LoginTransactionError>, Failure>
 where
-    F: Fn(&mut dyn Tx, &LiveSession) -> Result<Progress, StoreError> + Send + 'static,
+    F: Fn(&mut dyn Tx, &LiveSession) -> Result<LoginProgress, StoreError> + Send + 'static,
 {
     let code = DrawnCode::draw(core, now);
     let slot = code.slot();
@@ -409,13 +412,13 @@ where
     let taken = core
         .store
         .write("carry_on_authorization", move |tx| {
-            let mut transaction = match open(&*tx, id, &browser, now)? {
-                Ok(transaction) if transaction.goes_on(now) => transaction,
-                Ok(_) => return Ok(Err(Stale::Expired)),
-                Err(stale) => return Ok(Err(stale)),
+            let mut transaction = match open_transaction(&*tx, id, &browser, now)? {
+                Ok(transaction) if transaction.is_in_progress(now) => transaction,
+                Ok(_) => return Ok(Err(LoginTransactionError::Expired)),
+                Err(error) => return Ok(Err(error)),
             };
             let Some(purpose) = resolve(&*tx, &transaction.purpose)? else {
-                return Ok(Err(Stale::Expired));
+                return Ok(Err(LoginTransactionError::Expired));
             };
             let live = session::find(&*tx, browser.session.as_ref(), lifetimes, now)?
                 .filter(|live| expected.is_none_or(|expected| expected == live.id));
@@ -426,8 +429,8 @@ where
                 session::touch(tx, live, lifetimes, now)?;
             }
             let step = next_step(&*tx, &purpose, live.as_ref(), transaction.progress, now)?;
-            take(tx, step, id, &mut transaction, slot, now).map(Ok)
+            take_step(tx, step, id, &mut transaction, slot, now).map(Ok)
         })
         .await?;
-    Ok(taken.map(|taken| taken.next(id, &code, &core.policy.issuer)))
+    Ok(taken.map(|taken| taken.destination(id, &code, &core.policy.issuer)))
 }

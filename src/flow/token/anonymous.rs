@@ -4,7 +4,7 @@ use super::issue::issue_tokens;
 use super::start_family::DrawnFamily;
 use crate::clock::Timestamp;
 use crate::flow::{Answer, Core, Failure};
-use crate::identity::{Factor, User};
+use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::client::GrantType;
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::code::Authorization;
@@ -48,7 +48,7 @@ pub async fn create_anonymous_user(
                 user: user.uuid,
                 session: None,
                 auth_time: None,
-                factor: Factor::Anonymous,
+                factor: AuthenticationMethod::Anonymous,
                 upstream_token: None,
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 use crate::flow::{Catalog, Core, Failure, upstream_token};
-use crate::identity::{Factor, User};
+use crate::identity::{AuthenticationMethod, User};
 use crate::jose::alg::Algorithm;
 use crate::oauth::access_token::{AccessTokenClaims, Authority, CommonClaims, EmbeddedToken};
 use crate::oauth::client::{Client, GrantType};
@@ -100,8 +100,10 @@ pub fn issue_tokens(
             sid: authorization.session,
             amr: authorization.factor.method().map(|method| [method]),
             acr: match authorization.factor {
-                Factor::Password | Factor::Federated { .. } => Some(ACR_SIGNED_IN),
-                Factor::Anonymous => None,
+                AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => {
+                    Some(ACR_SIGNED_IN)
+                }
+                AuthenticationMethod::Anonymous => None,
             },
             requested,
         };
@@ -135,7 +137,7 @@ fn embedded(
     now: Timestamp,
 ) -> Option<(String, Zeroizing<String>)> {
     let token = authorization.upstream_token.as_deref()?;
-    let Factor::Federated { provider } = &authorization.factor else {
+    let AuthenticationMethod::Federated { provider } = &authorization.factor else {
         return None;
     };
     let provider = catalog.provider(provider)?;

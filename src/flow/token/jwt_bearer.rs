@@ -12,9 +12,9 @@ use crate::federation::id_token::{self, Purpose, Subject};
 use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
-use crate::flow::login::federated_user::Newcomer;
+use crate::flow::login::federated_user::ProviderAccount;
 use crate::flow::{Answer, Catalog, Core, Failure};
-use crate::identity::Factor;
+use crate::identity::AuthenticationMethod;
 use crate::jose::jwt;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
@@ -37,7 +37,7 @@ const KEYS_UNAVAILABLE: Refusal = Refusal::new(
 const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
 
 enum Outcome {
-    Granted(Box<ApprovedGrant>, federated_user::Arrival),
+    Granted(Box<ApprovedGrant>, federated_user::UserMatch),
     Replayed,
     Refused(Refusal),
 }
@@ -73,14 +73,14 @@ pub async fn exchange_assertion(
             {
                 return Ok(Outcome::Replayed);
             }
-            let newcomer = Newcomer {
+            let account = ProviderAccount {
                 provider: &speaker,
                 subject: &subject.subject,
                 profile: &profile,
                 uuid,
                 organization: &policy.organization,
             };
-            let Some((user, arrival)) = federated_user::find(&*tx, &newcomer, now)? else {
+            let Some((user, matched)) = federated_user::find(&*tx, &account, now)? else {
                 return Ok(Outcome::Refused(Refusal::invalid_grant(
                     "nobody here is linked to this subject, and it may become no user",
                 )));
@@ -90,7 +90,7 @@ pub async fn exchange_assertion(
                 user: user.uuid,
                 session: None,
                 auth_time: subject.auth_time,
-                factor: Factor::Federated {
+                factor: AuthenticationMethod::Federated {
                     provider: speaker.id.clone(),
                 },
                 upstream_token: None,
@@ -104,15 +104,15 @@ pub async fn exchange_assertion(
             if let Some(once) = &subject.once {
                 USED_ASSERTIONS.put(tx, &(once.hour, once.digest), &())?;
             }
-            federated_user::keep(tx, &user, arrival)?;
+            federated_user::keep(tx, &user, matched)?;
             let granted = (user, authorization);
             let approved = drawn.begin(tx, &bearer, GrantType::JwtBearer, granted, now)?;
-            Ok(Outcome::Granted(Box::new(approved), arrival))
+            Ok(Outcome::Granted(Box::new(approved), matched))
         })
         .await?;
     match outcome {
-        Outcome::Granted(approved, arrival) => {
-            federated_user::record(approved.user.uuid, arrival, &provider.id);
+        Outcome::Granted(approved, matched) => {
+            federated_user::record(approved.user.uuid, matched, &provider.id);
             issue_tokens(core, &client, *approved, now).map(Ok)
         }
         Outcome::Replayed => {

@@ -9,7 +9,7 @@ use crate::http::request::Parameters;
 use crate::http::response::Answer;
 use crate::http::screen::browser_redirect;
 use crate::http::screen::browser_redirect::repeat_as_get;
-use crate::oauth::authorize::Unanswerable;
+use crate::oauth::authorize::UntrustedRedirect;
 use crate::oauth::redirect_uri::Mismatch;
 use crate::pages::Heading;
 use crate::route::Route;
@@ -34,29 +34,25 @@ pub async fn respond(context: &RequestContext) -> Answer {
     )
     .await
     {
-        Ok(Ok(next)) => browser_redirect::go(context, next),
-        Ok(Err(unanswerable)) => {
-            context.log_detail(refusal_log(unanswerable, &parameters));
-            context.error_page(
-                StatusCode::BAD_REQUEST,
-                Heading::Request,
-                &unanswerable.to_string(),
-            )
+        Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
+        Ok(Err(untrusted)) => {
+            context.log_detail(refusal_log(untrusted, &parameters));
+            context.error_page(StatusCode::BAD_REQUEST, Heading::Request, &untrusted.to_string())
         }
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
 /// What the log is told of it besides.
-fn refusal_log(unanswerable: Unanswerable, parameters: &Parameters) -> RefusalLog {
+fn refusal_log(untrusted: UntrustedRedirect, parameters: &Parameters) -> RefusalLog {
     RefusalLog {
-        reason: match unanswerable {
-            Unanswerable::UnknownClient => Some("unknown_client"),
-            Unanswerable::DisabledClient => Some("client_disabled"),
+        reason: match untrusted {
+            UntrustedRedirect::UnknownClient => Some("unknown_client"),
+            UntrustedRedirect::DisabledClient => Some("client_disabled"),
             _ => None,
         },
-        redirect_uri: match unanswerable {
-            Unanswerable::RedirectUri(Mismatch::Unregistered) => {
+        redirect_uri: match untrusted {
+            UntrustedRedirect::RedirectUri(Mismatch::Unregistered) => {
                 parameters.get("redirect_uri").map(RefusalLog::address)
             }
             _ => None,

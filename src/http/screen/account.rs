@@ -6,11 +6,11 @@ use zeroize::Zeroizing;
 
 use super::{account_notice, browser_redirect, csrf, device_cookie, person};
 use crate::flow::Failure;
-use crate::flow::account::change_password::{Change, NewPassword, change_password};
+use crate::flow::account::change_password::{NewPassword, PasswordChange, change_password};
 use crate::flow::account::disconnect::disconnect;
-use crate::flow::account::end_sessions::{Which, end_sessions};
+use crate::flow::account::end_sessions::{SessionsToEnd, end_sessions};
 use crate::flow::account::view::{self, Application};
-use crate::flow::account::{Outcome, begin, view::view};
+use crate::flow::account::{ActionResult, begin, view::view};
 use crate::flow::login::{session, sign_out};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
@@ -25,7 +25,7 @@ use crate::route::Route;
 const FORM: &str = "account";
 
 /// What a form asks for.
-enum Deed {
+enum AccountAction {
     Password(NewPassword),
     EndSession(Uuid),
     EndOthers,
@@ -45,13 +45,13 @@ pub async fn respond(context: &RequestContext) -> Answer {
     let cookie = context.cookie(Cookie::Session);
     let is_ours = context.is_from_own_page()
         && cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
-    match Deed::read(context, &form).filter(|_| is_ours) {
-        Some(deed) => deed.carry_out(context).await,
+    match AccountAction::read(context, &form).filter(|_| is_ours) {
+        Some(action) => action.perform(context).await,
         None => show(context, Some(AccountNotice::Expired)).await,
     }
 }
 
-impl Deed {
+impl AccountAction {
     fn read(context: &RequestContext, form: &Parameters) -> Option<Self> {
         match form.get("decision")? {
             "password" => {
@@ -78,7 +78,7 @@ impl Deed {
         }
     }
 
-    async fn carry_out(self, context: &RequestContext) -> Answer {
+    async fn perform(self, context: &RequestContext) -> Answer {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
         let is_here = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
         let outcome = match self {
@@ -92,10 +92,10 @@ impl Deed {
                     Err(failure) => error::failed_page(context, &failure),
                 };
             }
-            Self::EndSession(id) => end_sessions(core, &browser, Which::One(id), now)
+            Self::EndSession(id) => end_sessions(core, &browser, SessionsToEnd::One(id), now)
                 .await
                 .map(|outcome| (outcome, AccountNotice::SignedOut)),
-            Self::EndOthers => end_sessions(core, &browser, Which::Others, now)
+            Self::EndOthers => end_sessions(core, &browser, SessionsToEnd::Others, now)
                 .await
                 .map(|outcome| (outcome, AccountNotice::SignedOut)),
             Self::Disconnect(client_id) => disconnect(core, &browser, client_id, now)
@@ -103,11 +103,11 @@ impl Deed {
                 .map(|outcome| (outcome, AccountNotice::Disconnected)),
         };
         match outcome {
-            Ok((Outcome::Done(()), notice)) => {
+            Ok((ActionResult::Done(()), notice)) => {
                 let session = context.cookie(Cookie::Session).unwrap_or_default();
                 account_notice::redirect(context, notice, session)
             }
-            Ok((Outcome::SignIn, _)) => sign_in(context, true).await,
+            Ok((ActionResult::SignInRequired, _)) => sign_in(context, true).await,
             Err(failure) => error::failed_page(context, &failure),
         }
     }
@@ -121,7 +121,7 @@ async fn sign_in(context: &RequestContext, action_pending: bool) -> Answer {
         Err(failure) => Err(failure),
     };
     match begun {
-        Ok(next) => browser_redirect::go(context, next),
+        Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
@@ -152,12 +152,12 @@ async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
     let names = live.user.login_names();
     let known_as = names
         .into_iter()
-        .find(|name| device_cookie::browser(context, name, Some(&live.user)).is_some());
+        .find(|name| device_cookie::device_id(context, name, Some(&live.user)).is_some());
     let outcome = match limits.permit_for_password(from) {
         Some(_place) => change_password(core, &context.browser(), typed, context.now).await,
         None => Err(Failure::Busy),
     };
-    if !matches!(outcome, Ok(Outcome::Done(Change::WrongPassword))) {
+    if !matches!(outcome, Ok(ActionResult::Done(PasswordChange::WrongPassword))) {
         attempt.refund(context.now);
     }
     changed(context, outcome, &known_as.unwrap_or(name)).await
@@ -165,23 +165,29 @@ async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
 
 async fn changed(
     context: &RequestContext,
-    outcome: Result<Outcome<Change>, Failure>,
+    outcome: Result<ActionResult<PasswordChange>, Failure>,
     name: &LoginName,
 ) -> Answer {
     let notice = match outcome {
-        Ok(Outcome::Done(Change::Made { session, user })) => {
+        Ok(ActionResult::Done(PasswordChange::Changed { session, user })) => {
             let notice = AccountNotice::PasswordChanged;
             let mut answer = account_notice::redirect(context, notice, session.reveal());
             browser_redirect::append_session(&mut answer, &session);
-            browser_redirect::append_cookie(&mut answer, device_cookie::cookie(context, name, &user));
+            browser_redirect::append_cookie(&mut answer, device_cookie::issue(context, name, &user));
             return answer;
         }
-        Ok(Outcome::Done(Change::WrongPassword)) => AccountNotice::WrongPassword,
-        Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooShort { .. }))) => AccountNotice::TooShort,
-        Ok(Outcome::Done(Change::Unfit(PasswordProblem::TooLong { .. }))) => AccountNotice::TooLong,
-        Ok(Outcome::Done(Change::Unfit(PasswordProblem::Guessable))) => AccountNotice::Guessable,
-        Ok(Outcome::Done(Change::Same)) => AccountNotice::SamePassword,
-        Ok(Outcome::SignIn) => return sign_in(context, false).await,
+        Ok(ActionResult::Done(PasswordChange::WrongPassword)) => AccountNotice::WrongPassword,
+        Ok(ActionResult::Done(PasswordChange::Rejected(PasswordProblem::TooShort { .. }))) => {
+            AccountNotice::TooShort
+        }
+        Ok(ActionResult::Done(PasswordChange::Rejected(PasswordProblem::TooLong { .. }))) => {
+            AccountNotice::TooLong
+        }
+        Ok(ActionResult::Done(PasswordChange::Rejected(PasswordProblem::Guessable))) => {
+            AccountNotice::Guessable
+        }
+        Ok(ActionResult::Done(PasswordChange::Unchanged)) => AccountNotice::SamePassword,
+        Ok(ActionResult::SignInRequired) => return sign_in(context, false).await,
         Err(Failure::Busy) => AccountNotice::Busy,
         Err(failure) => return error::failed_page(context, &failure),
     };
@@ -203,8 +209,8 @@ fn set_language(context: &RequestContext, language: Option<String>) -> Answer {
 
 async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> Answer {
     match view(&context.app.core, &context.browser(), context.now).await {
-        Ok(Outcome::Done(account)) => draw(context, *account, notice),
-        Ok(Outcome::SignIn) => sign_in(context, notice == Some(AccountNotice::Expired)).await,
+        Ok(ActionResult::Done(account)) => draw(context, *account, notice),
+        Ok(ActionResult::SignInRequired) => sign_in(context, notice == Some(AccountNotice::Expired)).await,
         Err(failure) => error::failed_page(context, &failure),
     }
 }

@@ -5,7 +5,7 @@ use ::http::header::{HeaderValue, SET_COOKIE};
 use uuid::Uuid;
 
 use super::account_notice;
-use crate::flow::login::transaction::{Next, Onward};
+use crate::flow::login::transaction::{BrowserRedirect, Destination};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::response::{self, Answer};
@@ -15,27 +15,27 @@ use crate::route::Route;
 use crate::secret::{Secret, SessionCookie};
 
 /// Sends the browser on, with the cookies it is given.
-pub fn go(context: &RequestContext, onward: Onward) -> Answer {
-    let mut answer = match onward.next {
-        Next::Respond(response) => deliver(context, response),
-        Next::SignIn(id) => response::redirect_303(&address(context, &Route::Login, id)),
-        Next::AskConsent(id) => response::redirect_303(&address(context, &Route::Consent, id)),
-        Next::Account {
+pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> Answer {
+    let mut answer = match redirect.destination {
+        Destination::Respond(response) => deliver(context, response),
+        Destination::SignIn(id) => response::redirect_303(&page_address(context, &Route::Login, id)),
+        Destination::AskConsent(id) => response::redirect_303(&page_address(context, &Route::Consent, id)),
+        Destination::Account {
             action_pending: false,
         } => response::redirect_303(&context.app.path(&Route::Account)),
-        Next::Account { action_pending: true } => {
-            let session = match &onward.session {
+        Destination::Account { action_pending: true } => {
+            let session = match &redirect.session {
                 Some(secret) => secret.reveal(),
                 None => context.cookie(Cookie::Session).unwrap_or_default(),
             };
-            account_notice::redirect(context, AccountNotice::DeedWaits, session)
+            account_notice::redirect(context, AccountNotice::ActionPending, session)
         }
     };
-    if let Some(secret) = onward.binding {
+    if let Some(secret) = redirect.binding {
         let cookie = Cookie::Browser.set(secret.reveal(), Some(A_YEAR));
         append_cookie(&mut answer, cookie);
     }
-    if let Some(secret) = onward.session {
+    if let Some(secret) = redirect.session {
         append_session(&mut answer, &secret);
     }
     answer
@@ -76,7 +76,7 @@ pub fn repeat_as_get(context: &RequestContext, route: &Route) -> Answer {
 }
 
 /// The address of a page of a transaction.
-pub fn address(context: &RequestContext, page: &Route, id: Uuid) -> String {
+pub fn page_address(context: &RequestContext, page: &Route, id: Uuid) -> String {
     format!("{}?transaction={id}", context.app.path(page))
 }
 

@@ -4,62 +4,62 @@ use ::http::{Method, StatusCode};
 use uuid::Uuid;
 
 use super::login_context;
-use super::login_context::Asked;
+use super::login_context::LoginRequest;
 use super::{browser_redirect, csrf, person};
 use crate::flow::browser::Browser;
 use crate::flow::login::consent::{decline, give_consent};
 use crate::flow::login::transaction;
-use crate::flow::login::transaction::Underway;
+use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::Answer;
-use crate::oauth::login::{ResolvedPurpose, Step};
+use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::pages::Consent;
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
 pub async fn respond(context: &RequestContext) -> Answer {
-    let Asked {
+    let LoginRequest {
         parameters,
         browser,
-        underway,
-    } = match login_context::find(context) {
-        Ok(asked) => asked,
+        login,
+    } = match login_context::load(context) {
+        Ok(request) => request,
         Err(page) => return *page,
     };
     let core = &context.app.core;
-    let ResolvedPurpose::Code { request, client } = &underway.purpose else {
-        return carry_on(context, &browser, underway).await;
+    let ResolvedPurpose::Code { request, client } = &login.purpose else {
+        return continue_login(context, &browser, login).await;
     };
     let is_ours = context.method() == Method::POST && context.is_from_own_page();
     let decision = parameters.get("decision").filter(|_| is_ours);
-    if decision == Some("deny") && !underway.is_refused {
+    if decision == Some("deny") && !login.is_refused {
         // It counts whatever has happened in other tabs, and from any user of this browser. It needs no CSRF token: it comes
         // from our own page, grants nothing, and ends only the request of this browser.
-        return match decline(core, &underway, request, context.now).await {
-            Ok(next) => browser_redirect::go(context, next),
+        return match decline(core, &login, request, context.now).await {
+            Ok(redirect) => browser_redirect::send(context, redirect),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
-    let live = match (&underway.step, &underway.session) {
-        (Step::AskConsent, Some(live)) => live,
-        _ => return carry_on(context, &browser, underway).await,
+    let live = match (&login.step, &login.session) {
+        (LoginStep::AskConsent, Some(live)) => live,
+        _ => return continue_login(context, &browser, login).await,
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let form = form(underway.id, live.id);
+    let form = form(login.id, live.id);
     let is_allowed = decision == Some("allow");
     if is_allowed && csrf::is_valid(parameters.get("csrf"), cookie, &form) {
-        return match give_consent(core, &browser, &underway, request, live, context.now).await {
-            Ok(Ok(next)) => browser_redirect::go(context, next),
-            Ok(Err(stale)) => login_context::over(context, stale),
+        return match give_consent(core, &browser, &login, request, live, context.now).await {
+            Ok(Ok(redirect)) => browser_redirect::send(context, redirect),
+            Ok(Err(error)) => login_context::transaction_error(context, error),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
     let scope = request.scope_for_consent();
     let page = Consent {
         action: context.app.path(&Route::Consent),
-        transaction: underway.id.to_string(),
+        transaction: login.id.to_string(),
         csrf: csrf::token(cookie, &form),
         client_name: client.display_name().to_owned(),
         user: person(&live.user),
@@ -73,9 +73,9 @@ pub async fn respond(context: &RequestContext) -> Answer {
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
 }
 
-async fn carry_on(context: &RequestContext, browser: &Browser, underway: Underway) -> Answer {
-    match transaction::carry_on(&context.app.core, browser, underway, context.now).await {
-        Ok(next) => browser_redirect::go(context, next),
+async fn continue_login(context: &RequestContext, browser: &Browser, login: LoginContext) -> Answer {
+    match transaction::continue_login(&context.app.core, browser, login, context.now).await {
+        Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
     }
 }

@@ -25,40 +25,40 @@ const ID_LEN: usize = 16;
 /// For how many names a browser is known at most: families share one.
 const MOST_NAMES: usize = 4;
 /// Between the seals of several names.
-const BETWEEN: char = '.';
+const SEPARATOR: char = '.';
 
 /// The cookie for a browser in which this user has just signed in under this name with a password. It keeps the seals of
 /// other names, the last ones first.
-pub fn cookie(context: &RequestContext, name: &LoginName, user: &User) -> Option<HeaderValue> {
+pub fn issue(context: &RequestContext, name: &LoginName, user: &User) -> Option<HeaderValue> {
     let (sealer, random) = (&context.app.core.sealer, &context.app.core.random);
     let until = context.now + REMEMBERED;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
-    plain.extend_from_slice(mark_of_password(user)?.as_ref());
+    plain.extend_from_slice(password_fingerprint(user)?.as_ref());
     let sealing_context = sealing_context(name);
     let newest = URL_SAFE_NO_PAD.encode(sealer.seal(&sealing_context, &plain, random));
     let is_others =
         |seal: &&str| seal.len() == newest.len() && open(context, &sealing_context, seal).is_none();
     let others = seals(context).filter(is_others).take(MOST_NAMES - 1);
-    let value = others.fold(newest.clone(), |value, seal| format!("{value}{BETWEEN}{seal}"));
-    Cookie::Known.set(&value, Some(REMEMBERED))
+    let value = others.fold(newest.clone(), |value, seal| format!("{value}{SEPARATOR}{seal}"));
+    Cookie::Device.set(&value, Some(REMEMBERED))
 }
 
 /// The id of this browser, if somebody has signed in in it under this name with the present password of this user.
-pub fn browser(context: &RequestContext, name: &LoginName, user: Option<&User>) -> Option<[u8; ID_LEN]> {
+pub fn device_id(context: &RequestContext, name: &LoginName, user: Option<&User>) -> Option<[u8; ID_LEN]> {
     let sealing_context = sealing_context(name);
     let plain = seals(context).find_map(|seal| open(context, &sealing_context, seal))?;
     let (id, rest) = plain.split_first_chunk::<ID_LEN>()?;
-    let (until, mark) = rest.split_first_chunk()?;
+    let (until, fingerprint) = rest.split_first_chunk()?;
     let until = Timestamp::from_seconds(u64::from_be_bytes(*until));
     let is_current = context.now < until && !(until - REMEMBERED).is_ahead_of(context.now);
-    (is_current && mark_of_password(user?)?.as_ref() == mark).then_some(*id)
+    (is_current && password_fingerprint(user?)?.as_ref() == fingerprint).then_some(*id)
 }
 
 /// The seals that the browser presents.
 fn seals(context: &RequestContext) -> impl Iterator<Item = &str> {
-    let cookie = context.cookie(Cookie::Known).into_iter();
-    cookie.flat_map(|value| value.split(BETWEEN)).take(MOST_NAMES)
+    let cookie = context.cookie(Cookie::Device).into_iter();
+    cookie.flat_map(|value| value.split(SEPARATOR)).take(MOST_NAMES)
 }
 
 fn open(context: &RequestContext, sealing_context: &str, seal: &str) -> Option<Zeroizing<Vec<u8>>> {
@@ -72,7 +72,7 @@ fn sealing_context(name: &LoginName) -> String {
 
 /// Identifies the password of a user; `None` if there is none. A hash that is renewed at another cost keeps its salt, so the
 /// user's browsers stay known.
-fn mark_of_password(user: &User) -> Option<Digest> {
+fn password_fingerprint(user: &User) -> Option<Digest> {
     let password = user.password.as_ref()?;
     Some(match password.salt() {
         Some(salt) => digest(&SHA256, &salt),

@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use super::browser_redirect;
 use super::login_context;
-use super::login_context::Asked;
+use super::login_context::LoginRequest;
 use crate::federation::authorization::Callback;
 use crate::flow::login::begin_federation::{FederationProblem, begin_federation};
-use crate::flow::login::finish_federation::{Return, finish_federation, question_of};
-use crate::flow::login::transaction::Stale;
+use crate::flow::login::finish_federation::{CallbackResult, finish_federation, parse_state};
+use crate::flow::login::transaction::LoginTransactionError;
 use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::response::{self, Answer};
@@ -22,20 +22,18 @@ use crate::route::Route;
 
 /// Sends the browser to the provider.
 pub async fn start(context: &RequestContext, provider: &str) -> Answer {
-    let Asked {
-        browser, underway, ..
-    } = match login_context::find(context) {
-        Ok(asked) => asked,
+    let LoginRequest { browser, login, .. } = match login_context::load(context) {
+        Ok(request) => request,
         Err(page) => return *page,
     };
-    if !underway.takes_proof {
-        return login_context::over(context, Stale::Expired);
+    if !login.accepts_authentication {
+        return login_context::transaction_error(context, LoginTransactionError::Expired);
     }
-    let id = underway.id;
+    let id = login.id;
     if let Err(failure) = context.count_sign_in() {
         return error::failed_page(context, &failure);
     }
-    match begin_federation(&context.app.core, &browser, underway, provider, context.now).await {
+    match begin_federation(&context.app.core, &browser, login, provider, context.now).await {
         Ok(Ok(address)) => response::no_store(response::redirect_303(&address)),
         Ok(Err(problem)) => again(context, id, problem),
         Err(failure) => error::failed_page(context, &failure),
@@ -52,7 +50,7 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
         let message = "This is not the answer of an identity provider.";
         return context.error_page(StatusCode::BAD_REQUEST, Heading::Request, message);
     };
-    if let Some(state) = question_of(&callback.state) {
+    if let Some(state) = parse_state(&callback.state) {
         login_context::set_page_style(context, state.transaction);
     }
     match finish_federation(
@@ -64,9 +62,9 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
     )
     .await
     {
-        Ok(Return::Onward(next)) => browser_redirect::go(context, next),
-        Ok(Return::Again(id, problem)) => again(context, id, problem),
-        Ok(Return::Stale(stale)) => login_context::over(context, stale),
+        Ok(CallbackResult::Redirect(redirect)) => browser_redirect::send(context, redirect),
+        Ok(CallbackResult::TryAgain(id, problem)) => again(context, id, problem),
+        Ok(CallbackResult::TransactionError(error)) => login_context::transaction_error(context, error),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
@@ -74,12 +72,12 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
 /// Back to the sign-in page, which says what happened. By a redirect, so that neither the address with the provider's
 /// answer stays nor a reload sends it again.
 fn again(context: &RequestContext, id: Uuid, problem: FederationProblem) -> Answer {
-    let address = browser_redirect::address(context, &Route::Login, id);
-    response::redirect_303(&format!("{address}&problem={}", name_of(problem)))
+    let address = browser_redirect::page_address(context, &Route::Login, id);
+    response::redirect_303(&format!("{address}&problem={}", problem_name(problem)))
 }
 
 /// The problem's name in the address of the sign-in page.
-const fn name_of(problem: FederationProblem) -> &'static str {
+const fn problem_name(problem: FederationProblem) -> &'static str {
     match problem {
         FederationProblem::NotOffered => "not_offered",
         FederationProblem::Unavailable => "unavailable",
@@ -91,7 +89,7 @@ const fn name_of(problem: FederationProblem) -> &'static str {
 
 /// What the sign-in page says about a problem of this name. The name comes from the address and only chooses one of these
 /// sentences.
-pub(super) fn problem_of(name: &str) -> Option<LoginProblem> {
+pub(super) fn problem_named(name: &str) -> Option<LoginProblem> {
     match name {
         "not_offered" | "failed" => Some(LoginProblem::ProviderFailed),
         "unavailable" => Some(LoginProblem::ProviderUnavailable),

@@ -7,22 +7,22 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::login_context;
-use super::login_context::Asked;
+use super::login_context::LoginRequest;
 use super::{browser_redirect, csrf, device_cookie, federation, person};
 use crate::federation::{Provider, authorization as authorization_of_providers};
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
 use crate::flow::login::password;
-use crate::flow::login::password::{SignIn, Typed};
+use crate::flow::login::password::{PasswordCredentials, SignIn};
 use crate::flow::login::transaction;
-use crate::flow::login::transaction::{Stale, Underway};
+use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
 use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::response::{self, Answer};
-use crate::identity::{Factor, LoginName};
+use crate::identity::{AuthenticationMethod, LoginName};
 use crate::oauth::error::printable;
-use crate::oauth::login::{ResolvedPurpose, Step};
+use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::pages::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
@@ -36,30 +36,32 @@ pub async fn respond(context: &RequestContext) -> Answer {
     if context.method() != Method::POST && query.get("transaction").is_none() {
         return response::redirect_303(&context.app.path(&Route::Account));
     }
-    let Asked {
+    let LoginRequest {
         parameters,
         browser,
-        underway,
-    } = match login_context::find(context) {
-        Ok(asked) => asked,
+        login,
+    } = match login_context::load(context) {
+        Ok(request) => request,
         Err(page) => return *page,
     };
-    let id = underway.id;
+    let id = login.id;
     if context.method() != Method::POST {
-        let problem = parameters.get("problem").and_then(federation::problem_of);
-        return match underway.step {
-            Step::SignIn => match straight_to(context, &underway).filter(|_| problem.is_none()) {
-                Some(provider) => response::redirect_303(&browser_redirect::address(context, &provider, id)),
-                None => draw(context, &underway, problem, None),
+        let problem = parameters.get("problem").and_then(federation::problem_named);
+        return match login.step {
+            LoginStep::SignIn => match direct_provider(context, &login).filter(|_| problem.is_none()) {
+                Some(provider) => {
+                    response::redirect_303(&browser_redirect::page_address(context, &provider, id))
+                }
+                None => draw(context, &login, problem, None),
             },
-            _ => match transaction::carry_on(&context.app.core, &browser, underway, context.now).await {
-                Ok(next) => browser_redirect::go(context, next),
+            _ => match transaction::continue_login(&context.app.core, &browser, login, context.now).await {
+                Ok(redirect) => browser_redirect::send(context, redirect),
                 Err(failure) => error::failed_page(context, &failure),
             },
         };
     }
-    if !underway.takes_proof {
-        return login_context::over(context, Stale::Expired);
+    if !login.accepts_authentication {
+        return login_context::transaction_error(context, LoginTransactionError::Expired);
     }
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let is_known = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));
@@ -68,31 +70,31 @@ pub async fn respond(context: &RequestContext) -> Answer {
         let other_name = context.other_name().filter(|_| is_known);
         return draw(
             context,
-            &underway,
-            Some(other_name.map_or(LoginProblem::Expired, |name| elsewhere(context, name))),
+            &login,
+            Some(other_name.map_or(LoginProblem::Expired, |name| log_other_origin(context, name))),
             None,
         );
     }
     if parameters.get("decision") == Some("continue") {
-        return match password::continue_as(&context.app.core, &browser, &underway, context.now).await {
-            Ok(Some(next)) => browser_redirect::go(context, next),
+        return match password::continue_as(&context.app.core, &browser, &login, context.now).await {
+            Ok(Some(redirect)) => browser_redirect::send(context, redirect),
             Ok(None) => again(context, id, LoginProblem::Expired, None),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
     let username = parameters.get("username").unwrap_or_default();
     let password = parameters.get("password").unwrap_or_default();
-    let typed = Typed {
+    let credentials = PasswordCredentials {
         name: LoginName::new(username),
         password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
     };
-    take_password(context, &browser, &underway, &typed, username).await
+    take_password(context, &browser, &login, &credentials, username).await
 }
 
 /// A browser that opened our pages under another name of this host stays there. The cookies and codes belong to the issuer's
 /// name, so no sign-in can succeed.
-fn elsewhere(context: &RequestContext, other_name: &str) -> LoginProblem {
+fn log_other_origin(context: &RequestContext, other_name: &str) -> LoginProblem {
     context.log_detail(RefusalLog {
         origin: Some(printable(other_name, 200)),
         own_origin: Some(context.app.issuer_origin.clone()),
@@ -107,19 +109,19 @@ fn elsewhere(context: &RequestContext, other_name: &str) -> LoginProblem {
 async fn take_password(
     context: &RequestContext,
     browser: &Browser,
-    underway: &Underway,
-    typed: &Typed,
+    login: &LoginContext,
+    credentials: &PasswordCredentials,
     username: &str,
 ) -> Answer {
-    let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
-    let draw_again = |problem| again(context, underway.id, problem, Some(username));
-    let user = match password::user_named(core, &typed.name) {
+    let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
+    let draw_again = |problem| again(context, login.id, problem, Some(username));
+    let user = match password::user_named(core, &credentials.name) {
         Ok(user) => user,
         Err(error) => return error::failed_page(context, &error.into()),
     };
-    let known = device_cookie::browser(context, &typed.name, user.as_ref());
+    let known = device_cookie::device_id(context, &credentials.name, user.as_ref());
     let known = known.as_ref().map(<[u8; 16]>::as_slice);
-    let attempt = match limits.try_password(typed.name.as_str(), known, from, context.now) {
+    let attempt = match limits.try_password(credentials.name.as_str(), known, from, context.now) {
         Ok(attempt) => attempt,
         Err(wait) => {
             context.log_refusal("throttled", "too many failed sign-ins");
@@ -129,16 +131,19 @@ async fn take_password(
         }
     };
     let outcome = match limits.permit_for_password(from) {
-        Some(_place) => password::sign_in(core, browser, underway, user, typed, context.now).await,
+        Some(_place) => password::sign_in(core, browser, login, user, credentials, context.now).await,
         None => Err(Failure::Busy),
     };
     if !matches!(outcome, Ok(SignIn::Refused)) {
         attempt.refund(context.now);
     }
     match outcome {
-        Ok(SignIn::Done { onward, user }) => {
-            let mut answer = browser_redirect::go(context, onward);
-            browser_redirect::append_cookie(&mut answer, device_cookie::cookie(context, &typed.name, &user));
+        Ok(SignIn::Done { redirect, user }) => {
+            let mut answer = browser_redirect::send(context, redirect);
+            browser_redirect::append_cookie(
+                &mut answer,
+                device_cookie::issue(context, &credentials.name, &user),
+            );
             answer
         }
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
@@ -149,25 +154,25 @@ async fn take_password(
 }
 
 /// The provider to which the browser is sent without showing the page.
-fn straight_to(context: &RequestContext, underway: &Underway) -> Option<Route> {
-    if underway.offered_session(context.now).is_some() {
+fn direct_provider(context: &RequestContext, login: &LoginContext) -> Option<Route> {
+    if login.offered_session(context.now).is_some() {
         return None;
     }
-    let offered = context.app.core.catalog().offered_for(&underway.purpose);
-    let provider = authorization_of_providers::straight_to(&underway.purpose, &offered)?;
+    let offered = context.app.core.catalog().offered_for(&login.purpose);
+    let provider = authorization_of_providers::direct_provider(&login.purpose, &offered)?;
     Some(Route::FederationStart(provider.id.clone()))
 }
 
 /// The providers that the page offers.
-fn choices(context: &RequestContext, underway: &Underway) -> Vec<ProviderChoice> {
-    let offered = context.app.core.catalog().offered_for(&underway.purpose);
+fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<ProviderChoice> {
+    let offered = context.app.core.catalog().offered_for(&login.purpose);
     let choice = |provider: &Arc<Provider>| {
         let logo = Route::FederationLogo(provider.id.clone());
         ProviderChoice {
-            href: browser_redirect::address(
+            href: browser_redirect::page_address(
                 context,
                 &Route::FederationStart(provider.id.clone()),
-                underway.id,
+                login.id,
             ),
             name: provider.display_name().to_owned(),
             logo: provider.logo.as_ref().map(|_| context.app.path(&logo)),
@@ -178,27 +183,32 @@ fn choices(context: &RequestContext, underway: &Underway) -> Vec<ProviderChoice>
 
 /// Draws the page again and says why.
 fn again(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
-    match login_context::again(context, id) {
-        Ok(underway) => draw(context, &underway, Some(problem), username),
+    match login_context::reload(context, id) {
+        Ok(login) => draw(context, &login, Some(problem), username),
         Err(page) => *page,
     }
 }
 
 fn draw(
     context: &RequestContext,
-    underway: &Underway,
+    login: &LoginContext,
     problem: Option<LoginProblem>,
     typed: Option<&str>,
 ) -> Answer {
-    let purpose = &underway.purpose;
+    let purpose = &login.purpose;
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let offered_session = underway.offered_session(context.now);
-    let (takes_password, providers) = (purpose.accepts(&Factor::Password), choices(context, underway));
+    let offered_session = login.offered_session(context.now);
+    let (takes_password, providers) = (
+        purpose.accepts(&AuthenticationMethod::Password),
+        provider_choices(context, login),
+    );
     let (client_name, purpose_problem) = match purpose {
         ResolvedPurpose::Code { client, .. } => (client.display_name().to_owned(), None),
         ResolvedPurpose::Account(account) => (
             context.with_page_style(None, |_, locale| locale.text().account_name.to_owned()),
-            account.action_pending.then_some(LoginProblem::DeedWaits),
+            account
+                .action_pending
+                .then_some(LoginProblem::ReauthenticationRequired),
         ),
     };
     let problem = if takes_password || offered_session.is_some() || !providers.is_empty() {
@@ -209,8 +219,8 @@ fn draw(
     let username = typed.or(purpose.login_hint()).unwrap_or_default();
     let page = Login {
         action: context.app.path(&Route::Login),
-        transaction: underway.id.to_string(),
-        csrf: csrf::token(cookie, &form(underway.id)),
+        transaction: login.id.to_string(),
+        csrf: csrf::token(cookie, &form(login.id)),
         username: username.chars().take(LONGEST_USERNAME).collect(),
         problem,
         issuer: context.app.core.policy.issuer.clone(),
@@ -230,7 +240,7 @@ fn draw(
             | LoginProblem::ProviderUnavailable
             | LoginProblem::NotAdmitted
             | LoginProblem::NoWay
-            | LoginProblem::DeedWaits,
+            | LoginProblem::ReauthenticationRequired,
         )
         | None => StatusCode::OK,
     };

@@ -88,7 +88,7 @@ texts! {
     /// The application takes neither a password nor, at the moment, the word of a provider.
     pub problem_no_way: &'static str,
     /// Something was asked for on the account page that takes this sign-in.
-    pub problem_deed_waits: &'static str,
+    pub problem_reauthentication_required: &'static str,
     /// Heading.
     pub consent_title: &'static str,
     /// Before the list of scopes; `{}` is the application.
@@ -230,7 +230,7 @@ texts! {
     /// It was done.
     pub account_language_chosen: &'static str,
     /// Nothing was done yet.
-    pub account_deed_waits: &'static str,
+    pub account_action_pending: &'static str,
     /// The password was not changed.
     pub problem_current_password: &'static str,
     /// The password was not changed.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use idsvc::clock::{Clock, Timestamp};
-use idsvc::identity::{Factor, LoginName, Session, User};
+use idsvc::identity::{AuthenticationMethod, LoginName, Session, User};
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::refresh::{Entropy, RefreshFamily};
@@ -120,7 +120,7 @@ impl Row {
             user: uuid,
             session: None,
             auth_time: Some(now),
-            factor: Factor::Password,
+            factor: AuthenticationMethod::Password,
             upstream_token: None,
             scope: "services:all offline_access".parse().unwrap(),
             claims: ClaimsRequest::default(),
@@ -154,7 +154,7 @@ fn begin_session(user: Uuid, random: &Random, now: Timestamp) -> (Uuid, Session,
         auth_time: now,
         is_undated: false,
         was_asked_anew: false,
-        factor: Factor::Password,
+        factor: AuthenticationMethod::Password,
         upstream_token: None,
         created_at: now,
         last_used_at: now,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use http::HeaderValue;
 use idsvc::clock::Timestamp;
 use idsvc::oauth::Scope;
-use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ReplyAddress, reply_address};
+use idsvc::oauth::authorize::{AuthorizationRequest, AuthorizationResponse, ResponseTarget, response_target};
 use idsvc::oauth::client::{AuthMethod, Client, ClientMetadata, ConsentRequirement, GrantType};
 use idsvc::oauth::openid::claims::{ClaimsRequest, supported};
 use idsvc::oauth::parameters::Parameters;
@@ -66,7 +66,7 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
     };
     let mut is_accepted = false;
     for client in CLIENTS.iter() {
-        let Ok(reply) = reply_address(&parameters, client) else {
+        let Ok(reply) = response_target(&parameters, client) else {
             continue;
         };
         check_address(client, parameters.get("redirect_uri"), reply.return_to.uri());
@@ -99,7 +99,7 @@ pub(super) fn authorize_query(data: &[u8]) -> bool {
     is_accepted
 }
 
-fn check_answer(reply: &ReplyAddress, answer: &AuthorizationResponse) {
+fn check_answer(reply: &ResponseTarget, answer: &AuthorizationResponse) {
     let location = answer.location();
     assert!(
         HeaderValue::from_str(&location).is_ok() && !location.contains('#'),

@@ -55,7 +55,7 @@ pub(super) fn basic_header(data: &[u8]) -> bool {
 /// A cookie is the one value that was sent under its name; what is set can be read back and adds no attribute.
 pub(super) fn cookie(data: &[u8]) -> bool {
     let sent: Vec<_> = lines(data).collect();
-    let kinds = [Cookie::Session, Cookie::Browser, Cookie::Known, Cookie::Language];
+    let kinds = [Cookie::Session, Cookie::Browser, Cookie::Device, Cookie::Language];
     let mut is_read = false;
     if let Some(headers) = headers(&COOKIE, &sent) {
         for kind in kinds {

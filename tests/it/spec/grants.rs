@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user::set_enabled;
-use idsvc::identity::Factor;
+use idsvc::identity::AuthenticationMethod;
 use idsvc::jose::jwt;
 use idsvc::jose::keyring::SigningKey;
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
@@ -309,7 +309,7 @@ impl World {
         let core = &self.server.app.core;
         let write = core.store.write("test_code", |tx| {
             for (id, mut code) in CODES.scan(&*tx, .., 10)? {
-                code.authorization.factor = Factor::Federated {
+                code.authorization.factor = AuthenticationMethod::Federated {
                     provider: "up".to_owned(),
                 };
                 CODES.put(tx, &id, &code)?;

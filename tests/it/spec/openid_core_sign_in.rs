@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use idsvc::flow::browser::Browser as Sender;
-use idsvc::flow::login::password::{SignIn, Typed, sign_in, user_named};
+use idsvc::flow::login::password::{PasswordCredentials, SignIn, sign_in, user_named};
 use idsvc::flow::login::transaction;
 use idsvc::identity::{Device, LoginName, User};
 use idsvc::oauth::Client;
@@ -436,10 +436,10 @@ async fn sign_in_behind(
     let binding = browser.cookie(BINDING);
     let here = Sender::of(None, binding.as_deref(), Device::default());
     let id = form.value("transaction").unwrap().parse().unwrap();
-    let underway = transaction::underway(core, &here, id, now).unwrap().unwrap();
+    let login = transaction::load_login(core, &here, id, now).unwrap().unwrap();
     let name = LoginName::new("alice@example.com");
     let user = user_named(core, &name).unwrap();
-    let typed = Typed {
+    let credentials = PasswordCredentials {
         name,
         password: Zeroizing::new(alice.password.clone()),
         from: Ipv4Addr::LOCALHOST.into(),
@@ -452,7 +452,7 @@ async fn sign_in_behind(
             let _ = wait.recv();
             change(tx)
         }),
-        sign_in(core, &here, &underway, user, &typed, now),
+        sign_in(core, &here, &login, user, &credentials, now),
         async { go.send(()).unwrap() },
     );
     changed.unwrap();
