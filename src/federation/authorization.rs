@@ -29,8 +29,8 @@ pub struct Question<'a> {
 }
 
 /// The address to which a browser takes the question. What the client wished of the sign-in is passed on; whoever has
-/// to prove anew who they are has to do it there, and the provider to say when they did: any `max_age` demands `auth_time`
-/// of it (OpenID Connect Core 2). Not zero, which some take for a demand that no sign-in ever meets.
+/// to prove anew who they are has to do it there, and the provider to say when they did: any `max_age` demands
+/// `auth_time` of it (OpenID Connect Core 2). Not zero, which some take for a demand that no sign-in ever meets.
 pub fn address(
     provider: &Provider,
     metadata: &Metadata,
@@ -92,8 +92,8 @@ pub enum Outcome {
 }
 
 impl Callback {
-    /// Reads the parameters of the answer. Nothing for what is no answer: no `state`, neither code nor error, or one of
-    /// them twice.
+    /// Reads the parameters of the answer. Nothing for what is no answer: no `state`, neither code nor error, or one
+    /// of them twice.
     pub fn parse(parameters: &Parameters) -> Option<Self> {
         parameters.each_once().ok()?;
         let outcome = match (parameters.get("error"), parameters.get("code")) {

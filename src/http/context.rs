@@ -191,15 +191,15 @@ impl RequestContext {
         self.from
     }
 
-    /// Admits somebody who begins to sign in, unless too many were begun from there or the disk is nearly full: what is
-    /// begun takes room.
+    /// Admits somebody who begins to sign in, unless too many were begun from there or the disk is nearly full: what
+    /// is begun takes room.
     pub fn admit_sign_in(&self) -> Result<(), Failure> {
         self.count_sign_in()?;
         self.require_disk_for_login()
     }
 
-    /// Admits somebody who goes on with a sign-in by beginning another one at a provider, unless too many were begun from
-    /// there. The room for it was found when it was begun here.
+    /// Admits somebody who goes on with a sign-in by beginning another one at a provider, unless too many were begun
+    /// from there. The room for it was found when it was begun here.
     pub fn count_sign_in(&self) -> Result<(), Failure> {
         let begun = self.app.limits.begin_sign_in(self.from, self.now);
         begun.map_err(throttled)
@@ -264,8 +264,8 @@ impl RequestContext {
         Some(value.to_str().unwrap_or("?"))
     }
 
-    /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from there
-    /// ([`RequestContext::is_from_own_page`]). `Host` decides only whether, never where.
+    /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from
+    /// there ([`RequestContext::is_from_own_page`]). `Host` decides only whether, never where.
     pub fn address_at_issuer(&self) -> Option<String> {
         let names = &self.app.other_names;
         if names.is_empty() {
@@ -300,9 +300,9 @@ impl RequestContext {
         self.refusal_log.get_or_init(RefusalLog::default)
     }
 
-    /// Logs why the request was refused, under the request id that its sender may ask about. Of what the sender chose it
-    /// holds the name of a parameter if that is one plain word, the client if that is registered, and what [`RefusalLog`]
-    /// keeps of an address. A sender that is refused all the time is not logged each time.
+    /// Logs why the request was refused, under the request id that its sender may ask about. Of what the sender chose
+    /// it holds the name of a parameter if that is one plain word, the client if that is registered, and what
+    /// [`RefusalLog`] keeps of an address. A sender that is refused all the time is not logged each time.
     pub fn log_refusal(&self, error: &str, description: &str) {
         let Some(unnoted) = self.app.limits.note_refusal(self.client_address(), self.now) else {
             return;
@@ -409,7 +409,8 @@ impl RequestContext {
         self.page(status, &page, None)
     }
 
-    /// Whether whoever asks says that they show pages, as browsers do. Probes and scripts take anything, or say nothing.
+    /// Whether whoever asks says that they show pages, as browsers do. Probes and scripts take anything, or say
+    /// nothing.
     pub fn accepts_html(&self) -> bool {
         self.headers()
             .get(ACCEPT)

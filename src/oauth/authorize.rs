@@ -274,8 +274,8 @@ impl AuthorizationRequest {
         self.subject.is_none_or(|subject| subject == user) || self.other_subjects.contains(&user)
     }
 
-    /// Whether the user has to sign in again although a session is live: a new authentication is demanded, or `max_age` is
-    /// and the age of the sign-in is unknown.
+    /// Whether the user has to sign in again although a session is live: a new authentication is demanded, or
+    /// `max_age` is and the age of the sign-in is unknown.
     pub fn requires_sign_in(&self, session: &Session, now: Timestamp) -> bool {
         self.requires_reauthentication(session, now) || (session.is_undated && self.max_age.is_some())
     }
@@ -381,9 +381,9 @@ fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). A hint that cannot be read counts as none, as at a sign-out:
-/// the key that signed it may be gone, which the client cannot change. With `prompt=none` it is refused, because it is not
-/// known whether the signed-in user is the one that it names.
+/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). A hint that cannot be read counts as none, as at a
+/// sign-out: the key that signed it may be gone, which the client cannot change. With `prompt=none` it is refused,
+/// because it is not known whether the signed-in user is the one that it names.
 fn hinted(
     parameters: &Parameters,
     prompt: Prompt,

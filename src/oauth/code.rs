@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, UpstreamToken};
-use crate::oauth::authorize::ResponseTarget;
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::CodeChallenge;
@@ -48,8 +47,9 @@ pub struct Authorization {
 }
 
 impl Authorization {
-    /// The claims asked for one by one that come with a token of this scope (OpenID Connect Core 5.5): those whose scope
-    /// value the client may still have (`allowed`). Where the client narrowed the token, they are narrowed along.
+    /// The claims asked for one by one that come with a token of this scope (OpenID Connect Core 5.5): those whose
+    /// scope value the client may still have (`allowed`). Where the client narrowed the token, they are narrowed
+    /// along.
     pub fn claims_within(&self, scope: &Scope, allowed: &Scope) -> ClaimsRequest {
         let requested = self.claims.clone().within(allowed);
         if kept_scope(&self.scope, allowed).is_within(scope) {
@@ -77,19 +77,6 @@ pub struct AuthorizationCode {
     pub expires_at: Timestamp,
     /// The refresh family that was started with it, once it was redeemed.
     pub redeemed: Option<Uuid>,
-}
-
-/// What a code is issued for.
-#[derive(Clone, Debug)]
-pub struct CodeGrant {
-    /// What it stands for.
-    pub authorization: Authorization,
-    /// Where it is sent.
-    pub target: ResponseTarget,
-    /// `nonce` of the request.
-    pub nonce: Option<String>,
-    /// `code_challenge` of the request.
-    pub code_challenge: Option<CodeChallenge>,
 }
 
 /// A code as it is presented, with what must come along (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
@@ -134,8 +121,8 @@ pub enum Redemption {
 }
 
 impl AuthorizationCode {
-    /// What is kept after it was redeemed: enough to tell a replay by the client from an attempt with nothing but the code.
-    /// The rest is dropped, because the client chooses its size.
+    /// What is kept after it was redeemed: enough to tell a replay by the client from an attempt with nothing but the
+    /// code. The rest is dropped, because the client chooses its size.
     #[must_use]
     pub fn remembered(&self) -> Self {
         let of = &self.authorization;
@@ -161,8 +148,8 @@ impl AuthorizationCode {
 
     /// Redeems the code for `family`.
     ///
-    /// The order matters: nothing is consumed or revoked before the client and all parameters are checked. A used code stands
-    /// in browser histories and logs, and must not be enough to sign a user out (OAuth 2.1 section 4.1.3).
+    /// The order matters: nothing is consumed or revoked before the client and all parameters are checked. A used code
+    /// stands in browser histories and logs, and must not be enough to sign a user out (OAuth 2.1 section 4.1.3).
     #[must_use]
     pub fn redeem(
         mut self,

@@ -8,11 +8,12 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, Consent, Session};
-use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest};
+use crate::oauth::authorize::{AuthorizationRequest, RefusedRequest, ResponseTarget};
 use crate::oauth::client::{Client, ConsentRequirement};
-use crate::oauth::code::{Authorization, CodeGrant};
+use crate::oauth::code::Authorization;
 use crate::oauth::consent;
 use crate::oauth::error::{ErrorCode, Refusal};
+use crate::oauth::pkce::CodeChallenge;
 use crate::oauth::scope::Scope;
 use crate::secret::{BrowserCookie, Digest, UpstreamState};
 
@@ -45,7 +46,8 @@ impl LoginPurpose {
         }
     }
 
-    /// Joins the purpose with the record of its client as it is now. `None` if the client may no longer get the answer.
+    /// Joins the purpose with the record of its client as it is now. `None` if the client may no longer get the
+    /// answer.
     pub fn resolve(self, client: Option<Arc<Client>>) -> Option<ResolvedPurpose> {
         match self {
             Self::Code(request) => {
@@ -57,7 +59,8 @@ impl LoginPurpose {
     }
 }
 
-/// What a sign-in is for, with the record of the client as it is now. All that differs between purposes is decided here.
+/// What a sign-in is for, with the record of the client as it is now. All that differs between purposes is decided
+/// here.
 #[derive(Clone, Debug)]
 pub enum ResolvedPurpose {
     /// An authorization code for a client.
@@ -190,8 +193,8 @@ pub struct LoginTransaction {
     pub expires_at: Timestamp,
     /// What has happened since the request was made.
     pub progress: LoginProgress,
-    /// When it was first answered since the last sign-in in it. The user may send a form twice, and the browser shows the
-    /// second answer.
+    /// When it was first answered since the last sign-in in it. The user may send a form twice, and the browser shows
+    /// the second answer.
     pub answered_at: Option<Timestamp>,
     /// The refusal that the client was sent: it stays the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,13 +204,14 @@ pub struct LoginTransaction {
     pub upstream: Option<UpstreamSignIn>,
 }
 
-/// An authorization request to a provider, as far as the answer has to match it (OpenID Connect Core 3.1.2.1, RFC 7636).
+/// An authorization request to a provider, as far as the answer has to match it (OpenID Connect Core 3.1.2.1, RFC
+/// 7636).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpstreamSignIn {
     /// The provider.
     pub provider: String,
-    /// Its issuer. While the user is at the provider, the record under its id may become another provider's, which must
-    /// not get the code of this one (RFC 9700 section 4.4).
+    /// Its issuer. While the user is at the provider, the record under its id may become another provider's, which
+    /// must not get the code of this one (RFC 9700 section 4.4).
     pub issuer: String,
     /// The digest of `state`.
     pub state: Digest<UpstreamState>,
@@ -293,6 +297,19 @@ pub struct SignedIn<'a> {
     pub session: &'a Session,
     /// What the user has allowed the client before.
     pub consent: Option<&'a Consent>,
+}
+
+/// What a code is issued for.
+#[derive(Clone, Debug)]
+pub struct CodeGrant {
+    /// What it stands for.
+    pub authorization: Authorization,
+    /// Where it is sent.
+    pub target: ResponseTarget,
+    /// `nonce` of the request.
+    pub nonce: Option<String>,
+    /// `code_challenge` of the request.
+    pub code_challenge: Option<CodeChallenge>,
 }
 
 /// What comes next in a sign-in.

@@ -47,12 +47,12 @@ pub enum PasswordChange {
     Unchanged,
 }
 
-/// Verifies the present password, then sets the new one and ends everything that was granted before, in one transaction.
-/// This browser stays signed in, in a session with a new id. An old password, a copied cookie or a code that is not
-/// redeemed yet is worth nothing afterwards.
+/// Verifies the present password, then sets the new one and ends everything that was granted before, in one
+/// transaction. This browser stays signed in, in a session with a new id. An old password, a copied cookie or a code
+/// that is not redeemed yet is worth nothing afterwards.
 ///
-/// The present password is asked for even if the session is recent, and counts as authentication. If the record has changed
-/// since the password was verified, it is verified again, once: a sign-in elsewhere may have renewed the hash.
+/// The present password is asked for even if the session is recent, and counts as authentication. If the record has
+/// changed since the password was verified, it is verified again, once: a sign-in elsewhere may have renewed the hash.
 pub async fn change_password(
     core: &Core,
     browser: &Browser,

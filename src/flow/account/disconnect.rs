@@ -12,7 +12,8 @@ use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 
 /// Forgets the consent that was given to a client and its codes, and ends its refresh families, in one transaction.
 ///
-/// The user is asked for consent the next time. A client that skips consent gets new tokens when the user goes there again.
+/// The user is asked for consent the next time. A client that skips consent gets new tokens when the user goes there
+/// again.
 pub async fn disconnect(
     core: &Core,
     browser: &Browser,

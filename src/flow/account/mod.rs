@@ -1,7 +1,7 @@
 //! What a signed-in user does on the account page: one verb per file, one transaction each.
 //!
-//! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action that ends
-//! something needs a sign-in of the last minutes, and a new password needs the present one.
+//! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action that
+//! ends something needs a sign-in of the last minutes, and a new password needs the present one.
 
 pub mod begin;
 pub mod change_password;

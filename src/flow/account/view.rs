@@ -42,8 +42,8 @@ pub struct Application {
     pub scope: Scope,
 }
 
-/// Reads what the page shows, in one snapshot. That is a use of the session. If the use cannot be recorded, the page is shown
-/// nevertheless.
+/// Reads what the page shows, in one snapshot. That is a use of the session. If the use cannot be recorded, the page
+/// is shown nevertheless.
 pub async fn view(
     core: &Core,
     browser: &Browser,

@@ -21,8 +21,8 @@ use crate::store::tables::LOGIN_TRANSACTIONS;
 
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
-/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user. `admit` is
-/// asked before a login transaction is stored: transactions take room, and anybody can begin one.
+/// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user.
+/// `admit` is asked before a login transaction is stored: transactions take room, and anybody can begin one.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,

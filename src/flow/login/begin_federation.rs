@@ -30,8 +30,8 @@ pub enum FederationProblem {
     NotAdmitted,
 }
 
-/// Stores a question to the provider and says where the browser takes it. The answer to an earlier question of the same
-/// sign-in will not count.
+/// Stores a question to the provider and says where the browser takes it. The answer to an earlier question of the
+/// same sign-in will not count.
 pub async fn begin_federation(
     core: &Core,
     browser: &Browser,

@@ -16,8 +16,8 @@ use crate::observe::audit::Event;
 use crate::store::engine::Tx;
 use crate::store::tables::CONSENTS;
 
-/// Remembers the consent of the user for whose session (`live`) the page was drawn, and issues the code. It never counts for
-/// another user.
+/// Remembers the consent of the user for whose session (`live`) the page was drawn, and issues the code. It never
+/// counts for another user.
 pub async fn give_consent(
     core: &Core,
     browser: &Browser,
@@ -71,8 +71,8 @@ fn record(live: &LiveSession, request: &AuthorizationRequest, allowed: bool) {
     });
 }
 
-/// The progress once this user has consented. That settles the session too, unless the sign-in has become too old for the
-/// request.
+/// The progress once this user has consented. That settles the session too, unless the sign-in has become too old for
+/// the request.
 fn consented(
     before: LoginProgress,
     request: &AuthorizationRequest,

@@ -40,8 +40,8 @@ pub enum UserMatch {
     Created,
 }
 
-/// Decides which user it is, by the provider's record as it is now; writes nothing. `None` if the provider's policy admits
-/// no such user. Also if the provider is disabled or gone, even if another issuer has its id now.
+/// Decides which user it is, by the provider's record as it is now; writes nothing. `None` if the provider's policy
+/// admits no such user. Also if the provider is disabled or gone, even if another issuer has its id now.
 pub fn find(
     snapshot: &dyn Snapshot,
     account: &ProviderAccount<'_>,
@@ -124,8 +124,8 @@ fn source_of(snapshot: &dyn Snapshot, user: &User) -> Result<Option<Provider>, S
     Ok(all.find(|provider| is_source(provider, user)))
 }
 
-/// Whether this provider created the user. The issuer tells: the id may belong to another issuer by now, and the issuer may
-/// have another id.
+/// Whether this provider created the user. The issuer tells: the id may belong to another issuer by now, and the
+/// issuer may have another id.
 fn is_source(provider: &Provider, user: &User) -> bool {
     let mut identities = user.identities.iter();
     let first = identities.find(|identity| identity.provider == user.source);

@@ -65,8 +65,8 @@ enum TakenQuestion {
     TransactionError(LoginTransactionError),
 }
 
-/// Takes a provider's answer. It counts once, in the browser that was sent there, for the last question that was asked. An
-/// answer that comes again leads back to the sign-in.
+/// Takes a provider's answer. It counts once, in the browser that was sent there, for the last question that was
+/// asked. An answer that comes again leads back to the sign-in.
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,
@@ -154,8 +154,11 @@ fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
 
 /// The user cancelled at the only provider: the client is told no.
 async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<CallbackResult, Failure> {
-    let ResolvedPurpose::Code { request, .. } = &login.purpose else {
-        return Ok(CallbackResult::TryAgain(login.id, FederationProblem::Cancelled));
+    let request = match &login.purpose {
+        ResolvedPurpose::Code { request, .. } => request,
+        ResolvedPurpose::Account(_) => {
+            return Ok(CallbackResult::TryAgain(login.id, FederationProblem::Cancelled));
+        }
     };
     let refused = RefusedRequest {
         target: request.target.clone(),
@@ -188,8 +191,8 @@ struct CallbackCheck<'a> {
 }
 
 impl CallbackCheck<'_> {
-    /// Redeems the code and checks everything that comes back. The log says what is wrong; the user learns only that the
-    /// sign-in failed.
+    /// Redeems the code and checks everything that comes back. The log says what is wrong; the user learns only that
+    /// the sign-in failed.
     async fn verify_callback(&self, callback: Callback) -> Result<VerifiedIdentity, FederationProblem> {
         let Self {
             core,
@@ -252,8 +255,8 @@ impl CallbackCheck<'_> {
     }
 }
 
-/// What the ID token says of the user, completed by the `UserInfo` endpoint. Its `sub` has to be the same (OpenID Connect
-/// Core 5.3.2).
+/// What the ID token says of the user, completed by the `UserInfo` endpoint. Its `sub` has to be the same (OpenID
+/// Connect Core 5.3.2).
 async fn complete(
     core: &Core,
     provider: &Provider,

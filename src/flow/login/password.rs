@@ -44,11 +44,12 @@ pub struct PasswordCredentials {
     pub from: IpAddr,
 }
 
-/// Checks a password and, if it is right, takes the next step. `user` is the one whom the name belongs to, as read before.
+/// Checks a password and, if it is right, takes the next step. `user` is the one whom the name belongs to, as read
+/// before.
 ///
 /// The password is checked outside of the transaction and on its own threads; an unknown name costs as much time as a
-/// known one. The transaction checks that the user's record is still the one that was checked. If it is not, the password
-/// is checked again, once: the user may have sent the form twice, and the first time has renewed the hash.
+/// known one. The transaction checks that the user's record is still the one that was checked. If it is not, the
+/// password is checked again, once: the user may have sent the form twice, and the first time has renewed the hash.
 ///
 /// If the client no longer accepts passwords, the form has expired and no password is checked.
 pub async fn sign_in(

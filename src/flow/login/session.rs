@@ -46,7 +46,8 @@ pub fn presented(
         .map(|session| (presented.id, session)))
 }
 
-/// The live session that a browser presents. A session that began at a provider lives only while the provider is in service.
+/// The live session that a browser presents. A session that began at a provider lives only while the provider is in
+/// service.
 pub fn find(
     snapshot: &dyn Snapshot,
     cookie: Option<&PresentedSession>,
@@ -188,8 +189,8 @@ pub(in crate::flow) struct Started {
 }
 
 /// Starts a session, or renews the one that the same user has in this browser: its id, which clients know as `sid`,
-/// stays, and its cookie changes. A session of another user ends. `previous` is the one presented, live or not, found in
-/// the same transaction.
+/// stays, and its cookie changes. A session of another user ends. `previous` is the one presented, live or not, found
+/// in the same transaction.
 pub(in crate::flow) fn start(
     tx: &mut dyn Tx,
     previous: Option<(Uuid, Session)>,
@@ -230,8 +231,8 @@ pub(in crate::flow) fn start(
 
 /// Makes room for one more session of this user: beyond the bound, the sessions end that were unused the longest.
 ///
-/// Without a bound, a user could pile up so many sessions that listing or ending them in one transaction makes every other
-/// request wait.
+/// Without a bound, a user could pile up so many sessions that listing or ending them in one transaction makes every
+/// other request wait.
 fn make_room(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -334,8 +335,8 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Ends the sessions and refresh families of a user that began at one of these providers, and forgets such codes. A code
-/// would otherwise outlive this if the user has renewed the session with a password.
+/// Ends the sessions and refresh families of a user that began at one of these providers, and forgets such codes. A
+/// code would otherwise outlive this if the user has renewed the session with a password.
 pub fn end_federated(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -364,8 +365,8 @@ pub fn end_federated(
     .map(|_| ())
 }
 
-/// Forgets the codes of these authorizations, and says whether there were any. It reads every code of the last minutes that
-/// may still be redeemed.
+/// Forgets the codes of these authorizations, and says whether there were any. It reads every code of the last minutes
+/// that may still be redeemed.
 pub fn forget_codes(
     tx: &mut dyn Tx,
     now: Timestamp,

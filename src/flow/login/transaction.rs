@@ -4,8 +4,8 @@
 //! taking the next step. The step that answers the request also ends the transaction, except that for a moment it
 //! answers once more.
 //!
-//! The answer to a sign-in brings the cookie of the session. If the session lives and nobody is signed in in the browser,
-//! the answer was lost: a new sign-in in the same transaction gets another one.
+//! The answer to a sign-in brings the cookie of the session. If the session lives and nobody is signed in in the
+//! browser, the answer was lost: a new sign-in in the same transaction gets another one.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::identity::SessionLifetimes;
 use crate::oauth::authorize::{AuthorizationResponse, RefusedRequest, ResponseTarget};
-use crate::oauth::code::{AuthorizationCode, CodeGrant};
+use crate::oauth::code::AuthorizationCode;
 use crate::oauth::login::{
-    LoginProgress, LoginPurpose, LoginStep, LoginTransaction, ResolvedPurpose, SignedIn,
+    CodeGrant, LoginProgress, LoginPurpose, LoginStep, LoginTransaction, ResolvedPurpose, SignedIn,
 };
 use crate::secret::{AuthorizationCode as CodeSecret, BrowserCookie, Digest, Secret, SessionCookie};
 use crate::store::StoreError;
@@ -104,11 +104,12 @@ impl LoginContext {
     }
 }
 
-/// Whether a user may sign in in this transaction: until it is answered, and for a moment longer if the session lives that
-/// the first sign-in began.
+/// Whether a user may sign in in this transaction: until it is answered, and for a moment longer if the session lives
+/// that the first sign-in began.
 ///
-/// If the session lives and nobody is signed in in the browser, the answer was lost, and the time does not count. If the
-/// session is over, by signing out or by itself, a password form that is sent again from the history signs nobody in.
+/// If the session lives and nobody is signed in in the browser, the answer was lost, and the time does not count. If
+/// the session is over, by signing out or by itself, a password form that is sent again from the history signs nobody
+/// in.
 pub(in crate::flow) fn accepts_authentication(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,

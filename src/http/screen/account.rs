@@ -113,8 +113,8 @@ impl AccountAction {
     }
 }
 
-/// Sends the browser to sign in, for the first time or again, unless no sign-in may be begun. If an action was asked for,
-/// the pages say that it was not done.
+/// Sends the browser to sign in, for the first time or again, unless no sign-in may be begun. If an action was asked
+/// for, the pages say that it was not done.
 async fn sign_in(context: &RequestContext, action_pending: bool) -> Answer {
     let begun = match context.admit_sign_in() {
         Ok(()) => begin::sign_in(&context.app.core, &context.browser(), action_pending, context.now).await,
@@ -129,8 +129,8 @@ async fn sign_in(context: &RequestContext, action_pending: bool) -> Answer {
 /// Changes the password, unless too many were wrong in this session or too many of the same address wait. Failures in
 /// other browsers do not count here.
 ///
-/// If the session is over, the form may have been sent twice: the first time has changed the password and ended the session.
-/// So nothing is said of an action that was not done.
+/// If the session is over, the form may have been sent twice: the first time has changed the password and ended the
+/// session. So nothing is said of an action that was not done.
 async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
     let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
     let live = match session::signed_in(core, &context.browser(), context.now) {

@@ -43,8 +43,8 @@ pub fn find(file: &str) -> Option<Answer> {
 
 /// A file of a theme, to be kept for a year.
 ///
-/// A page that was drawn before the theme changed asks for a version that is gone. It gets the file as it is now, which is
-/// not cached under the old address.
+/// A page that was drawn before the theme changed asks for a version that is gone. It gets the file as it is now,
+/// which is not cached under the old address.
 pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option<Answer> {
     let mut parts = path.splitn(3, '/');
     let (name, version, file) = (parts.next()?, parts.next()?, parts.next()?);

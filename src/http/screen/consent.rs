@@ -6,10 +6,7 @@ use uuid::Uuid;
 use super::login_context;
 use super::login_context::LoginRequest;
 use super::{browser_redirect, csrf, person};
-use crate::flow::browser::Browser;
 use crate::flow::login::consent::{decline, give_consent};
-use crate::flow::login::transaction;
-use crate::flow::login::transaction::LoginContext;
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
@@ -29,22 +26,22 @@ pub async fn respond(context: &RequestContext) -> Answer {
         Err(page) => return *page,
     };
     let core = &context.app.core;
-    let ResolvedPurpose::Code { request, client } = &login.purpose else {
-        return continue_login(context, &browser, login).await;
+    let (request, client) = match &login.purpose {
+        ResolvedPurpose::Code { request, client } => (request, client),
+        ResolvedPurpose::Account(_) => return login_context::continue_login(context, login).await,
     };
     let is_ours = context.method() == Method::POST && context.is_from_own_page();
     let decision = parameters.get("decision").filter(|_| is_ours);
     if decision == Some("deny") && !login.is_refused {
-        // It counts whatever has happened in other tabs, and from any user of this browser. It needs no CSRF token: it comes
-        // from our own page, grants nothing, and ends only the request of this browser.
+        // It counts whatever has happened in other tabs, and from any user of this browser. It needs no CSRF token: it
+        // comes from our own page, grants nothing, and ends only the request of this browser.
         return match decline(core, &login, request, context.now).await {
             Ok(redirect) => browser_redirect::send(context, redirect),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
-    let live = match (&login.step, &login.session) {
-        (LoginStep::AskConsent, Some(live)) => live,
-        _ => return continue_login(context, &browser, login).await,
+    let (LoginStep::AskConsent, Some(live)) = (&login.step, &login.session) else {
+        return login_context::continue_login(context, login).await;
     };
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let form = form(login.id, live.id);
@@ -71,13 +68,6 @@ pub async fn respond(context: &RequestContext) -> Answer {
             .collect(),
     };
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
-}
-
-async fn continue_login(context: &RequestContext, browser: &Browser, login: LoginContext) -> Answer {
-    match transaction::continue_login(&context.app.core, browser, login, context.now).await {
-        Ok(redirect) => browser_redirect::send(context, redirect),
-        Err(failure) => error::failed_page(context, &failure),
-    }
 }
 
 /// The form is drawn for one user's session: the answer does not count in another.

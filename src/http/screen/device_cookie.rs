@@ -1,10 +1,10 @@
 //! The device cookie: it says who has signed in in this browser before.
 //!
-//! A browser with this cookie gets a limit of its own for wrong passwords. So its user can sign in while others fail under
-//! the same name or from the same network. It opens no session.
+//! A browser with this cookie gets a limit of its own for wrong passwords. So its user can sign in while others fail
+//! under the same name or from the same network. It opens no session.
 //!
-//! It is sealed for the name that was typed, and inside is a digest that identifies the password that was right. So it is
-//! good for one user and one password, and cannot be made without the master key.
+//! It is sealed for the name that was typed, and inside is a digest that identifies the password that was right. So it
+//! is good for one user and one password, and cannot be made without the master key.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const MOST_NAMES: usize = 4;
 /// Between the seals of several names.
 const SEPARATOR: char = '.';
 
-/// The cookie for a browser in which this user has just signed in under this name with a password. It keeps the seals of
-/// other names, the last ones first.
+/// The cookie for a browser in which this user has just signed in under this name with a password. It keeps the seals
+/// of other names, the last ones first.
 pub fn issue(context: &RequestContext, name: &LoginName, user: &User) -> Option<HeaderValue> {
     let (sealer, random) = (&context.app.core.sealer, &context.app.core.random);
     let until = context.now + REMEMBERED;
@@ -70,8 +70,8 @@ fn sealing_context(name: &LoginName) -> String {
     format!("known browser of {}", name.as_str())
 }
 
-/// Identifies the password of a user; `None` if there is none. A hash that is renewed at another cost keeps its salt, so the
-/// user's browsers stay known.
+/// Identifies the password of a user; `None` if there is none. A hash that is renewed at another cost keeps its salt,
+/// so the user's browsers stay known.
 fn password_fingerprint(user: &User) -> Option<Digest> {
     let password = user.password.as_ref()?;
     Some(match password.salt() {

@@ -87,8 +87,8 @@ const fn problem_name(problem: FederationProblem) -> &'static str {
     }
 }
 
-/// What the sign-in page says about a problem of this name. The name comes from the address and only chooses one of these
-/// sentences.
+/// What the sign-in page says about a problem of this name. The name comes from the address and only chooses one of
+/// these sentences.
 pub(super) fn problem_named(name: &str) -> Option<LoginProblem> {
     match name {
         "not_offered" | "failed" => Some(LoginProblem::ProviderFailed),

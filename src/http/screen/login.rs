@@ -14,7 +14,6 @@ use crate::flow::Failure;
 use crate::flow::browser::Browser;
 use crate::flow::login::password;
 use crate::flow::login::password::{PasswordCredentials, SignIn};
-use crate::flow::login::transaction;
 use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
 use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::cookie::Cookie;
@@ -29,8 +28,8 @@ use crate::route::Route;
 /// The longest user name that is written back into the page.
 const LONGEST_USERNAME: usize = 256;
 
-/// Shows the page, or takes what was typed. Its bare address, which people and password managers keep, leads to the account
-/// page.
+/// Shows the page, or takes what was typed. Its bare address, which people and password managers keep, leads to the
+/// account page.
 pub async fn respond(context: &RequestContext) -> Answer {
     let query = context.query().unwrap_or_default();
     if context.method() != Method::POST && query.get("transaction").is_none() {
@@ -54,10 +53,7 @@ pub async fn respond(context: &RequestContext) -> Answer {
                 }
                 None => draw(context, &login, problem, None),
             },
-            _ => match transaction::continue_login(&context.app.core, &browser, login, context.now).await {
-                Ok(redirect) => browser_redirect::send(context, redirect),
-                Err(failure) => error::failed_page(context, &failure),
-            },
+            _ => login_context::continue_login(context, login).await,
         };
     }
     if !login.accepts_authentication {
@@ -78,7 +74,7 @@ pub async fn respond(context: &RequestContext) -> Answer {
     if parameters.get("decision") == Some("continue") {
         return match password::continue_as(&context.app.core, &browser, &login, context.now).await {
             Ok(Some(redirect)) => browser_redirect::send(context, redirect),
-            Ok(None) => again(context, id, LoginProblem::Expired, None),
+            Ok(None) => redraw(context, id, LoginProblem::Expired, None),
             Err(failure) => error::failed_page(context, &failure),
         };
     }
@@ -92,8 +88,8 @@ pub async fn respond(context: &RequestContext) -> Answer {
     take_password(context, &browser, &login, &credentials, username).await
 }
 
-/// A browser that opened our pages under another name of this host stays there. The cookies and codes belong to the issuer's
-/// name, so no sign-in can succeed.
+/// A browser that opened our pages under another name of this host stays there. The cookies and codes belong to the
+/// issuer's name, so no sign-in can succeed.
 fn log_other_origin(context: &RequestContext, other_name: &str) -> LoginProblem {
     context.log_detail(RefusalLog {
         origin: Some(printable(other_name, 200)),
@@ -114,7 +110,7 @@ async fn take_password(
     username: &str,
 ) -> Answer {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
-    let draw_again = |problem| again(context, login.id, problem, Some(username));
+    let draw_again = |problem| redraw(context, login.id, problem, Some(username));
     let user = match password::user_named(core, &credentials.name) {
         Ok(user) => user,
         Err(error) => return error::failed_page(context, &error.into()),
@@ -182,7 +178,7 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
 }
 
 /// Draws the page again and says why.
-fn again(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
+fn redraw(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
     match login_context::reload(context, id) {
         Ok(login) => draw(context, &login, Some(problem), username),
         Err(page) => *page,

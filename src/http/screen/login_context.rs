@@ -3,6 +3,7 @@
 use ::http::StatusCode;
 use uuid::Uuid;
 
+use super::browser_redirect;
 use crate::flow::browser::Browser;
 use crate::flow::login::transaction;
 use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
@@ -53,6 +54,14 @@ pub fn transaction_error(context: &RequestContext, error: LoginTransactionError)
     let has_any = Cookie::ALL.iter().any(|cookie| context.cookie(*cookie).is_some());
     let heading = if has_any { Heading::Stale } else { Heading::Cookies };
     context.error_page(StatusCode::BAD_REQUEST, heading, &error.to_string())
+}
+
+/// Sends the browser to the page or the answer that comes next, without anything new from the user.
+pub async fn continue_login(context: &RequestContext, login: LoginContext) -> Answer {
+    match transaction::continue_login(&context.app.core, &context.browser(), login, context.now).await {
+        Ok(redirect) => browser_redirect::send(context, redirect),
+        Err(failure) => error::failed_page(context, &failure),
+    }
 }
 
 /// Has the pages of this request look as the client of a sign-in wants them, if this browser has begun it.
