@@ -26,7 +26,7 @@ const ADDRESS: [&str; 6] = [
 ];
 
 /// Names with a meaning of their own in tokens or in the token response. No user's claim may take their place.
-pub(in crate::admin) const RESERVED: [&str; 40] = [
+pub(super) const RESERVED: [&str; 40] = [
     "iss",
     "sub",
     "aud",
@@ -107,13 +107,13 @@ pub fn is_unheard(name: &str) -> bool {
 }
 
 /// Takes back that an address was shown to be the user's where the user has none.
-pub(in crate::admin) fn forget_verdicts(user: &mut User) {
+pub(super) fn forget_verdicts(user: &mut User) {
     user.email_verified &= user.email.is_some();
     user.phone_number_verified &= user.phone_number.is_some();
 }
 
 /// What is said of an address that the user does not have: each a sentence that names the claim.
-pub(in crate::admin) fn unfounded(user: &User) -> impl Iterator<Item = String> {
+pub(super) fn unfounded(user: &User) -> impl Iterator<Item = String> {
     let email = user.email_verified && user.email.is_none();
     let phone = user.phone_number_verified && user.phone_number.is_none();
     let said = [
@@ -129,7 +129,7 @@ pub(in crate::admin) fn unfounded(user: &User) -> impl Iterator<Item = String> {
 }
 
 /// Whether a claim can have this name.
-pub(in crate::admin) fn check_claim_name(name: &str) -> Result<(), String> {
+pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("a claim has a name of up to 128 characters without spaces".to_owned());
     }

@@ -13,19 +13,19 @@ use crate::store::tables::{CONSENTS, FAMILIES, LOGIN_TRANSACTIONS, SESSIONS};
 /// The clients and providers that go in one transaction. A name may become that of another one, which must find
 /// nothing: so what was granted ends in the same transaction, whatever its length, and no crash comes between.
 #[derive(Debug, Default)]
-pub(in crate::admin) struct GrantRevocation {
+pub(super) struct GrantRevocation {
     clients: BTreeSet<String>,
     providers: BTreeSet<String>,
 }
 
 impl GrantRevocation {
     /// All that was granted to this client is to end.
-    pub(in crate::admin) fn of_client(&mut self, client_id: &str) {
+    pub(super) fn of_client(&mut self, client_id: &str) {
         self.clients.insert(client_id.to_owned());
     }
 
     /// All that stands on the word of this provider is to end.
-    pub(in crate::admin) fn of_provider(&mut self, id: &str) {
+    pub(super) fn of_provider(&mut self, id: &str) {
         self.providers.insert(id.to_owned());
     }
 
@@ -33,7 +33,7 @@ impl GrantRevocation {
     ///
     /// Looks at every row of these tables, once for however many go: no index is kept for what happens once in the
     /// life of a client or a provider.
-    pub(in crate::admin) fn carry_out(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn carry_out(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
         let is_vouched =
             |factor: &AuthenticationMethod| factor.provider().is_some_and(|id| self.providers.contains(id));
         let is_meant = |authorization: &Authorization| {

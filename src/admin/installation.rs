@@ -14,7 +14,7 @@ use crate::store::tables::FAMILIES;
 use crate::store::{Store, StoreError};
 
 /// Under which name the issuer is kept.
-pub(in crate::admin) const ISSUER: &str = "issuer";
+pub(super) const ISSUER: &str = "issuer";
 const DEVELOPMENT: &str = "development";
 const MASTER_KEY: &str = "master_key_fingerprint";
 

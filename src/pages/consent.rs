@@ -36,11 +36,11 @@ pub struct ScopeLine {
 
 impl ScopeLine {
     /// The line as a template reads it.
-    pub(in crate::pages) fn entry<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
+    pub(super) fn entry<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
         [("name", self.name.as_str()), ("text", self.text(text))]
     }
 
-    pub(in crate::pages) fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
+    pub(super) fn text<'a>(&'a self, text: &Text<'a>) -> &'a str {
         if !self.description.is_empty() {
             return &self.description;
         }

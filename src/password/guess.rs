@@ -33,7 +33,7 @@ const MOST_AROUND: usize = 5;
 /// Whether a password is among the first to be tried: a short unit repeated, rows of keys, or a common word with little
 /// around it. What is `known` of the user and the service counts as common words. A password that contains such a word
 /// among others passes, because there are too many of those to try.
-pub(in crate::password) fn is_guessable(password: &str, known: &[&str]) -> bool {
+pub(super) fn is_guessable(password: &str, known: &[&str]) -> bool {
     let typed = password.to_lowercase();
     let chars: Vec<char> = typed.chars().collect();
     let length = chars.len();

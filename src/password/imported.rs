@@ -31,7 +31,7 @@ const MAX_SALT: usize = 256;
 use InvalidPasswordHash::{Malformed, TooCostly, Unknown};
 
 /// A hash that another system made, its cost within bounds.
-pub(in crate::password) enum Foreign {
+pub(super) enum Foreign {
     Bcrypt(String),
     Pbkdf2 {
         algorithm: pbkdf2::Algorithm,
@@ -56,7 +56,7 @@ pub(in crate::password) enum Foreign {
 
 impl Foreign {
     /// Reads a stored hash. Returns none if it has the name of no hash that is known here.
-    pub(in crate::password) fn read(text: &str) -> Option<Result<Self, InvalidPasswordHash>> {
+    pub(super) fn read(text: &str) -> Option<Result<Self, InvalidPasswordHash>> {
         let mut parts = text.strip_prefix('$')?.split('$');
         let name = parts.next()?;
         let parts: Vec<&str> = parts.collect();
@@ -70,7 +70,7 @@ impl Foreign {
     }
 
     /// Is this the password that the hash was made of?
-    pub(in crate::password) fn matches(&self, password: &[u8]) -> bool {
+    pub(super) fn matches(&self, password: &[u8]) -> bool {
         match self {
             // Longer passwords count up to their 72nd byte, as they did where the hash was made.
             Self::Bcrypt(text) => ::bcrypt::verify(password, text).unwrap_or(false),
@@ -127,7 +127,7 @@ fn encrypt_from_third_block(key: &[u8], text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Base64 in any of its alphabets (that of passlib has a dot for a plus), with padding or without.
-pub(in crate::password) fn decode(text: &str) -> Result<Vec<u8>, InvalidPasswordHash> {
+pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidPasswordHash> {
     let plain: String = text
         .trim_end_matches('=')
         .chars()

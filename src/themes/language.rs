@@ -12,7 +12,7 @@ use crate::pages::locale::Direction;
 use crate::pages::text;
 use crate::pages::text::{PLACE, PLACE_OPTIONAL};
 
-pub(in crate::themes) type RawWords = BTreeMap<String, Spanned<String>>;
+pub(super) type RawWords = BTreeMap<String, Spanned<String>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +29,7 @@ const LONGEST_TEXT: usize = 1000;
 
 impl Reader<'_> {
     /// Texts whose names the pages have, with a place where the English text has one.
-    pub(in crate::themes) fn texts(&mut self, raw: RawWords) -> Words {
+    pub(super) fn texts(&mut self, raw: RawWords) -> Words {
         self.words(raw, |name, value| {
             let Some((_, english)) = text::EN.entries().find(|(known, _)| *known == name) else {
                 return Some(format!("{name} is no text of the contract"));
@@ -41,7 +41,7 @@ impl Reader<'_> {
     }
 
     /// Words for scopes, which have any name.
-    pub(in crate::themes) fn scopes(&mut self, raw: RawWords) -> Words {
+    pub(super) fn scopes(&mut self, raw: RawWords) -> Words {
         self.words(raw, |_, _| None)
     }
 

@@ -18,7 +18,7 @@ impl Load {
     pub const ALL: [Self; 4] = [Self::Style, Self::Image, Self::Script, Self::Font];
 
     /// Its key in the table `csp` of `theme.toml`.
-    pub(in crate::themes) const fn key(self) -> &'static str {
+    pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Style => "style",
             Self::Image => "image",

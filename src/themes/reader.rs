@@ -6,14 +6,14 @@ use toml::Spanned;
 use super::finding::{Finding, Severity, line_of};
 
 /// Reads one file and keeps what is wrong with it.
-pub(in crate::themes) struct Reader<'a> {
+pub(super) struct Reader<'a> {
     file: &'a str,
     text: &'a str,
     faults: Vec<Finding>,
 }
 
 impl<'a> Reader<'a> {
-    pub(in crate::themes) fn new(file: &'a str, text: &'a str) -> Self {
+    pub(super) fn new(file: &'a str, text: &'a str) -> Self {
         Self {
             file,
             text,
@@ -21,13 +21,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(in crate::themes) fn fault(&mut self, offset: usize, message: impl Into<String>) {
+    pub(super) fn fault(&mut self, offset: usize, message: impl Into<String>) {
         let line = line_of(self.text, offset);
         self.faults
             .push(Finding::at_line(Severity::Refused, self.file, line, message));
     }
 
-    pub(in crate::themes) fn parse<T: for<'de> Deserialize<'de>>(&mut self) -> Option<T> {
+    pub(super) fn parse<T: for<'de> Deserialize<'de>>(&mut self) -> Option<T> {
         toml::from_str(self.text)
             .map_err(|error| {
                 let offset = error.span().map_or(0, |span| span.start);
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The value, if nothing is wrong.
-    pub(in crate::themes) fn finish<T>(self, value: T) -> Result<T, Vec<Finding>> {
+    pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<Finding>> {
         if self.faults.is_empty() {
             Ok(value)
         } else {
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A text that is fit, if there is one.
-    pub(in crate::themes) fn checked(
+    pub(super) fn checked(
         &mut self,
         value: Option<Spanned<String>>,
         is_fit: impl Fn(&str) -> bool,

@@ -21,7 +21,7 @@ const REFERENCES: [(&str, &str); 8] = [
 
 /// A start tag, an end tag or the doctype.
 #[derive(Debug)]
-pub(in crate::themes) struct Tag<'a> {
+pub(super) struct Tag<'a> {
     /// In lower case; `!doctype` for the doctype.
     pub name: String,
     pub is_end: bool,
@@ -32,19 +32,19 @@ pub(in crate::themes) struct Tag<'a> {
 
 impl Tag<'_> {
     /// The value of an attribute: of the first of that name, as browsers have it.
-    pub(in crate::themes) fn attribute(&self, name: &str) -> Option<&str> {
+    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_ref())
     }
 
     /// Whether it is the start tag of an element.
-    pub(in crate::themes) fn starts(&self, name: &str) -> bool {
+    pub(super) fn starts(&self, name: &str) -> bool {
         !self.is_end && self.name == name
     }
 }
 
 /// The tags of a page, or what is wrong with the first that is none.
-pub(in crate::themes) fn read(page: &str) -> Result<Vec<Tag<'_>>, String> {
+pub(super) fn read(page: &str) -> Result<Vec<Tag<'_>>, String> {
     let pieces = page.split('<').skip(1);
     let tags = pieces.filter(|piece| !(piece.starts_with("!--") && piece.contains("-->")));
     tags.map(|piece| {

@@ -20,7 +20,7 @@ const FUEL: u64 = 20_000;
 /// How deep templates may include each other.
 const DEPTH: usize = 24;
 /// The most bytes of a page.
-pub(in crate::themes) const LONGEST_PAGE: usize = 256 * 1024;
+pub(super) const LONGEST_PAGE: usize = 256 * 1024;
 /// The most bytes of a template. Line numbers of the parser have 16 bits.
 const LONGEST_TEMPLATE: usize = 64_000;
 

@@ -139,8 +139,13 @@ static void remember(int file, int undo, size_t count, off64_t offset) {
         abort();
     memcpy(record, &from, 8);
     memcpy(record + 8, &length, 8);
-    if (REAL(pread64)(file, record + 16, length, from) < 0 || write(undo, record, 16 + length) < 0)
+    // The program may have opened it for writing only.
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    int reader = REAL(open64)(link, O_RDONLY | O_CLOEXEC);
+    if (REAL(pread64)(reader, record + 16, length, from) < 0 || write(undo, record, 16 + length) < 0)
         abort();
+    close(reader);
     free(record);
 }
 

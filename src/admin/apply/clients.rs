@@ -22,7 +22,7 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
-pub(in crate::admin::apply) const KIND: &str = "client";
+pub(super) const KIND: &str = "client";
 
 /// What an entry may say beside [`ClientFields::FIELDS`], secrets and keys still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[
@@ -59,7 +59,7 @@ pub struct DeclaredClient {
 }
 
 /// A declared client with all that must be drawn or looked up before the transaction.
-pub(in crate::admin::apply) struct Prepared {
+pub(super) struct Prepared {
     client_id: String,
     uuid: Option<Uuid>,
     /// As it would be if it were new; its secrets are in the next two.
@@ -72,7 +72,7 @@ pub(in crate::admin::apply) struct Prepared {
 }
 
 /// Builds every declared client as if it were new.
-pub(in crate::admin::apply) fn prepare(
+pub(super) fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredClient>,
     faults: &mut Vec<String>,
@@ -189,7 +189,7 @@ impl Prepared {
 }
 
 /// What must change so that the clients are as declared.
-pub(in crate::admin::apply) fn plan(
+pub(super) fn plan(
     snapshot: &dyn Snapshot,
     declared: &[Prepared],
     prune: bool,
@@ -262,10 +262,7 @@ pub(in crate::admin::apply) fn plan(
 }
 
 /// Providers at which nobody will sign in.
-pub(in crate::admin::apply) fn exchange_only(
-    snapshot: &dyn Snapshot,
-    plan: &Plan,
-) -> Result<BTreeSet<String>, StoreError> {
+pub(super) fn exchange_only(snapshot: &dyn Snapshot, plan: &Plan) -> Result<BTreeSet<String>, StoreError> {
     let stored = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     let mut by_id: BTreeMap<&str, &Provider> = BTreeMap::new();
     by_id.extend(stored.iter().map(|(id, provider)| (id.as_str(), provider)));
@@ -278,12 +275,12 @@ pub(in crate::admin::apply) fn exchange_only(
 }
 
 /// Writes the record.
-pub(in crate::admin::apply) fn put(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
+pub(super) fn put(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
     CLIENTS.put(tx, &client.client_id, client)
 }
 
 /// A client as a file has it.
-pub(in crate::admin::apply) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
+pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
     let mut usual = members(&ClientMetadata::default());
     for always in ["scope", "default_scope", "grant_types"] {
         usual.remove(always);

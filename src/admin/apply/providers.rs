@@ -15,7 +15,7 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
-pub(in crate::admin::apply) const KIND: &str = "provider";
+pub(super) const KIND: &str = "provider";
 
 /// What an entry may say beside [`ProviderFields::FIELDS`], secrets and keys still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[
@@ -40,7 +40,7 @@ pub struct DeclaredProvider {
 }
 
 /// A declared provider whose secret was compared and sealed before the transaction.
-pub(in crate::admin::apply) struct Prepared {
+pub(super) struct Prepared {
     fresh: Provider,
     /// Whether the secret in it is another than the one that is there; else that one stays.
     is_new_secret: bool,
@@ -48,7 +48,7 @@ pub(in crate::admin::apply) struct Prepared {
 }
 
 /// Builds every declared provider as if it were new.
-pub(in crate::admin::apply) fn prepare(
+pub(super) fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredProvider>,
     faults: &mut Vec<String>,
@@ -113,7 +113,7 @@ impl Prepared {
 }
 
 /// What must change so that the providers are as declared. Afterwards the plan knows which there will be.
-pub(in crate::admin::apply) fn plan(
+pub(super) fn plan(
     snapshot: &dyn Snapshot,
     declared: &[Prepared],
     prune: bool,
@@ -172,10 +172,7 @@ pub(in crate::admin::apply) fn plan(
 
 /// Providers that go although a client that is not declared goes on naming them, or at which its people could sign in and
 /// will not, though they can nowhere else.
-pub(in crate::admin::apply) fn refuse_orphans(
-    snapshot: &dyn Snapshot,
-    plan: &mut Plan,
-) -> Result<(), StoreError> {
+pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
     let is_planned = |client_id: &str| {
         plan.steps.iter().any(|step| match step {
             Step::PutClient(client) | Step::RemoveClient(client) => client.client_id == client_id,
@@ -207,7 +204,7 @@ pub(in crate::admin::apply) fn refuse_orphans(
 }
 
 /// A provider as a file has it. Its secret is never in it: whoever reads that could speak for this service.
-pub(in crate::admin::apply) fn export(provider: &Provider) -> Map<String, Value> {
+pub(super) fn export(provider: &Provider) -> Map<String, Value> {
     let usual = members(&ProviderSettings::default());
     let mut entry = export_fields(&provider.settings, &usual, ProviderFields::FIELDS);
     entry.insert("id".to_owned(), json!(provider.id));

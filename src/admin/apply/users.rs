@@ -19,7 +19,7 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
-pub(in crate::admin::apply) const KIND: &str = "user";
+pub(super) const KIND: &str = "user";
 
 /// What an entry may say, passwords still to be read among it.
 pub const KEYS: &[(&str, Form)] = &[
@@ -51,7 +51,7 @@ pub struct DeclaredUser {
 }
 
 /// A declared user with a password that was hashed before the transaction.
-pub(in crate::admin::apply) struct Prepared {
+pub(super) struct Prepared {
     line: UserLine,
     name: String,
     fresh: Uuid,
@@ -69,7 +69,7 @@ enum Given {
 }
 
 /// Hashes the passwords that differ from those that are there.
-pub(in crate::admin::apply) async fn prepare(
+pub(super) async fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredUser>,
     faults: &mut Vec<String>,
@@ -147,7 +147,7 @@ async fn changed(
 }
 
 /// What must change so that the users are as declared.
-pub(in crate::admin::apply) fn plan(
+pub(super) fn plan(
     snapshot: &dyn Snapshot,
     declared: &[Prepared],
     prune: bool,
@@ -287,12 +287,12 @@ fn check_names(
 }
 
 /// Whether a user is one that an operator puts there: not a device's, not a provider's.
-pub(in crate::admin::apply) fn is_declarable(user: &User) -> bool {
+pub(super) fn is_declarable(user: &User) -> bool {
     user.source == User::LOCAL || user.source == User::IMPORT
 }
 
 /// A user as a file has it.
-pub(in crate::admin::apply) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
+pub(super) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
     let hash = user.password.as_ref().filter(|_| with_hashes);
     let user_type = Some(user.user_type.clone()).filter(|name| name != User::DEFAULT_TYPE);
     let mut entry = members(&UserLine {

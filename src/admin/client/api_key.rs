@@ -39,7 +39,7 @@ pub struct WhichApiKey {
 }
 
 /// Makes a key, to be stored and to be shown.
-pub(in crate::admin::client) fn make(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
+pub(super) fn make(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
     let core = admin.core;
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let key = Secret::<ApiKey>::mint(id.as_bytes(), &core.random);

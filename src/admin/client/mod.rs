@@ -5,7 +5,7 @@ pub mod check;
 pub mod view;
 
 #[cfg(test)]
-pub(in crate::admin) mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn unknown(client_id: &str) -> AdminRefusal {
 }
 
 /// The secret to store and, when it was made here, to show.
-pub(in crate::admin) fn secret_of(
+pub(super) fn secret_of(
     admin: Admin<'_>,
     chosen: Option<SecretString>,
     faults: &mut Vec<String>,
@@ -105,7 +105,7 @@ pub(in crate::admin) fn secret_of(
 }
 
 /// Algorithms that have a key, or will have one after the first start: those are `indispensable`.
-pub(in crate::admin) fn usable(
+pub(super) fn usable(
     snapshot: &dyn Snapshot,
     indispensable: &[Algorithm],
 ) -> Result<Vec<Algorithm>, StoreError> {
@@ -119,7 +119,7 @@ pub(in crate::admin) fn usable(
 }
 
 /// Providers whose tokens are exchanged and at which nobody signs in.
-pub(in crate::admin) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
+pub(super) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
     let mut closed = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     closed.retain(|(_, provider)| !provider.signs_people_in());
     Ok(closed.into_iter().map(|(id, _)| id).collect())
@@ -376,7 +376,7 @@ pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
 }
 
 /// Takes a client out of the store. All that was granted to it joins what is to be withdrawn.
-pub(in crate::admin) fn remove_in(
+pub(super) fn remove_in(
     tx: &mut dyn Tx,
     client: &Client,
     withdrawal: &mut GrantRevocation,

@@ -60,7 +60,7 @@ impl Deref for ClientView {
 }
 
 impl ClientView {
-    pub(in crate::admin::client) fn of(
+    pub(super) fn of(
         client: &Client,
         issuer: &str,
         client_secret: Option<SecretString>,

@@ -121,7 +121,7 @@ impl UserLine {
     }
 
     /// The user that the line means, if they are there.
-    pub(in crate::admin) fn existing(
+    pub(super) fn existing(
         &self,
         snapshot: &dyn Snapshot,
     ) -> Result<Result<Option<User>, String>, StoreError> {
@@ -147,7 +147,7 @@ impl UserLine {
 
     /// Why the user who is there is not the one that the line means, if it is so. A provider chooses the names of those
     /// whom it brings: by its name alone none of them becomes somebody that the operator speaks of.
-    pub(in crate::admin) fn mistakes(&self, before: &User) -> Option<String> {
+    pub(super) fn mistakes(&self, before: &User) -> Option<String> {
         let is_brought = before.comes_from_provider() && self.uuid != Some(before.uuid);
         is_brought.then(|| {
             format!(
@@ -159,7 +159,7 @@ impl UserLine {
 
     /// Why the user may not have the type that the line wants, if it is so. One who is new here and whose uuid is named
     /// comes from another installation, as an export says, and is what they were there.
-    pub(in crate::admin) fn borrowed_type(&self, before: Option<&User>) -> Option<String> {
+    pub(super) fn borrowed_type(&self, before: Option<&User>) -> Option<String> {
         let user_type = self
             .user_type
             .as_deref()
@@ -168,7 +168,7 @@ impl UserLine {
     }
 
     /// The user as the line wants it, made of the one who is there.
-    pub(in crate::admin) fn onto(
+    pub(super) fn onto(
         &self,
         before: Option<&User>,
         fresh: Uuid,

@@ -52,7 +52,7 @@ fn unknown(id: &str) -> AdminRefusal {
 
 /// The other provider, of these by id, that has the issuer. One issuer is one provider: a token says by its issuer
 /// which record it is checked with.
-pub(in crate::admin) fn holder_of_issuer<'a>(
+pub(super) fn holder_of_issuer<'a>(
     issuers: &'a BTreeMap<String, String>,
     id: &str,
     issuer: &str,
@@ -64,7 +64,7 @@ pub(in crate::admin) fn holder_of_issuer<'a>(
 }
 
 /// The issuer of every provider, by id.
-pub(in crate::admin) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String>, StoreError> {
+pub(super) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String>, StoreError> {
     let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     Ok(all
         .into_iter()
@@ -139,7 +139,7 @@ pub fn show(admin: Admin<'_>, id: &str) -> Done<ProviderView> {
 }
 
 /// The record of one provider.
-pub(in crate::admin) fn find(admin: Admin<'_>, id: &str) -> Done<Provider> {
+pub(super) fn find(admin: Admin<'_>, id: &str) -> Done<Provider> {
     let provider = admin.core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
     Ok(provider.ok_or_else(|| unknown(id))?)
 }
@@ -195,10 +195,7 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
 }
 
 /// The clients for which nobody can sign in any more when nobody does `after` at these providers.
-pub(in crate::admin) fn shut_out(
-    snapshot: &dyn Snapshot,
-    after: &BTreeSet<String>,
-) -> Result<Vec<String>, StoreError> {
+pub(super) fn shut_out(snapshot: &dyn Snapshot, after: &BTreeSet<String>) -> Result<Vec<String>, StoreError> {
     let before = exchange_only(snapshot)?;
     let mut clients = CLIENTS.scan(snapshot, .., usize::MAX)?;
     clients.retain(|(_, client)| lets_nobody_in(client, after) && !lets_nobody_in(client, &before));
@@ -228,7 +225,7 @@ fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> Decided<()> {
 }
 
 /// Writes a provider down. What stands on the word of another issuer that had its name joins what is to be withdrawn.
-pub(in crate::admin) fn put_in(
+pub(super) fn put_in(
     tx: &mut dyn Tx,
     provider: &Provider,
     withdrawal: &mut GrantRevocation,
@@ -241,7 +238,7 @@ pub(in crate::admin) fn put_in(
 }
 
 /// Takes a provider out of the store. All that stands on its word joins what is to be withdrawn.
-pub(in crate::admin) fn remove_in(
+pub(super) fn remove_in(
     tx: &mut dyn Tx,
     id: &str,
     withdrawal: &mut GrantRevocation,

@@ -37,7 +37,7 @@ impl Deref for ProviderView {
 }
 
 impl ProviderView {
-    pub(in crate::admin::provider) fn of(provider: &Provider, issuer: &str) -> Self {
+    pub(super) fn of(provider: &Provider, issuer: &str) -> Self {
         Self {
             id: provider.id.clone(),
             has_logo: provider.logo.is_some(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use self::password::NewPassword;
-pub(in crate::admin) use self::password::check_chosen;
+pub(super) use self::password::check_chosen;
 use self::password::hash;
 pub use self::view::UserView;
 use super::{Admin, AdminRefusal, Decided, Done, all_or_none, check_account_id, check_text, claim, provider};
@@ -91,10 +91,7 @@ pub struct Unlink {
 }
 
 /// The user that somebody means: by UUID, or by a name to sign in with.
-pub(in crate::admin) fn find(
-    snapshot: &dyn Snapshot,
-    who: &str,
-) -> Result<Result<User, AdminRefusal>, StoreError> {
+pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, AdminRefusal>, StoreError> {
     let by_uuid = match Uuid::try_parse(who) {
         Ok(uuid) => USERS.get(snapshot, &uuid)?,
         Err(_) => None,
@@ -156,7 +153,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
 
 /// Why nobody is given this type, if it is one by which APIs tell clients and users of devices from people. Whoever has
 /// it, keeps it.
-pub(in crate::admin) fn borrowed_type(before: Option<&User>, user_type: &str) -> Option<String> {
+pub(super) fn borrowed_type(before: Option<&User>, user_type: &str) -> Option<String> {
     let is_kept = before.is_some_and(|user| user.user_type == user_type);
     let others = match user_type {
         User::CLIENT_TYPE => "clients that act for themselves",
@@ -167,7 +164,7 @@ pub(in crate::admin) fn borrowed_type(before: Option<&User>, user_type: &str) ->
 }
 
 /// Writes the user and the names to sign in with, unless one of them is another user's.
-pub(in crate::admin) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
+pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
     for name in user.login_names() {
         if USERS_BY_LOGIN_NAME
             .get(&*tx, name.as_str())?
@@ -184,7 +181,7 @@ pub(in crate::admin) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User)
 }
 
 /// Takes the names of a user out of the index. One that another user has stays theirs.
-pub(in crate::admin) fn drop_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
+pub(super) fn drop_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for name in user.login_names() {
         if USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())? == Some(user.uuid) {
             USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
@@ -194,7 +191,7 @@ pub(in crate::admin) fn drop_names(tx: &mut dyn Tx, user: &User) -> Result<(), S
 }
 
 /// Writes the user and the names to sign in with, which are free.
-pub(in crate::admin) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
+pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
     }
@@ -292,7 +289,7 @@ async fn change(
 }
 
 /// Ends every session, live or not, and every refresh family of a user; says which sessions there were.
-pub(in crate::admin) fn end_everything(
+pub(super) fn end_everything(
     tx: &mut dyn Tx,
     user: Uuid,
     now: Timestamp,

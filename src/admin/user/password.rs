@@ -47,7 +47,7 @@ pub(in crate::admin) fn check_chosen(
 }
 
 /// The hash to keep, and the password when it is to be shown.
-pub(in crate::admin::user) async fn hash(
+pub(super) async fn hash(
     admin: Admin<'_>,
     user: &User,
     password: NewPassword,

@@ -56,7 +56,7 @@ pub struct UserView {
 }
 
 impl UserView {
-    pub(in crate::admin::user) fn of(user: &User, password: Option<SecretString>) -> Self {
+    pub(super) fn of(user: &User, password: Option<SecretString>) -> Self {
         Self {
             uuid: user.uuid,
             account_id: user.account_id.clone(),

@@ -24,10 +24,10 @@ use crate::store::{OpenError, Options, Store, StoreError};
 
 const NOTES: Table<String, Note> = Table::new(1, "notes");
 const BY_OWNER: Table<(String, Uuid), ()> = Table::new(2, "by_owner");
-pub(in crate::store::engine) const RAW: Table<String, String> = Table::new(3, "raw");
+pub(super) const RAW: Table<String, String> = Table::new(3, "raw");
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::store::engine) struct Note {
+pub(super) struct Note {
     text: String,
     size: u64,
 }
@@ -36,7 +36,7 @@ impl Record for Note {
     const VERSION: u8 = 3;
 }
 
-pub(in crate::store::engine) fn note(text: &str) -> Note {
+pub(super) fn note(text: &str) -> Note {
     Note {
         text: text.to_owned(),
         size: text.len() as u64,
@@ -66,15 +66,11 @@ fn on_every_engine(options: Options, test: impl Fn(Store)) {
     test(Store::open(&folder.file(), options).unwrap());
 }
 
-pub(in crate::store::engine) fn put(
-    store: &Store,
-    key: &'static str,
-    text: &'static str,
-) -> Result<(), StoreError> {
+pub(super) fn put(store: &Store, key: &'static str, text: &'static str) -> Result<(), StoreError> {
     store.write_blocking("put", move |tx| NOTES.put(tx, key, &note(text)))
 }
 
-pub(in crate::store::engine) fn get(store: &Store, key: &str) -> Option<Note> {
+pub(super) fn get(store: &Store, key: &str) -> Option<Note> {
     store.read(|snapshot| NOTES.get(snapshot, key)).unwrap()
 }
 

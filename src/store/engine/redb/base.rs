@@ -11,10 +11,10 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, TableId, Visit};
 
 /// The type of keys and of values in every table.
-pub(in crate::store::engine::redb) type Bytes = &'static [u8];
+pub(super) type Bytes = &'static [u8];
 
 /// The table of that name.
-pub(in crate::store::engine::redb) fn definition(name: &str) -> TableDefinition<'_, Bytes, Bytes> {
+pub(super) fn definition(name: &str) -> TableDefinition<'_, Bytes, Bytes> {
     TableDefinition::new(name)
 }
 
@@ -22,13 +22,13 @@ pub(in crate::store::engine::redb) fn definition(name: &str) -> TableDefinition<
 type OpenedTable = OnceCell<Option<Box<ReadOnlyTable<Bytes, Bytes>>>>;
 
 /// One commit of redb's. Each table is opened once.
-pub(in crate::store::engine::redb) struct BaseSnapshot {
+pub(super) struct BaseSnapshot {
     transaction: ReadTransaction,
     tables: [OpenedTable; TableId::LIMIT],
 }
 
 impl BaseSnapshot {
-    pub(in crate::store::engine::redb) fn new(transaction: ReadTransaction) -> Self {
+    pub(super) fn new(transaction: ReadTransaction) -> Self {
         Self {
             transaction,
             tables: [const { OnceCell::new() }; TableId::LIMIT],
@@ -89,15 +89,13 @@ impl Snapshot for BaseSnapshot {
 }
 
 /// Calls redb where it reads pages: a damaged page can make it panic.
-pub(in crate::store::engine::redb) fn guarded<T, E: From<StorageError>>(
-    ask: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
+pub(super) fn guarded<T, E: From<StorageError>>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(ask))
         .unwrap_or_else(|_| Err(StorageError::Corrupted("the engine panicked over a page".to_owned()).into()))
 }
 
 /// Whether no key lies between the two. `BTreeMap::range` panics on some of these.
-pub(in crate::store::engine::redb) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+pub(super) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(from), Bound::Included(to)) => from > to,

@@ -8,11 +8,11 @@ use ::redb::{CommitError, DatabaseError, StorageError, TableError, TransactionEr
 
 use crate::store::{OpenError, StoreError};
 
-pub(in crate::store::engine::redb) fn unexpected(what: &str) -> StoreError {
+pub(super) fn unexpected(what: &str) -> StoreError {
     StoreError::Damaged(format!("the engine refused {what}"))
 }
 
-pub(in crate::store::engine::redb) fn io_failed(error: io::Error) -> StoreError {
+pub(super) fn io_failed(error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             StoreError::NoSpace
@@ -24,7 +24,7 @@ pub(in crate::store::engine::redb) fn io_failed(error: io::Error) -> StoreError 
     }
 }
 
-pub(in crate::store::engine::redb) fn storage_failed(error: StorageError) -> StoreError {
+pub(super) fn storage_failed(error: StorageError) -> StoreError {
     match error {
         StorageError::Io(error) => io_failed(error),
         StorageError::Corrupted(what) => StoreError::Damaged(what),
@@ -34,28 +34,28 @@ pub(in crate::store::engine::redb) fn storage_failed(error: StorageError) -> Sto
     }
 }
 
-pub(in crate::store::engine::redb) fn transaction_failed(error: TransactionError) -> StoreError {
+pub(super) fn transaction_failed(error: TransactionError) -> StoreError {
     match error {
         TransactionError::Storage(error) => storage_failed(error),
         other => StoreError::Damaged(other.to_string()),
     }
 }
 
-pub(in crate::store::engine::redb) fn table_failed(error: TableError) -> StoreError {
+pub(super) fn table_failed(error: TableError) -> StoreError {
     match error {
         TableError::Storage(error) => storage_failed(error),
         other => StoreError::Damaged(other.to_string()),
     }
 }
 
-pub(in crate::store::engine::redb) fn commit_failed(error: CommitError) -> StoreError {
+pub(super) fn commit_failed(error: CommitError) -> StoreError {
     match error {
         CommitError::Storage(error) => storage_failed(error),
         other => StoreError::Damaged(other.to_string()),
     }
 }
 
-pub(in crate::store::engine::redb) fn reopen_failed(error: DatabaseError) -> StoreError {
+pub(super) fn reopen_failed(error: DatabaseError) -> StoreError {
     match error {
         DatabaseError::Storage(error) => storage_failed(error),
         DatabaseError::DatabaseAlreadyOpen => StoreError::Taken,
@@ -63,7 +63,7 @@ pub(in crate::store::engine::redb) fn reopen_failed(error: DatabaseError) -> Sto
     }
 }
 
-pub(in crate::store::engine::redb) fn refused(path: &Path, error: DatabaseError) -> OpenError {
+pub(super) fn refused(path: &Path, error: DatabaseError) -> OpenError {
     let path = path.to_owned();
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::AlreadyOpen { path },

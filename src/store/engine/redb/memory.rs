@@ -8,7 +8,7 @@ use ::redb::backends::InMemoryBackend;
 
 /// Memory that outlives the database in it, so that it can be opened again as a file can.
 #[derive(Debug)]
-pub(in crate::store::engine::redb) struct Memory(pub(in crate::store::engine::redb) Arc<InMemoryBackend>);
+pub(super) struct Memory(pub(super) Arc<InMemoryBackend>);
 
 impl StorageBackend for Memory {
     fn len(&self) -> io::Result<u64> {

@@ -12,7 +12,7 @@ const BYTES: usize = 2 << 20;
 
 /// Writes two mebibytes to a file of its own beside the database, from where the database ends, which is what a limit on
 /// the size of files looks at. Nobody finds the file: it has lost its name before anything is in it.
-pub(in crate::store::engine::redb) fn write_beside(database: &Path) -> io::Result<()> {
+pub(super) fn write_beside(database: &Path) -> io::Result<()> {
     let mut name = database.as_os_str().to_owned();
     name.push(".probe");
     let path = PathBuf::from(name);

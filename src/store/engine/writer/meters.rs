@@ -35,7 +35,7 @@ pub struct Meters {
 }
 
 impl Meters {
-    pub(in crate::store::engine::writer) fn new(patience: Duration) -> Self {
+    pub(super) fn new(patience: Duration) -> Self {
         Self {
             opened: Instant::now(),
             patience,
@@ -56,16 +56,16 @@ impl Meters {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub(in crate::store::engine::writer) fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.begun.store(self.elapsed() + 1, Ordering::Relaxed);
     }
 
-    pub(in crate::store::engine::writer) fn begin_to_compact(&self) {
+    pub(super) fn begin_to_compact(&self) {
         self.compacts.store(true, Ordering::Relaxed);
         self.begin();
     }
 
-    pub(in crate::store::engine::writer) fn end(&self) {
+    pub(super) fn end(&self) {
         self.begun.store(0, Ordering::Relaxed);
         self.compacts.store(false, Ordering::Relaxed);
     }

@@ -23,7 +23,7 @@ use crate::store::StoreError;
 pub use self::job::{Job, Write};
 pub use self::meters::Meters;
 #[cfg(test)]
-pub(in crate::store::engine) use self::thread::PROOF;
+pub(super) use self::thread::PROOF;
 
 /// How long the storage may take over one transaction before it counts as one that hangs: a frozen file system, or
 /// a network's that does not answer, returns no error.

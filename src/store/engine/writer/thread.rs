@@ -22,7 +22,7 @@ const PROOF_BYTES: usize = 1_000_000;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Why nothing is written now.
-pub(in crate::store::engine::writer) struct Failed {
+pub(super) struct Failed {
     error: StoreError,
     /// Whether the storage was opened afresh since, so that it can be read.
     is_open: bool,
@@ -46,18 +46,18 @@ enum Attempt {
     Broken(StoreError),
 }
 
-pub(in crate::store::engine::writer) struct WriterThread {
-    pub(in crate::store::engine::writer) backend: Arc<dyn Backend>,
-    pub(in crate::store::engine::writer) queue: Receiver<Message>,
-    pub(in crate::store::engine::writer) meters: Arc<Meters>,
-    pub(in crate::store::engine::writer) pace: Pace,
-    pub(in crate::store::engine::writer) failed: Option<Failed>,
+pub(super) struct WriterThread {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) queue: Receiver<Message>,
+    pub(super) meters: Arc<Meters>,
+    pub(super) pace: Pace,
+    pub(super) failed: Option<Failed>,
     /// Whether the storage was settled after the last write.
-    pub(in crate::store::engine::writer) is_settled: bool,
+    pub(super) is_settled: bool,
 }
 
 impl WriterThread {
-    pub(in crate::store::engine::writer) fn work(mut self) {
+    pub(super) fn work(mut self) {
         self.forget_proof();
         while let Some(message) = self.next_message() {
             let (batch, task) = self.gather(message);

@@ -18,14 +18,14 @@ const REMOVE: u8 = 2;
 pub(in crate::store::engine::redb) type Value = Option<Vec<u8>>;
 
 /// Rows by table name and key.
-pub(in crate::store::engine::redb::journal) type Tables<T> = BTreeMap<Box<str>, BTreeMap<Vec<u8>, T>>;
+pub(super) type Tables<T> = BTreeMap<Box<str>, BTreeMap<Vec<u8>, T>>;
 
 /// The last value of each row that was changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::store::engine::redb) struct Changes(pub(in crate::store::engine::redb::journal) Tables<Value>);
+pub(in crate::store::engine::redb) struct Changes(pub(super) Tables<Value>);
 
 impl Changes {
-    pub(in crate::store::engine::redb::journal) fn set(&mut self, table: &str, key: &[u8], value: Value) {
+    pub(super) fn set(&mut self, table: &str, key: &[u8], value: Value) {
         if let Some(rows) = self.0.get_mut(table) {
             rows.insert(key.to_vec(), value);
         } else {
@@ -35,12 +35,12 @@ impl Changes {
     }
 
     /// The row, if it was changed.
-    pub(in crate::store::engine::redb::journal) fn get(&self, table: TableId, key: &[u8]) -> Option<&Value> {
+    pub(super) fn get(&self, table: TableId, key: &[u8]) -> Option<&Value> {
         self.0.get(table.name())?.get(key)
     }
 
     /// The changed rows between two keys, in order.
-    pub(in crate::store::engine::redb::journal) fn range(
+    pub(super) fn range(
         &self,
         table: TableId,
         from: Bound<&[u8]>,
@@ -57,15 +57,12 @@ impl Changes {
     }
 
     /// The number of rows.
-    pub(in crate::store::engine::redb::journal) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.values().map(BTreeMap::len).sum()
     }
 
     /// Writes all rows in a transaction of redb's.
-    pub(in crate::store::engine::redb::journal) fn write_to(
-        &self,
-        transaction: &WriteTransaction,
-    ) -> Result<(), StoreError> {
+    pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         for (table, rows) in &self.0 {
             write_rows(transaction, table, rows.iter())?;
         }
@@ -73,7 +70,7 @@ impl Changes {
     }
 
     /// The content of the record; `None` if it is longer than a record may be.
-    pub(in crate::store::engine::redb::journal) fn to_content(&self) -> Option<Vec<u8>> {
+    pub(super) fn to_content(&self) -> Option<Vec<u8>> {
         let mut content = Vec::new();
         for (table, rows) in &self.0 {
             for (key, value) in rows {
@@ -95,7 +92,7 @@ impl Changes {
     }
 
     /// Adds what [`Changes::to_content`] wrote; `None` if the bytes are not that.
-    pub(in crate::store::engine::redb::journal) fn add_content(&mut self, mut content: &[u8]) -> Option<()> {
+    pub(super) fn add_content(&mut self, mut content: &[u8]) -> Option<()> {
         while let Some((kind, rest)) = content.split_first() {
             content = rest;
             let table = std::str::from_utf8(part(&mut content)?).ok()?;
@@ -119,7 +116,7 @@ fn part<'a>(content: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Writes rows of one table in a transaction of redb's.
-pub(in crate::store::engine::redb::journal) fn write_rows<'a>(
+pub(super) fn write_rows<'a>(
     transaction: &WriteTransaction,
     table: &str,
     rows: impl Iterator<Item = (&'a Vec<u8>, &'a Value)>,

@@ -10,10 +10,10 @@ use crate::store::engine::redb::sync_folder_of;
 use crate::store::owner;
 
 /// The length of the file, always.
-pub(in crate::store::engine::redb::journal) const LENGTH: usize = 4 << 20;
+pub(super) const LENGTH: usize = 4 << 20;
 const HALF: u64 = LENGTH as u64 / 2;
 
-pub(in crate::store::engine::redb::journal) struct JournalFile {
+pub(super) struct JournalFile {
     database: PathBuf,
     path: PathBuf,
     file: Option<File>,
@@ -27,7 +27,7 @@ pub(in crate::store::engine::redb::journal) struct JournalFile {
 
 impl JournalFile {
     /// The journal of the database at `path`. Touches nothing.
-    pub(in crate::store::engine::redb::journal) fn beside(path: &Path) -> Self {
+    pub(super) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(".journal");
         Self {
@@ -41,13 +41,13 @@ impl JournalFile {
         }
     }
 
-    pub(in crate::store::engine::redb::journal) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The whole file. A process may have been killed after it wrote a record and before it synced it, so the file is
     /// synced first: what is replayed is on the disk.
-    pub(in crate::store::engine::redb::journal) fn read(&self) -> io::Result<Vec<u8>> {
+    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let mut file = File::open(&self.path)?;
         // If the disk refuses, the next write says so.
         let _ = file.sync_all();
@@ -56,17 +56,17 @@ impl JournalFile {
         Ok(bytes)
     }
 
-    pub(in crate::store::engine::redb::journal) fn position(&self) -> Option<JournalPosition> {
+    pub(super) fn position(&self) -> Option<JournalPosition> {
         self.position
     }
 
-    pub(in crate::store::engine::redb::journal) fn has_room(&self, content: &[u8]) -> bool {
+    pub(super) fn has_room(&self, content: &[u8]) -> bool {
         self.at + record_len(content) as u64 <= self.half_end
     }
 
     /// Appends a record and syncs it. After an error the record may be on the disk in part or whole, and nothing more is
     /// appended before [`JournalFile::restart`].
-    pub(in crate::store::engine::redb::journal) fn append(&mut self, content: &[u8]) -> io::Result<()> {
+    pub(super) fn append(&mut self, content: &[u8]) -> io::Result<()> {
         let (Some(position), Some(file)) = (self.position.take(), &self.file) else {
             return Err(io::ErrorKind::NotConnected.into());
         };
@@ -83,7 +83,7 @@ impl JournalFile {
     /// Makes the file, unless it is open. It is filled with zeros, so that appending needs no room on the disk, and gets
     /// the owner of the database. Only while redb names no journal: a file that lies there is removed, as it holds
     /// nothing that is needed, and may be a link or belong to another user.
-    pub(in crate::store::engine::redb::journal) fn prepare(&mut self) -> io::Result<()> {
+    pub(super) fn prepare(&mut self) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
         }
@@ -102,13 +102,13 @@ impl JournalFile {
     }
 
     /// Begins with record 0 of `id`. A durable commit of redb's has named that position.
-    pub(in crate::store::engine::redb::journal) fn restart(&mut self, id: JournalId) {
+    pub(super) fn restart(&mut self, id: JournalId) {
         self.position = Some(JournalPosition { id, number: 0 });
         (self.at, self.half_end) = (0, HALF);
     }
 
     /// Goes on in the other half. Redb holds what is there.
-    pub(in crate::store::engine::redb::journal) fn switch_half(&mut self) {
+    pub(super) fn switch_half(&mut self) {
         (self.at, self.half_end) = if self.half_end == HALF {
             (HALF, LENGTH as u64)
         } else {
@@ -117,13 +117,13 @@ impl JournalFile {
     }
 
     /// Lets go of the file: the one at its path may be another by now.
-    pub(in crate::store::engine::redb::journal) fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.position = None;
         self.file = None;
     }
 
     /// Removes the file. Redb holds everything.
-    pub(in crate::store::engine::redb::journal) fn remove(&mut self) -> io::Result<()> {
+    pub(super) fn remove(&mut self) -> io::Result<()> {
         self.release();
         remove_file(&self.path)
     }

@@ -72,9 +72,9 @@ use super::errors::{commit_failed, io_failed, storage_failed, table_failed, tran
 use crate::random::Random;
 use crate::store::StoreError;
 
-pub(in crate::store::engine::redb) use self::file::remove_file;
-pub(in crate::store::engine::redb) use self::overlay::{Overlay, ReadSnapshot};
-pub(in crate::store::engine::redb) use self::transaction::WriteTx;
+pub(super) use self::file::remove_file;
+pub(super) use self::overlay::{Overlay, ReadSnapshot};
+pub(super) use self::transaction::WriteTx;
 
 /// The longest content of a record.
 const RECORD_LIMIT: usize = 1 << 20;
@@ -95,12 +95,12 @@ const MAX_ROWS: usize = 4096;
 const RETRY_PAUSE: Duration = Duration::from_mins(10);
 
 /// Where the journal of the database at `path` is, if there is one.
-pub(in crate::store::engine::redb) fn path_beside(path: &Path) -> PathBuf {
+pub(super) fn path_beside(path: &Path) -> PathBuf {
     JournalFile::beside(path).path().to_owned()
 }
 
 /// Decides what goes to the journal file and what to redb.
-pub(in crate::store::engine::redb) struct Journal {
+pub(super) struct Journal {
     /// `None` for a database that has no journal: each batch goes to redb.
     file: Option<JournalFile>,
     random: Random,
@@ -117,7 +117,7 @@ pub(in crate::store::engine::redb) struct Journal {
 
 impl Journal {
     /// The journal beside the database at `path`, or none.
-    pub(in crate::store::engine::redb) fn new(path: Option<&Path>) -> Self {
+    pub(super) fn new(path: Option<&Path>) -> Self {
         Self {
             file: path.map(JournalFile::beside),
             random: Random::system(),
@@ -131,11 +131,7 @@ impl Journal {
     }
 
     /// Reads what the file holds for a database that was just opened into the overlay.
-    pub(in crate::store::engine::redb) fn replay(
-        &mut self,
-        database: &Database,
-        overlay: &Overlay,
-    ) -> Result<(), StoreError> {
+    pub(super) fn replay(&mut self, database: &Database, overlay: &Overlay) -> Result<(), StoreError> {
         overlay.clear();
         self.is_warm = false;
         let Some(file) = &mut self.file else { return Ok(()) };
@@ -166,11 +162,7 @@ impl Journal {
     }
 
     /// Makes a batch durable and shows it.
-    pub(in crate::store::engine::redb) fn commit(
-        &mut self,
-        shared: &Arc<Shared>,
-        changes: Changes,
-    ) -> Result<(), StoreError> {
+    pub(super) fn commit(&mut self, shared: &Arc<Shared>, changes: Changes) -> Result<(), StoreError> {
         if self.append(shared, &changes)? {
             self.rows += changes.len();
             shared.overlay.publish(changes);
@@ -279,10 +271,7 @@ impl Journal {
     }
 
     /// Sees whether the checkpoint has ended. If it failed, the database has to be opened afresh.
-    pub(in crate::store::engine::redb) fn poll_checkpoint(
-        &mut self,
-        shared: &Shared,
-    ) -> Result<(), StoreError> {
+    pub(super) fn poll_checkpoint(&mut self, shared: &Shared) -> Result<(), StoreError> {
         if self
             .checkpoint
             .as_ref()
@@ -298,7 +287,7 @@ impl Journal {
     }
 
     /// Waits for the end of the checkpoint, if there is one. How many rows the next one has follows from its duration.
-    pub(in crate::store::engine::redb) fn join(&mut self) -> Result<(), StoreError> {
+    pub(super) fn join(&mut self) -> Result<(), StoreError> {
         let Some(thread) = self.checkpoint.take() else {
             return Ok(());
         };
@@ -313,7 +302,7 @@ impl Journal {
     }
 
     /// Brings redb up to date: it holds everything when this returns.
-    pub(in crate::store::engine::redb) fn catch_up(&mut self, shared: &Shared) -> Result<(), StoreError> {
+    pub(super) fn catch_up(&mut self, shared: &Shared) -> Result<(), StoreError> {
         if self.freeze(shared)? {
             let position = self.position();
             shared.write_frozen(position)?;
@@ -324,7 +313,7 @@ impl Journal {
 
     /// Brings redb up to date, and removes the file. Only while the database is open: the journal at that path may
     /// belong to another process that has opened the database since.
-    pub(in crate::store::engine::redb) fn end(&mut self, shared: &Shared) -> Result<(), StoreError> {
+    pub(super) fn end(&mut self, shared: &Shared) -> Result<(), StoreError> {
         self.join()?;
         let Some(file) = &mut self.file else { return Ok(()) };
         drop(shared.begin_write()?);

@@ -112,47 +112,44 @@ impl Overlay {
         }
     }
 
-    pub(in crate::store::engine::redb::journal) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let layers = self.layers.load();
         layers.frozen.is_none() && layers.growing.tables().is_empty()
     }
 
     /// Whether a checkpoint is being written, or has failed.
-    pub(in crate::store::engine::redb::journal) fn is_frozen(&self) -> bool {
+    pub(super) fn is_frozen(&self) -> bool {
         self.layers.load().frozen.is_some()
     }
 
     /// Shows a batch, all of it at once.
-    pub(in crate::store::engine::redb::journal) fn publish(&self, changes: Changes) {
+    pub(super) fn publish(&self, changes: Changes) {
         let number = self.last.load(Ordering::Relaxed) + 1;
         self.layers.load().growing.add(number, changes);
         self.last.store(number, Ordering::Release);
     }
 
     /// Freezes what was published. No layer may be frozen yet.
-    pub(in crate::store::engine::redb::journal) fn freeze(&self) {
+    pub(super) fn freeze(&self) {
         let frozen = Some(Arc::clone(&self.layers.load().growing));
         let growing = Arc::default();
         self.layers.store(Arc::new(Layers { frozen, growing }));
     }
 
     /// Drops the frozen layer: redb holds it.
-    pub(in crate::store::engine::redb::journal) fn thaw(&self) {
+    pub(super) fn thaw(&self) {
         let growing = Arc::clone(&self.layers.load().growing);
         let frozen = None;
         self.layers.store(Arc::new(Layers { frozen, growing }));
     }
 
     /// Drops everything.
-    pub(in crate::store::engine::redb::journal) fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.layers.store(Arc::default());
     }
 
     /// Writes the frozen rows in a transaction of redb's, in the order of their keys.
-    pub(in crate::store::engine::redb::journal) fn write_frozen_to(
-        &self,
-        transaction: &WriteTransaction,
-    ) -> Result<(), StoreError> {
+    pub(super) fn write_frozen_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         let layers = self.layers.load_full();
         let Some(frozen) = &layers.frozen else {
             return Ok(());
@@ -207,7 +204,7 @@ impl Snapshot for ReadSnapshot {
 
 /// Visits the rows of two sources in the order of their keys. A row of `upper` replaces the same row of `visit_lower`, or
 /// removes it.
-pub(in crate::store::engine::redb::journal) fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+pub(super) fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     upper: impl Iterator<Item = (K, Option<V>)>,
     visit_lower: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
     visit: &mut Visit<'_>,

@@ -5,35 +5,32 @@ use std::collections::BTreeMap;
 use ring::digest;
 
 /// A record begins at a multiple of this.
-pub(in crate::store::engine::redb::journal) const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 const ID_LEN: usize = 16;
 const NUMBER_LEN: usize = 8;
 const LENGTH_LEN: usize = 4;
 const DIGEST_LEN: usize = digest::SHA256_OUTPUT_LEN;
 /// The length of what precedes the content.
-pub(in crate::store::engine::redb::journal) const HEAD_LEN: usize =
-    ID_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
+pub(super) const HEAD_LEN: usize = ID_LEN + NUMBER_LEN + LENGTH_LEN + DIGEST_LEN;
 
 /// Drawn at random each time the journal begins anew. Records with another id are leftovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::engine::redb::journal) struct JournalId(
-    pub(in crate::store::engine::redb::journal) [u8; ID_LEN],
-);
+pub(super) struct JournalId(pub(super) [u8; ID_LEN]);
 
 /// The first record that redb does not hold, or the one to be written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::engine::redb::journal) struct JournalPosition {
-    pub(in crate::store::engine::redb::journal) id: JournalId,
-    pub(in crate::store::engine::redb::journal) number: u64,
+pub(super) struct JournalPosition {
+    pub(super) id: JournalId,
+    pub(super) number: u64,
 }
 
 impl JournalPosition {
-    pub(in crate::store::engine::redb::journal) fn to_bytes(self) -> Vec<u8> {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
         [self.id.0.as_slice(), &self.number.to_be_bytes()].concat()
     }
 
-    pub(in crate::store::engine::redb::journal) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (id, number) = bytes.split_first_chunk()?;
         Some(Self {
             id: JournalId(*id),
@@ -51,16 +48,12 @@ fn digest_of(position: JournalPosition, content: &[u8]) -> digest::Digest {
 }
 
 /// The bytes of the file that a record takes.
-pub(in crate::store::engine::redb::journal) fn record_len(content: &[u8]) -> usize {
+pub(super) fn record_len(content: &[u8]) -> usize {
     (HEAD_LEN + content.len()).next_multiple_of(PAGE)
 }
 
 /// Appends a record to `out`, padded to whole pages.
-pub(in crate::store::engine::redb::journal) fn write_record(
-    position: JournalPosition,
-    content: &[u8],
-    out: &mut Vec<u8>,
-) {
+pub(super) fn write_record(position: JournalPosition, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&position.id.0);
     out.extend_from_slice(&position.number.to_be_bytes());
     // No content is longer than RECORD_LIMIT.
@@ -83,10 +76,7 @@ fn read_record(bytes: &[u8], id: JournalId) -> Option<(u64, &[u8])> {
 
 /// The contents of all whole records from `from` on, in order of their numbers. `None` if a number is missing and a
 /// later one is there.
-pub(in crate::store::engine::redb::journal) fn read_records(
-    bytes: &[u8],
-    from: JournalPosition,
-) -> Option<Vec<&[u8]>> {
+pub(super) fn read_records(bytes: &[u8], from: JournalPosition) -> Option<Vec<&[u8]>> {
     let mut contents = BTreeMap::new();
     let mut end = 0;
     for at in (0..bytes.len()).step_by(PAGE) {

@@ -17,17 +17,17 @@ use crate::store::{Options, Store};
 
 /// A disk in memory that can be made to fail.
 #[derive(Clone, Debug)]
-pub(in crate::store::engine::redb) struct Disk {
+pub(super) struct Disk {
     memory: Arc<InMemoryBackend>,
-    pub(in crate::store::engine::redb) takes_no_writes: Arc<AtomicBool>,
-    pub(in crate::store::engine::redb) cannot_grow: Arc<AtomicBool>,
-    pub(in crate::store::engine::redb) hangs: Arc<AtomicBool>,
+    pub(super) takes_no_writes: Arc<AtomicBool>,
+    pub(super) cannot_grow: Arc<AtomicBool>,
+    pub(super) hangs: Arc<AtomicBool>,
     /// Whether a write waits because it hangs.
-    pub(in crate::store::engine::redb) keeps_waiting: Arc<AtomicBool>,
+    pub(super) keeps_waiting: Arc<AtomicBool>,
 }
 
 impl Disk {
-    pub(in crate::store::engine::redb) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             memory: Arc::new(InMemoryBackend::new()),
             takes_no_writes: Arc::default(),
@@ -128,7 +128,7 @@ fn a_disk_that_takes_no_writes_is_used_again_once_it_does() {
 }
 
 /// Waits for a future that another thread brings about.
-pub(in crate::store::engine::redb) fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(future)
 }
