@@ -25,18 +25,18 @@
 //! | [`federation`] | upstream providers: whom they vouch for, what they publish | clock, identity, jose, net, oauth, random, route |
 //! | [`store`] | typed tables on a byte-level waist; redb behind it | clock, federation, identity, jose, oauth, random |
 //! | [`observe`] | the log, the audit events, the metrics | clock, config, store |
-//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, config, control, flow, hex, random, seal, store |
+//! | [`data_dir`] | the files of one installation: lock, master key, free room, atomic writes, restore | admin, clock, config, control, flow, hex, random, seal, store |
 //! | [`flow`] | the use cases: one verb a file, one transaction each | admin, clock, federation, identity, jose, oauth, observe, password, random, seal, secret, store |
 //! | [`admin`] | the verbs of administration, for the command line and the control socket | clock, federation, flow, identity, jose, oauth, observe, password, random, seal, secret, store |
-//! | [`pages`] | what people see: one struct a page, drawn with maud; texts | hex, themes |
+//! | [`pages`] | what people see: one struct a page, drawn with maud; texts | hex |
 //! | [`themes`] | what a theme is, and the themes of one installation | hex, oauth, pages |
 //! | [`net`] | sockets, TLS, certificates by ACME, HTTP connections, draining; the one HTTPS client | limit |
 //! | [`app`] | the running service, built once | data_dir, flow, hex, limit, oauth, observe, pages, route, themes |
-//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, store, themes |
+//! | [`http`] | endpoints for programs, screens for people | app, clock, federation, flow, identity, limit, net, oauth, observe, pages, password, route, secret, store, themes |
 //! | [`config`] | flag before environment before file before default | identity, jose, limit, net, oauth, password |
 //! | [`control`] | administration over a unix socket, or on the store itself | admin, flow, store |
-//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, cli, clock, config, data_dir, flow, net, oauth, observe, route, store |
-//! | [`cli`] | the commands: parsing and printing; composes everything | admin, app, clock, config, control, data_dir, federation, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
+//! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, clock, config, control, data_dir, flow, http, net, oauth, observe, password, random, route, store, themes |
+//! | [`cli`] | the commands: parsing and printing; composes everything | admin, clock, config, control, data_dir, federation, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
 //! Two rooms import downwards what one would not expect. [`federation`] reaches `net`, because what a provider says
 //! is fetched and remembered in one place ([`federation::Upstreams`]); its rules beside it stay pure. `net` reaches

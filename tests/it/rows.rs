@@ -66,6 +66,7 @@ fn every_table_has_rows() {
 fn a_row_is_read_and_written_the_same() {
     for (_, reader, file, row) in kept() {
         let written = reader(&row);
+        assert!(written.is_ok(), "{}", file.display());
         assert_eq!(written.unwrap(), row, "{}", file.display());
     }
 }

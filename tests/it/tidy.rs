@@ -66,7 +66,10 @@ fn sources() -> Vec<Source> {
     let sources = paths.into_iter().map(|path| {
         let text = fs::read_to_string(&path).unwrap();
         let lines = text.lines().count();
-        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let tests = ["mod tests {", "pub(crate) mod tests {", "pub(super) mod tests {"];
+        let shipped = tests.iter().fold(text.as_str(), |code, tests| {
+            code.split(&format!("#[cfg(test)]\n{tests}")).next().unwrap()
+        });
         let code = shipped
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))

@@ -175,6 +175,7 @@ async fn its_token_is_judged_revoked_and_put_out_of_force() {
         .change_client(&robot.party, move |client| {
             client.enabled = true;
             client.client_uuid = reborn;
+            client.own_grant = reborn;
         })
         .await;
     assert_eq!(
