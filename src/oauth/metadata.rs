@@ -63,11 +63,13 @@ impl Metadata<'_> {
             "request_parameter_supported": false,
             "request_uri_parameter_supported": false,
         });
-        for (member, address) in &self.endpoints {
-            document[*member] = json!(address);
-        }
-        if let Some(page) = self.service_documentation {
-            document["service_documentation"] = json!(page);
+        if let Some(members) = document.as_object_mut() {
+            for (member, address) in &self.endpoints {
+                members.insert((*member).to_owned(), json!(address));
+            }
+            if let Some(page) = self.service_documentation {
+                members.insert("service_documentation".to_owned(), json!(page));
+            }
         }
         document
     }

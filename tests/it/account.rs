@@ -167,7 +167,7 @@ async fn refused_twice(browser: &Browser, form: Form, names: &[&str]) {
     }
 }
 
-/// SessionsToEnd of two values counts is nobody's guess, on no page.
+/// Which of two values counts is not guessed: no page shows one.
 #[tokio::test]
 async fn a_field_sent_twice_is_refused_on_every_page() {
     let (server, acme, alice) = scene().await;
