@@ -5,9 +5,11 @@
 //!
 //! # The house
 //!
-//! A request crosses each layer once going down and once coming back. Bytes are parsed into types at the edge
-//! and never checked again; rules are plain functions of state, request and time; every change of state is one
-//! transaction.
+//! A request crosses each layer once going down and once coming back. Bytes are parsed into types at the edge and are
+//! not checked again. Rules are plain functions of state, request and time. Every change of state is one transaction.
+//!
+//! A token request goes through `net/connection.rs`, [`http::respond`], `http/endpoint/token.rs`, the file of its grant
+//! in `flow/token/`, and [`store`]. What it answers is made in [`flow::token::issue`].
 //!
 //! | room | what it holds | may import |
 //! |---|---|---|
@@ -38,9 +40,9 @@
 //! | [`server`] | what `serve` does: listen, answer, housekeeping, backups, certificates, shutdown | admin, app, clock, config, control, data_dir, flow, http, net, oauth, observe, password, random, route, store, themes |
 //! | [`cli`] | the commands: parsing and printing; composes everything | admin, clock, config, control, data_dir, federation, flow, http, identity, jose, net, oauth, observe, pages, password, random, route, seal, server, store, themes |
 //!
-//! Two rooms import downwards what one would not expect. [`federation`] reaches `net`, because what a provider says
-//! is fetched and remembered in one place ([`federation::Upstreams`]); its rules beside it stay pure. `net` reaches
-//! [`limit`], so that connections, bodies and passwords of one address are counted by one piece.
+//! No two rooms import each other, not by way of others either. Two imports may surprise. [`federation`] imports `net`,
+//! because [`federation::Upstreams`] fetches and caches what providers publish; the rules beside it stay pure. `net`
+//! imports [`limit`], so that one piece counts the connections, bodies and passwords of an address.
 //!
 //! # What always holds
 //!
@@ -58,7 +60,7 @@
 //!    URI matches by equality; a client's [`oauth::redirect_uri::ReturnTo`] exists only after that match, and before
 //!    it exists no error is sent anywhere but to the person at the browser.
 //! 6. **A secret's digest is all that is kept**, and neither type can be printed.
-//! 7. **One gate.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this
+//! 7. **One policy for all grants.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this
 //!    client now, inside the transaction that issues; introspection and `UserInfo` ask it too.
 //!
 //! # A sign-in

@@ -170,6 +170,30 @@ fn every_room_imports_what_the_table_allows_and_all_of_it() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// What a room can reach through the imports of others.
+fn reached<'a>(room: &'a str, rooms: &'a BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![room];
+    while let Some(room) = next.pop() {
+        for import in rooms.get(room).into_iter().flatten() {
+            if found.insert(import.as_str()) {
+                next.push(import);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_room_imports_itself_by_way_of_others() {
+    let rooms = rooms();
+    let circular: Vec<_> = rooms
+        .keys()
+        .filter(|room| reached(room, &rooms).contains(room.as_str()))
+        .collect();
+    assert!(circular.is_empty(), "{circular:?}");
+}
+
 #[test]
 fn what_has_one_home_stays_there() {
     let mut faults = Vec::new();
