@@ -38,56 +38,56 @@ pub struct App {
     pub issuer_path: String,
     /// The origin of the issuer, where the service's own forms come from.
     pub issuer_origin: String,
-    /// Names besides the issuer's that browsers reach this process by, without a proxy that could put another one in the
-    /// place of what they asked for.
-    pub other_names: Vec<String>,
-    /// Whether browsers are told to keep to TLS with this host (RFC 6797). Where the issuer is this machine, they would
-    /// keep to it with every other service on it, too, whatever its port.
+    /// Host names besides the issuer's under which browsers reach this process directly. Empty behind a proxy, which may
+    /// rewrite `Host`.
+    pub alternate_hosts: Vec<String>,
+    /// Whether answers have HSTS (RFC 6797). It covers every port of a host. So it is off if the issuer is this machine,
+    /// where other services may listen without TLS.
     pub has_hsts: bool,
-    /// Proxies whose word about the client's address is believed.
+    /// Proxies whose headers about the client's address are believed.
     pub trusted_proxies: Vec<IpNet>,
-    /// What strangers may do how often.
+    /// Rate limits and concurrency limits.
     pub limits: Limiter,
-    /// The page that shows a sign-in, in development only.
+    /// The relying party of the development server, in development only.
     pub dev: Option<DevSite>,
-    /// Why nobody can reach the service yet, such as for want of a certificate.
+    /// Why the service cannot be reached yet, such as a missing certificate.
     pub unreachable: ArcSwapOption<String>,
-    /// Where the data is, unless it is in memory.
+    /// The data directory; `None` if the data is in memory.
     data_dir: Option<PathBuf>,
-    /// Bytes of the database that count as room, as they were last measured, without what was let in since.
-    spare: AtomicU64,
-    documents: ArcSwapOption<Documents>,
-    /// Drawn at the start, so that names of requests differ between processes.
-    process: u32,
-    requests: AtomicU32,
-    bodies: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    /// Unused bytes in the database file when they were last measured, minus what sign-ins have reserved since.
+    spare_bytes: AtomicU64,
+    documents: ArcSwapOption<PublishedDocuments>,
+    /// Random, so that request ids differ between processes.
+    process_tag: u32,
+    request_count: AtomicU32,
+    body_memory: Arc<Semaphore>,
+    request_slots: Arc<Semaphore>,
 }
 
-/// The most that the database grows by when a stranger begins something, in bytes: the longest request, with the pages
-/// that change along.
-const MOST_BEGUN: u64 = 32 << 10;
+/// The most bytes that the database grows by when a sign-in begins: the longest request and the pages that change with
+/// it.
+const MAX_LOGIN_GROWTH: u64 = 32 << 10;
 
-/// What everybody may read, made anew when clients, keys or languages have changed.
-pub struct Documents {
+/// The public documents, written again when clients, keys or languages have changed.
+pub struct PublishedDocuments {
     /// The discovery document.
-    pub discovery: Document,
+    pub discovery: PublishedDocument,
     /// The public keys.
-    pub jwks: Document,
+    pub jwks: PublishedDocument,
     catalog: Arc<Catalog>,
     theme_set: Arc<ThemeSet>,
 }
 
-/// A document and what tells whether somebody has it already.
-pub struct Document {
+/// A document and its entity tag, by which a sender that has it gets 304.
+pub struct PublishedDocument {
     /// The document.
     pub body: Bytes,
     /// A strong entity tag (RFC 9110 section 8.8.3): the document's SHA-256, in hexadecimal digits and quotes.
     pub entity_tag: String,
 }
 
-impl Document {
-    /// Computes the tag.
+impl PublishedDocument {
+    /// A document with its tag, which is computed here.
     pub fn new(body: Bytes) -> Self {
         let mut entity_tag = String::with_capacity(2 * digest::SHA256_OUTPUT_LEN + 2);
         entity_tag.push('"');
@@ -97,18 +97,18 @@ impl Document {
     }
 }
 
-/// Room for one body, or for one request; free again when dropped.
+/// A permit for one request or one body. Dropping it frees what it takes.
 pub struct RequestPermit {
-    _of_all: OwnedSemaphorePermit,
-    _of_one: Permit,
+    _total: OwnedSemaphorePermit,
+    _per_address: Permit,
 }
 
 impl RequestPermit {
-    fn of(all: &Arc<Semaphore>, amount: usize, of_one: Permit) -> Option<Self> {
+    fn of(all: &Arc<Semaphore>, amount: usize, per_address: Permit) -> Option<Self> {
         let amount = u32::try_from(amount).ok()?;
         Some(Self {
-            _of_all: Arc::clone(all).try_acquire_many_owned(amount).ok()?,
-            _of_one: of_one,
+            _total: Arc::clone(all).try_acquire_many_owned(amount).ok()?,
+            _per_address: per_address,
         })
     }
 }
@@ -125,10 +125,10 @@ pub struct DevSite {
 }
 
 impl DevSite {
-    /// At most so many sign-ins may be under way.
-    const PENDING: usize = 1_000;
+    /// The most sign-ins under way.
+    const MAX_PENDING: usize = 1_000;
 
-    /// The relying party of this client.
+    /// The relying party with these credentials.
     pub fn new(client_id: String, client_secret: Zeroizing<String>, username: String) -> Self {
         Self {
             client_id,
@@ -141,13 +141,13 @@ impl DevSite {
     /// Remembers the `code_verifier` of a sign-in by its `state`.
     pub fn remember(&self, state: String, code_verifier: Zeroizing<String>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if pending.len() >= Self::PENDING {
+        if pending.len() >= Self::MAX_PENDING {
             pending.clear();
         }
         pending.insert(state, code_verifier);
     }
 
-    /// The `code_verifier` of a sign-in, once.
+    /// Removes the `code_verifier` of a sign-in and returns it.
     pub fn recall(&self, state: &str) -> Option<Zeroizing<String>> {
         self.pending
             .lock()
@@ -157,12 +157,12 @@ impl DevSite {
 }
 
 impl App {
-    /// The service of this core with the built-in themes.
+    /// The service on this core, with the built-in themes.
     pub fn new(core: Core, trusted_proxies: Vec<IpNet>, limits: LimitPolicy, dev: Option<DevSite>) -> Self {
         Self::with_themes(core, trusted_proxies, limits, dev, Themes::built_in)
     }
 
-    /// The service of this core. `themes` is told the path of the issuer, which begins their addresses.
+    /// The service on this core. `themes` gets the path of the issuer, with which their addresses begin.
     pub fn with_themes(
         core: Core,
         trusted_proxies: Vec<IpNet>,
@@ -181,27 +181,27 @@ impl App {
             .unwrap_or_default();
         Self {
             limits: Limiter::new(limits, &core.random),
-            process: u32::from_be_bytes(core.random.bytes()),
+            process_tag: u32::from_be_bytes(core.random.bytes()),
             core,
             themes: themes(&issuer_path),
             metrics: Metrics::default(),
             issuer_path,
             issuer_origin,
-            other_names: Vec::new(),
+            alternate_hosts: Vec::new(),
             has_hsts,
             trusted_proxies,
             dev,
             unreachable: ArcSwapOption::empty(),
             data_dir: None,
-            spare: AtomicU64::new(0),
+            spare_bytes: AtomicU64::new(0),
             documents: ArcSwapOption::empty(),
-            requests: AtomicU32::new(0),
-            bodies: Arc::new(Semaphore::new(ALL_BODIES_KIB)),
-            places: Arc::new(Semaphore::new(ALL_REQUESTS)),
+            request_count: AtomicU32::new(0),
+            body_memory: Arc::new(Semaphore::new(ALL_BODIES_KIB)),
+            request_slots: Arc::new(Semaphore::new(ALL_REQUESTS)),
         }
     }
 
-    /// The same, with an eye on the disk with this data directory.
+    /// The same; it also watches the disk of this data directory.
     #[must_use]
     pub fn with_data_in(self, data_dir: PathBuf) -> Self {
         Self {
@@ -210,57 +210,56 @@ impl App {
         }
     }
 
-    /// The same, reached by these names without a proxy. That of the issuer may be among them.
+    /// The same, reached under these host names without a proxy. The issuer's name may be among them.
     #[must_use]
     pub fn with_names(mut self, names: &[String]) -> Self {
         let issuer = url::Url::parse(&self.core.policy.issuer).ok();
         let own = issuer.as_ref().and_then(url::Url::host_str);
         let others = names.iter().filter(|name| Some(name.as_str()) != own);
-        self.other_names = others.cloned().collect();
+        self.alternate_hosts = others.cloned().collect();
         self
     }
 
-    /// The bytes that the store may still write, when they are too few to go on.
-    pub fn scarce_bytes(&self) -> Option<u64> {
+    /// The bytes that the store can still write, if they are too few to go on.
+    pub fn free_bytes_if_low(&self) -> Option<u64> {
         let free = self
             .space()?
             .free
-            .saturating_add(self.spare.load(Ordering::Relaxed));
+            .saturating_add(self.spare_bytes.load(Ordering::Relaxed));
         (free < LEAST_TO_WRITE).then_some(free)
     }
 
-    /// A place among the requests under way, for as long as what comes back is kept; nothing when this address, or all
-    /// of them together, have too many.
+    /// A permit for one request; `None` if this address, or all addresses together, have too many under way.
     pub fn permit_for_request(&self, from: IpAddr) -> Option<RequestPermit> {
-        RequestPermit::of(&self.places, 1, self.limits.permit_for_request(from)?)
+        RequestPermit::of(&self.request_slots, 1, self.limits.permit_for_request(from)?)
     }
 
-    /// The room on the disk with the data, when it is less than what is kept of it.
-    pub fn short_space(&self) -> Option<Space> {
+    /// The space on the disk with the data, if it is below the reserve.
+    pub fn low_disk_space(&self) -> Option<Space> {
         self.space().filter(|space| space.lacking() > 0)
     }
 
-    /// From now on so many bytes of the database count as room, too: the file has taken them, and they hold nothing.
-    pub fn count_on(&self, spare: u64) {
-        self.spare.store(spare, Ordering::Relaxed);
+    /// Sets how many bytes of the database file are unused. They count as free space.
+    pub fn set_spare_bytes(&self, spare: u64) {
+        self.spare_bytes.store(spare, Ordering::Relaxed);
     }
 
-    /// Whether there is room for something that a stranger begins. Strangers get nothing of what is kept for those who
-    /// have begun, and for removing what has expired; who is let in counts as what one may take at most.
+    /// Whether the disk has space for a new sign-in. The reserve is kept for sign-ins under way and for removing expired
+    /// rows. A sign-in that is accepted counts with the most bytes that it can take.
     pub fn has_disk_for_login(&self) -> bool {
-        self.short_space().is_none_or(|space| admits(&self.spare, space))
+        self.low_disk_space()
+            .is_none_or(|space| reserve_disk_for_login(&self.spare_bytes, space))
     }
 
     fn space(&self) -> Option<Space> {
         space(self.data_dir.as_deref()?).ok()
     }
 
-    /// Room for a body of so many bytes from this address, for as long as what comes back is kept; nothing when
-    /// too many are being read already. Without it, peers that send slowly could fill the memory together, and
-    /// without the address one of them could take all the room.
+    /// A permit for a body of so many bytes from this address; `None` if too many are being read. The limit for all keeps
+    /// slow peers from filling the memory. The limit for one address keeps one peer from taking the whole of it.
     pub fn permit_for_body(&self, bytes: usize, from: IpAddr) -> Option<RequestPermit> {
         let kib = bytes.div_ceil(1024);
-        RequestPermit::of(&self.bodies, kib, self.limits.permit_for_body(kib, from)?)
+        RequestPermit::of(&self.body_memory, kib, self.limits.permit_for_body(kib, from)?)
     }
 
     /// The address of a route.
@@ -273,25 +272,24 @@ impl App {
         format!("{}{}", self.issuer_path, route.path())
     }
 
-    /// A new name for a request: the process, and the how manieth request of it.
+    /// A new request id: the tag of this process and the number of the request in it.
     pub fn next_request_id(&self) -> String {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        format!("{:08x}{number:08x}", self.process)
+        let number = self.request_count.fetch_add(1, Ordering::Relaxed);
+        format!("{:08x}{number:08x}", self.process_tag)
     }
 
-    /// What everybody may read.
-    pub fn documents(&self) -> Arc<Documents> {
+    /// The public documents as of now.
+    pub fn documents(&self) -> Arc<PublishedDocuments> {
         let (catalog, theme_set) = (self.core.catalog(), self.themes.current());
-        let made = self.documents.load_full();
-        let is_current = |made: &Arc<Documents>| {
-            Arc::ptr_eq(&made.catalog, &catalog) && Arc::ptr_eq(&made.theme_set, &theme_set)
-        };
-        if let Some(made) = made.filter(is_current) {
-            return made;
+        if let Some(published) = self.documents.load_full()
+            && Arc::ptr_eq(&published.catalog, &catalog)
+            && Arc::ptr_eq(&published.theme_set, &theme_set)
+        {
+            return published;
         }
-        let documents = Arc::new(Documents {
-            discovery: Document::new(self.describe(&catalog).into()),
-            jwks: Document::new(catalog.keyring().jwks().clone()),
+        let documents = Arc::new(PublishedDocuments {
+            discovery: PublishedDocument::new(self.discovery_document(&catalog).into()),
+            jwks: PublishedDocument::new(catalog.keyring().jwks().clone()),
             catalog,
             theme_set,
         });
@@ -299,7 +297,7 @@ impl App {
         documents
     }
 
-    fn describe(&self, catalog: &Catalog) -> String {
+    fn discovery_document(&self, catalog: &Catalog) -> String {
         let standard = Scope::of(Scope::STANDARD).unwrap_or_default();
         let enabled = catalog.clients().filter(|client| client.enabled);
         let mut own: Vec<&str> = enabled.flat_map(|client| client.scope.iter()).collect();
@@ -322,10 +320,10 @@ impl App {
     }
 }
 
-/// Takes what a stranger may need of the room in the database, if as much is left then as the reserve lacks.
-fn admits(spare: &AtomicU64, space: Space) -> bool {
+/// Reserves [`MAX_LOGIN_GROWTH`] of the unused bytes, if the rest still covers what the reserve lacks.
+fn reserve_disk_for_login(spare: &AtomicU64, space: Space) -> bool {
     let taken = spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
-        let left = spare.checked_sub(MOST_BEGUN)?;
+        let left = spare.checked_sub(MAX_LOGIN_GROWTH)?;
         (left >= space.lacking()).then_some(left)
     });
     taken.is_ok()
@@ -336,15 +334,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_a_disk_that_is_nearly_full_strangers_share_what_the_database_has_beyond_the_reserve() {
+    fn on_a_disk_that_is_nearly_full_new_sign_ins_share_what_the_database_has_beyond_the_reserve() {
         let space = Space {
             free: 10 << 20,
             total: 64 << 20,
         };
         assert_eq!(space.lacking(), 6 << 20);
-        let spare = AtomicU64::new(space.lacking() + 3 * MOST_BEGUN);
-        assert_eq!((0..10).filter(|_| admits(&spare, space)).count(), 3);
+        let spare = AtomicU64::new(space.lacking() + 3 * MAX_LOGIN_GROWTH);
+        assert_eq!(
+            (0..10).filter(|_| reserve_disk_for_login(&spare, space)).count(),
+            3
+        );
         assert_eq!(spare.load(Ordering::Relaxed), space.lacking());
-        assert!(!admits(&AtomicU64::new(0), space));
+        assert!(!reserve_disk_for_login(&AtomicU64::new(0), space));
     }
 }

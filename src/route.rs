@@ -1,5 +1,4 @@
-//! Every path of the service, once: dispatch, 405 answers, metadata, metrics, links and tests read this
-//! table.
+//! The table of all paths. Dispatch, 405 answers, metadata, metrics, links and tests read it.
 
 use std::borrow::Cow;
 
@@ -8,22 +7,22 @@ use http::Method;
 /// Which browsers' scripts may read an answer (Fetch standard, section 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cors {
-    /// Those of any origin: the answer is the same for everybody.
+    /// Scripts of any origin: the answer is the same for all senders.
     Public,
-    /// Those of the origins of public clients' redirect URIs, and those that the operator named for any client.
+    /// Scripts of the origins of public clients' redirect URIs, and of origins that the operator named for a client.
     Clients,
-    /// None.
+    /// No scripts of other origins.
     None,
 }
 
-/// A page or resource. RFC 9110 section 9.1 has HEAD go wherever GET does.
+/// A page or resource. HEAD is answered like GET (RFC 9110 section 9.1).
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 /// A page with a form, or an endpoint that takes its parameters either way.
 const READ_OR_SUBMIT: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
-/// An endpoint that changes something and is reached by a link: HEAD, which browsers and scanners send to look
-/// only, would change it too.
+/// An endpoint that changes something and is reached by a link or a form. HEAD is refused: scanners send it only to look,
+/// but it would change something too.
 const FOLLOW_OR_SUBMIT: &[Method] = &[Method::GET, Method::POST];
-/// The same for one that is reached by links and redirects alone.
+/// The same for an endpoint that is reached by links and redirects only.
 const FOLLOW: &[Method] = &[Method::GET];
 /// An endpoint that changes something.
 const SUBMIT: &[Method] = &[Method::POST];
@@ -47,11 +46,11 @@ macro_rules! routes {
             Asset(String),
             /// A file of a theme, by its path below `/theme/`: the theme, its version, the file.
             ThemeFile(String),
-            /// Where the way to a provider begins.
+            /// The redirect to a provider.
             FederationStart(String),
-            /// Where a provider sends people back to (OpenID Connect Core 3.1.2.5).
+            /// The redirect URI at a provider (OpenID Connect Core 3.1.2.5).
             FederationCallback(String),
-            /// The picture of a provider.
+            /// The logo of a provider.
             FederationLogo(String),
         }
 
@@ -74,8 +73,8 @@ macro_rules! routes {
                 }
             }
 
-            /// The methods that are answered; what stands in `Allow` when another is tried. `OPTIONS` is
-            /// not among them: [`Route::cors`] decides about it.
+            /// The methods that are answered, and the value of `Allow` for any other. `OPTIONS` is not among them:
+            /// [`Route::cors`] decides about it.
             pub fn methods(&self) -> &'static [Method] {
                 match self {
                     $(Self::$name => $methods,)*
@@ -116,7 +115,7 @@ routes! {
     Authorize "/oauth2/authorize", FOLLOW_OR_SUBMIT, "authorize", None, "authorization_endpoint";
     /// The token endpoint (RFC 6749 section 3.2).
     Token "/oauth2/token", SUBMIT, "token", Clients, "token_endpoint";
-    /// The refresh endpoint, where an API key says who calls.
+    /// The refresh endpoint, where clients authenticate by an API key.
     Refresh "/v4/tokens", SUBMIT, "refresh", Clients, "refresh_endpoint";
     /// The provider's metadata (OpenID Connect Discovery 1.0 section 4).
     OpenidConfiguration "/.well-known/openid-configuration", READ, "openid_configuration", Public;
@@ -132,7 +131,7 @@ routes! {
     Revoke "/oauth2/revoke", SUBMIT, "revoke", Clients, "revocation_endpoint";
     /// Logout asked for by a client (OpenID Connect RP-Initiated Logout 1.0 section 2).
     EndSession "/oauth2/logout", FOLLOW_OR_SUBMIT, "end_session", None, "end_session_endpoint";
-    /// The page that asks who the user is.
+    /// The sign-in page.
     Login "/login", FOLLOW_OR_SUBMIT, "login", None;
     /// The page that asks whether a client may act for the user.
     Consent "/consent", FOLLOW_OR_SUBMIT, "consent", None;
@@ -140,10 +139,9 @@ routes! {
     LogoutConfirm "/logout/confirm", READ_OR_SUBMIT, "logout_confirm", None;
     /// The page after signing out.
     LoggedOut "/logged-out", READ, "logged_out", None;
-    /// The page on which people see to their own account.
+    /// The page on which users manage their own account.
     Account "/account", FOLLOW_OR_SUBMIT, "account", None;
-    /// Where password managers look for the page to change a password on (W3C, A Well-Known URL for Changing
-    /// Passwords).
+    /// The address that password managers open to change a password (W3C, A Well-Known URL for Changing Passwords).
     ChangePassword CHANGE_PASSWORD, READ, "change_password", None;
     /// The page that says what went wrong.
     Error "/error", READ, "error", None;
@@ -153,15 +151,15 @@ routes! {
     Readyz "/readyz", READ, "readyz", None;
     /// The development page.
     Home "/", READ, "home", None;
-    /// Where the development page's example client receives its code.
+    /// The redirect URI of the development server's example client.
     DevCallback "/dev/callback", FOLLOW, "dev_callback", None;
 }
 
 impl Route {
-    /// The route of a request's path, from which the issuer's own has been taken ([`strip_issuer_path`]).
+    /// The route of a request's path, without the issuer's path ([`strip_issuer_path`]).
     ///
-    /// Paths are compared as they were sent: an escaped character, a doubled slash or a trailing one makes
-    /// another path, which nobody answers.
+    /// Paths are compared as they were sent: with an escaped character, a doubled slash or a trailing slash, the path is
+    /// unknown.
     pub fn recognise(path: &str) -> Option<Self> {
         if let Some(file) = path.strip_prefix(ASSETS) {
             return is_plain_file(file).then(|| Self::Asset(file.to_owned()));
@@ -171,9 +169,10 @@ impl Route {
         }
         if let Some(rest) = path.strip_prefix(FEDERATION) {
             let (provider, step) = rest.split_once('/')?;
-            let provider = Some(provider)
-                .filter(|provider| is_provider(provider))?
-                .to_owned();
+            if !is_provider_id(provider) {
+                return None;
+            }
+            let provider = provider.to_owned();
             return match step {
                 START => Some(Self::FederationStart(provider)),
                 CALLBACK => Some(Self::FederationCallback(provider)),
@@ -184,7 +183,7 @@ impl Route {
         FIXED.iter().find(|route| route.path() == path).cloned()
     }
 
-    /// Whether people come here to sign in or out, or to see to their account.
+    /// Whether users come here to sign in or out, or to manage their account.
     pub fn is_for_people(&self) -> bool {
         matches!(
             self,
@@ -221,9 +220,9 @@ impl Route {
     }
 }
 
-/// What [`Route::recognise`] is to be asked about a request for `request_path`, or nothing when the request
-/// is for no address of this issuer. Password managers know the origin alone, and ask there. `issuer_path` is the path of the issuer's own address, with or without
-/// a slash at its end.
+/// The path below the issuer, for [`Route::recognise`]; `None` if the request is for no address of this issuer.
+///
+/// Password managers only know the origin, so their well-known path has no issuer path. `issuer_path` may end with a slash.
 pub fn strip_issuer_path<'path>(issuer_path: &str, request_path: &'path str) -> Option<&'path str> {
     let issuer_path = issuer_path.trim_end_matches('/');
     if issuer_path.is_empty() {
@@ -248,7 +247,7 @@ fn federation(provider: &str, step: &str) -> Cow<'static, str> {
 }
 
 /// Whether this can be the id of a provider.
-fn is_provider(text: &str) -> bool {
+fn is_provider_id(text: &str) -> bool {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.len() <= 64 && text.bytes().all(is_fit)
 }

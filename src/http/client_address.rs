@@ -7,20 +7,21 @@ use std::str::FromStr;
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use ipnet::IpNet;
 
-/// Stands for the address of a request of which nobody can say where it came from. All of them share its limits.
+/// The address of a request whose origin is unknown. All such requests share its limits.
 pub const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The address that a request came from, as far as it can be believed.
+/// The address that a request came from, as far as the headers can be trusted.
 ///
-/// Each proxy adds on the right the address it was called from. So the list is read from the right, for as
-/// long as the one who added the entry is trusted; one that names no address ends it as [`UNKNOWN`]. When both headers
-/// are there and tell different stories, one of them comes from the client: then neither is believed, and the address
-/// is [`UNKNOWN`], too. That of the proxy would not do: it may be one that is never limited.
+/// Each proxy appends the address that called it. So the list is read from the right, for as long as a trusted proxy
+/// added the entry. If such an entry is no address, the result is [`UNKNOWN`].
+///
+/// If both headers are present and disagree, the client wrote one of them, and the result is [`UNKNOWN`]. The proxy's own
+/// address is not used: it may be exempt from limits.
 pub fn of(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.ip().to_canonical();
-    let walk = |hops: &[Option<IpAddr>]| {
+    let last_untrusted_hop = |hops: &[Option<IpAddr>]| {
         let mut address = peer;
         for hop in hops.iter().rev() {
             match hop {
@@ -33,9 +34,9 @@ pub fn of(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     };
     match (forwarded_for(headers), x_forwarded_for(headers)) {
         (None, None) => peer,
-        (Some(hops), None) | (None, Some(hops)) => walk(&hops),
+        (Some(hops), None) | (None, Some(hops)) => last_untrusted_hop(&hops),
         (Some(one), Some(other)) => {
-            let (one, other) = (walk(&one), walk(&other));
+            let (one, other) = (last_untrusted_hop(&one), last_untrusted_hop(&other));
             if one == other { one } else { UNKNOWN }
         }
     }
@@ -45,7 +46,7 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// The lines of a header. Bytes that are no text spoil the entry that they stand in, and none to the right of it.
+/// The lines of a header. Bytes that are not UTF-8 make their own entry invalid, but none to its right.
 fn lines<'request>(
     headers: &'request HeaderMap,
     name: &HeaderName,
@@ -54,7 +55,7 @@ fn lines<'request>(
     lines.map(|line| String::from_utf8_lossy(line.as_bytes()))
 }
 
-/// The entries of `X-Forwarded-For`, the latest last; `None` for one that is no address.
+/// The entries of `X-Forwarded-For`, the latest last; `None` for an entry that is no address.
 fn x_forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     let mut hops = Vec::new();
     for line in lines(headers, &X_FORWARDED_FOR) {
@@ -63,35 +64,36 @@ fn x_forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     (!hops.is_empty()).then_some(hops)
 }
 
-/// The `for` parameters of `Forwarded` (RFC 7239 section 4), the latest last; `None` for an element that
-/// has none or that names no address, and for a line that ends inside quotes: whoever opened them wanted to hide what
-/// the next proxy adds.
+/// The `for` parameters of `Forwarded` (RFC 7239 section 4), the latest last. `None` stands for an element without an
+/// address, and for a line that ends inside quotes: an open quote could hide what the next proxy appends.
 fn forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     let mut hops = Vec::new();
     for line in lines(headers, &FORWARDED) {
-        match outside_quotes(&line, ',') {
-            Some(elements) => hops.extend(elements.into_iter().map(named)),
+        match split_unquoted(&line, ',') {
+            Some(elements) => hops.extend(elements.into_iter().map(for_parameter)),
             None => hops.push(None),
         }
     }
     (!hops.is_empty()).then_some(hops)
 }
 
-/// The address that an element of `Forwarded` names, if it names one.
-fn named(element: &str) -> Option<IpAddr> {
-    let mut found = outside_quotes(element, ';')?.into_iter().filter_map(|pair| {
+/// The address in an element of `Forwarded`, if it has exactly one `for` parameter.
+fn for_parameter(element: &str) -> Option<IpAddr> {
+    let pairs = split_unquoted(element, ';')?;
+    let mut values = pairs.into_iter().filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
-        name.trim()
-            .eq_ignore_ascii_case("for")
-            .then(|| value.trim().trim_matches('"'))
+        let is_for = name.trim().eq_ignore_ascii_case("for");
+        is_for.then(|| value.trim().trim_matches('"'))
     });
-    let hop = found.next().and_then(address);
-    hop.filter(|_| found.next().is_none())
+    match (values.next(), values.next()) {
+        (Some(value), None) => address(value),
+        _ => None,
+    }
 }
 
-/// Splits at `separator`, except inside quotes (RFC 9110 section 5.6.4), where a backslash takes the meaning of the
-/// next character. Nothing when the text ends inside them.
-fn outside_quotes(text: &str, separator: char) -> Option<Vec<&str>> {
+/// Splits at `separator`, except inside quotes (RFC 9110 section 5.6.4), where a backslash escapes the next character.
+/// `None` if the text ends inside quotes.
+fn split_unquoted(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let pieces = text
         .split(|character| {
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(from("192.0.2.1", &[(X_FORWARDED_FOR, "garbage")]), "192.0.2.1");
     }
 
-    /// Everything but the last entry is the client's own.
+    /// The client writes all entries but the last.
     #[test]
     fn no_quote_or_odd_byte_of_a_client_hides_what_the_proxy_adds() {
         for forged in [
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(
             from("203.0.113.66", &forged),
             "203.0.113.66",
-            "who is no proxy has no say"
+            "only a trusted proxy is believed"
         );
         let agreed = [(FORWARDED, "for=198.51.100.7"), (X_FORWARDED_FOR, "198.51.100.7")];
         assert_eq!(from("10.0.0.1", &agreed), "198.51.100.7");

@@ -1,4 +1,4 @@
-//! One request on its way through an endpoint.
+//! The context of one request: what endpoints and screens read from it and answer it with.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use super::headers;
 use super::request;
 use super::request::{MediaType, Parameters};
 use super::response;
-use super::response::Answer;
+use super::response::HttpResponse;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::flow::Failure;
@@ -38,11 +38,11 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub struct RequestContext {
     /// The service.
     pub app: Arc<App>,
-    /// The name of this request in the answer and the log.
+    /// The id of this request in the answer and the log.
     pub request_id: String,
-    /// When it came; read once, so that all of it happens at one moment.
+    /// When the request came. The clock is read once, so that all checks of a request use one time.
     pub now: Timestamp,
-    /// When all of it was here, or no more of it was waited for.
+    /// When the whole request had arrived, or the service stopped waiting for the rest.
     pub read_at: Instant,
     /// The body.
     pub body: Bytes,
@@ -53,21 +53,21 @@ pub struct RequestContext {
     refusal_log: OnceLock<RefusalLog>,
 }
 
-/// What the log says of a request that is refused, beside what the answer says. Every text is printable and short.
+/// What the log says about a refused request beyond what the answer says. Every text is printable and short.
 #[derive(Debug, Default)]
 pub struct RefusalLog {
-    /// One word for the cause, where the answer keeps it to itself.
+    /// One word for the cause, if the answer does not name it.
     pub reason: Option<&'static str>,
-    /// The address to return to that is not registered, without its query.
+    /// The redirect URI that is not registered, without its query.
     pub redirect_uri: Option<String>,
-    /// The origin of the page that sent a form or of the script that asks, where that is not one of those let in.
+    /// The origin of the form or script, if it is not allowed.
     pub origin: Option<String>,
-    /// The origin that it has to be.
+    /// The origin that a form must come from.
     pub own_origin: Option<String>,
 }
 
 impl RefusalLog {
-    /// As much of an address as may be written down: what is in a query or a user name may be a secret.
+    /// The part of an address that may be logged. A query or a user name may contain a secret.
     pub fn address(uri: &str) -> String {
         let end = uri.find(['?', '#', '%']).unwrap_or(uri.len());
         let (start, rest) = uri.split_at(end);
@@ -84,7 +84,7 @@ impl RefusalLog {
     }
 }
 
-/// What pages look like to whoever is on the way to one client.
+/// How pages look while a user signs in to one client.
 #[derive(Debug, Default)]
 struct PageStyle {
     theme: Option<String>,
@@ -92,7 +92,7 @@ struct PageStyle {
 }
 
 impl RequestContext {
-    /// A call whose body has not been read yet.
+    /// The context of a request whose body has not been read yet.
     pub fn new(app: Arc<App>, parts: Parts, peer: Peer) -> Self {
         let request_id = app.next_request_id();
         let now = app.core.clock.now();
@@ -121,7 +121,7 @@ impl RequestContext {
         &self.parts.headers
     }
 
-    /// The parameters in the address.
+    /// The parameters in the query.
     pub fn query(&self) -> Result<Parameters, Refusal> {
         let query = self.parts.uri.query().unwrap_or_default();
         Ok(Parameters::parse(query.as_bytes())?)
@@ -158,7 +158,7 @@ impl RequestContext {
         Ok(parameters)
     }
 
-    /// The parameters, wherever the method puts them.
+    /// The parameters: of the form if the method is POST, of the query otherwise.
     pub fn parameters(&self) -> Result<Parameters, Refusal> {
         if self.method() == Method::POST {
             self.form()
@@ -167,45 +167,44 @@ impl RequestContext {
         }
     }
 
-    /// The parameters of a request that a person made, none of them twice; a page says what is wrong with them.
-    pub fn page_parameters(&self) -> Result<Parameters, Box<Answer>> {
-        let parameters = self.link_parameters()?;
+    /// The parameters of a request by a browser, none of them twice; otherwise a page that says what is wrong.
+    pub fn page_parameters(&self) -> Result<Parameters, Box<HttpResponse>> {
+        let parameters = self.parameters_or_page()?;
         match parameters.each_once() {
             Ok(()) => Ok(parameters),
-            Err(error) => Err(self.refusing_page(&error.into())),
+            Err(error) => Err(self.refusal_page(&error.into())),
         }
     }
 
-    /// As [`RequestContext::page_parameters`] where whoever made the link is told of what is there twice.
-    pub fn link_parameters(&self) -> Result<Parameters, Box<Answer>> {
-        self.parameters().map_err(|refusal| self.refusing_page(&refusal))
+    /// The parameters of a request by a browser, some of them perhaps twice; a page if they cannot be read.
+    pub fn parameters_or_page(&self) -> Result<Parameters, Box<HttpResponse>> {
+        self.parameters().map_err(|refusal| self.refusal_page(&refusal))
     }
 
-    fn refusing_page(&self, refusal: &Refusal) -> Box<Answer> {
+    fn refusal_page(&self, refusal: &Refusal) -> Box<HttpResponse> {
         let page = self.error_page(StatusCode::BAD_REQUEST, Heading::Request, &refusal.description);
         Box::new(page)
     }
 
-    /// The address the request came from, past trusted proxies.
+    /// The address that the request came from, past trusted proxies.
     pub fn client_address(&self) -> IpAddr {
         self.from
     }
 
-    /// Admits somebody who begins to sign in, unless too many were begun from there or the disk is nearly full: what
-    /// is begun takes room.
+    /// Refuses a new sign-in if its address has begun too many, or if the disk is nearly full.
     pub fn admit_sign_in(&self) -> Result<(), Failure> {
         self.count_sign_in()?;
         self.require_disk_for_login()
     }
 
-    /// Admits somebody who goes on with a sign-in by beginning another one at a provider, unless too many were begun
-    /// from there. The room for it was found when it was begun here.
+    /// Counts a sign-in, and refuses it if its address has begun too many. A sign-in that goes on at a provider is counted
+    /// again, but needs no more space on the disk.
     pub fn count_sign_in(&self) -> Result<(), Failure> {
         let begun = self.app.limits.begin_sign_in(self.from, self.now);
         begun.map_err(throttled)
     }
 
-    /// Finds room for what a stranger begins.
+    /// Refuses a new sign-in if the disk is nearly full.
     pub fn require_disk_for_login(&self) -> Result<(), Failure> {
         if self.app.has_disk_for_login() {
             Ok(())
@@ -219,7 +218,7 @@ impl RequestContext {
         cookie.read(self.headers())
     }
 
-    /// The browser, as its cookies and its address tell.
+    /// The browser, by its cookies, its user agent and its address.
     pub fn browser(&self) -> Browser {
         let user_agent = self
             .headers()
@@ -232,8 +231,8 @@ impl RequestContext {
         )
     }
 
-    /// Whether a form was sent by a page of this service, as far as the browser says. A browser that says
-    /// nothing is old; the token in the form decides alone then.
+    /// Whether a page of this service sent the form, by the headers of the browser. An old browser sends none of them; then
+    /// the CSRF token alone decides.
     pub fn is_from_own_page(&self) -> bool {
         self.is_from_this_site()
             && self
@@ -241,9 +240,9 @@ impl RequestContext {
                 .is_none_or(|origin| origin == self.app.issuer_origin)
     }
 
-    /// The origin of the page that sent a form, where that is a well-formed one and not the issuer's, and the browser
-    /// does not say that the page is another site's: a page of this service that was opened under another name.
-    pub fn other_name(&self) -> Option<&str> {
+    /// The origin of a page of this service that was opened under another name than the issuer's. The origin is
+    /// well-formed, and the browser does not say that the page belongs to another site.
+    pub fn alternate_origin(&self) -> Option<&str> {
         let origin = self.origin()?;
         let is_well_formed = redirect_uri::origin(origin).is_some_and(|known| known == origin);
         let is_other = is_well_formed && origin != self.app.issuer_origin && self.is_from_this_site();
@@ -251,23 +250,23 @@ impl RequestContext {
     }
 
     fn is_from_this_site(&self) -> bool {
-        let site = self.text(&SEC_FETCH_SITE);
+        let site = self.header_text(&SEC_FETCH_SITE);
         site.is_none_or(|site| matches!(site, "same-origin" | "none"))
     }
 
     fn origin(&self) -> Option<&str> {
-        self.text(&ORIGIN)
+        self.header_text(&ORIGIN)
     }
 
-    fn text(&self, name: &HeaderName) -> Option<&str> {
+    fn header_text(&self, name: &HeaderName) -> Option<&str> {
         let value = self.headers().get(name)?;
         Some(value.to_str().unwrap_or("?"))
     }
 
-    /// The same address at the issuer, where it was asked for at another name of the service: no form is taken from
-    /// there ([`RequestContext::is_from_own_page`]). `Host` decides only whether, never where.
+    /// The same page under the issuer's name, if the browser asked for it under another one. Forms from other names are
+    /// refused ([`RequestContext::is_from_own_page`]). `Host` decides whether to redirect, never where to.
     pub fn address_at_issuer(&self) -> Option<String> {
-        let names = &self.app.other_names;
+        let names = &self.app.alternate_hosts;
         if names.is_empty() {
             return None;
         }
@@ -278,31 +277,31 @@ impl RequestContext {
         Some(format!("{}{path}", self.app.issuer_origin))
     }
 
-    /// Notes for the log whose request this says it is.
-    pub fn is_of(&self, client_id: &str) {
+    /// Records for the log which client the request names.
+    pub fn record_client_id(&self, client_id: &str) {
         let _ = self.client_id.set(client_id.to_owned());
     }
 
-    /// The client whose request this is, if that is known and one of the name is registered.
+    /// The recorded client, if it is registered.
     pub fn client_id(&self) -> Option<&str> {
         let client_id = self.client_id.get()?;
         let known = self.app.core.catalog().client(client_id).is_some();
         known.then_some(client_id)
     }
 
-    /// Notes for the log what the answer will not say. What is noted first stays.
+    /// Records for the log what the answer will not say. The first record stays.
     pub fn log_detail(&self, refusal_log: RefusalLog) {
         let _ = self.refusal_log.set(refusal_log);
     }
 
-    /// What was noted.
+    /// What was recorded.
     pub fn refusal_log(&self) -> &RefusalLog {
         self.refusal_log.get_or_init(RefusalLog::default)
     }
 
-    /// Logs why the request was refused, under the request id that its sender may ask about. Of what the sender chose
-    /// it holds the name of a parameter if that is one plain word, the client if that is registered, and what
-    /// [`RefusalLog`] keeps of an address. A sender that is refused all the time is not logged each time.
+    /// Logs why the request was refused, under its request id. Only little of what the sender chose is logged: a parameter
+    /// name of one plain word, a registered client, and what [`RefusalLog`] keeps of an address. The limiter
+    /// caps how often one sender is logged.
     pub fn log_refusal(&self, error: &str, description: &str) {
         let Some(unnoted) = self.app.limits.note_refusal(self.client_address(), self.now) else {
             return;
@@ -324,14 +323,14 @@ impl RequestContext {
         );
     }
 
-    /// Has every page of this request look as the client wants it, in the languages that it asked for
-    /// (OpenID Connect Core section 3.1.2.1). What is said first stays.
+    /// Sets the theme and languages of all pages of this request, as the client asked (OpenID Connect Core section 3.1.2.1).
+    /// The first call counts.
     pub fn set_page_style(&self, client: &Client, ui_locales: Option<&str>) {
-        let look = PageStyle {
+        let style = PageStyle {
             theme: client.theme.clone(),
             ui_locales: ui_locales.map(ToOwned::to_owned),
         };
-        let _ = self.page_style.set(look);
+        let _ = self.page_style.set(style);
         let _ = self.client_id.set(client.client_id.clone());
     }
 
@@ -342,32 +341,33 @@ impl RequestContext {
         }
     }
 
-    /// The theme of pages.
     fn theme(&self) -> Arc<Theme> {
-        let look = self.page_style.get();
-        self.app.themes.theme(look.and_then(|look| look.theme.as_deref()))
+        let style = self.page_style.get();
+        self.app
+            .themes
+            .theme(style.and_then(|style| style.theme.as_deref()))
     }
 
-    /// Does something with the theme and language of pages: the language is what the client asked for, then what
-    /// was chosen in this browser, then what the browser prefers.
-    pub fn with_page_style<T>(
-        &self,
-        ui_locales: Option<&str>,
-        use_it: impl FnOnce(&Theme, &Locale) -> T,
-    ) -> T {
+    /// Calls `draw` with the theme and language of pages. The language is the client's choice, else the one chosen in this
+    /// browser, else the one that the browser prefers.
+    pub fn with_page_style<T>(&self, ui_locales: Option<&str>, draw: impl FnOnce(&Theme, &Locale) -> T) -> T {
         let accepted = self
             .headers()
             .get(ACCEPT_LANGUAGE)
             .and_then(|value| value.to_str().ok());
-        let asked = ui_locales.or_else(|| self.page_style.get()?.ui_locales.as_deref());
-        let in_address = asked.is_none().then(|| self.query().ok()).flatten();
-        let asked = asked.or_else(|| in_address.as_ref()?.get("ui_locales"));
-        let asked: Vec<_> = asked.into_iter().chain(self.cookie(Cookie::Language)).collect();
+        let query = self.query().unwrap_or_default();
+        let by_client = ui_locales
+            .or_else(|| self.page_style.get()?.ui_locales.as_deref())
+            .or_else(|| query.get("ui_locales"));
+        let asked: Vec<_> = by_client
+            .into_iter()
+            .chain(self.cookie(Cookie::Language))
+            .collect();
         let theme = self.theme();
-        use_it(&theme, theme.locale(Some(&asked.join(" ")), accepted))
+        draw(&theme, theme.locale(Some(&asked.join(" ")), accepted))
     }
 
-    /// A scope as a page shows it, in the words of the client, or else of the theme in the language of pages.
+    /// A scope as a page shows it: with the client's text, or else with the theme's in the language of pages.
     pub fn scope_line(&self, client: Option<&Client>, scope: &str) -> ScopeLine {
         let own = client.and_then(|client| client.scope_texts.get(scope).cloned());
         let of_theme = || self.with_page_style(None, |_, locale| locale.scope(scope).map(ToOwned::to_owned));
@@ -377,8 +377,8 @@ impl RequestContext {
         }
     }
 
-    /// Draws a page. Nobody keeps it, and it may load nothing but what is ours and what its theme names.
-    pub fn page<P: Page>(&self, status: StatusCode, page: &P, ui_locales: Option<&str>) -> Answer {
+    /// Draws a page. It is never stored, and loads only files of this service and of origins that its theme names.
+    pub fn page<P: Page>(&self, status: StatusCode, page: &P, ui_locales: Option<&str>) -> HttpResponse {
         self.with_page_style(ui_locales, |theme, locale| {
             let drawn = theme.draw(page, locale);
             if let Some(fault) = drawn.fault {
@@ -390,14 +390,14 @@ impl RequestContext {
         })
     }
 
-    /// Draws the page that says what went wrong.
-    pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
+    /// Draws the page that says what went wrong, and logs why.
+    pub fn error_page(&self, status: StatusCode, heading: Heading, message: &str) -> HttpResponse {
         self.log_refusal(status.as_str(), message);
-        self.fault_page(status, heading, message)
+        self.unlogged_error_page(status, heading, message)
     }
 
-    /// The same, where why it is shown is in the log already.
-    pub fn fault_page(&self, status: StatusCode, heading: Heading, message: &str) -> Answer {
+    /// The same page, for a refusal that is in the log already.
+    pub fn unlogged_error_page(&self, status: StatusCode, heading: Heading, message: &str) -> HttpResponse {
         let page = ErrorPage {
             heading,
             message: message.to_owned(),
@@ -409,8 +409,7 @@ impl RequestContext {
         self.page(status, &page, None)
     }
 
-    /// Whether whoever asks says that they show pages, as browsers do. Probes and scripts take anything, or say
-    /// nothing.
+    /// Whether the sender asks for HTML, as browsers do. Probes and scripts accept anything or send no `Accept`.
     pub fn accepts_html(&self) -> bool {
         self.headers()
             .get(ACCEPT)
@@ -418,8 +417,8 @@ impl RequestContext {
             .is_some_and(|accepts| accepts.contains("text/html"))
     }
 
-    /// Nobody lives here.
-    pub fn not_found(&self) -> Answer {
+    /// 404: a page for browsers, an empty body for programs.
+    pub fn not_found(&self) -> HttpResponse {
         if self.accepts_html() {
             self.error_page(
                 StatusCode::NOT_FOUND,
@@ -432,7 +431,7 @@ impl RequestContext {
     }
 }
 
-/// The failure of a sender that has to wait.
+/// The failure of a sender over its limit.
 pub fn throttled(wait: Wait) -> Failure {
     Failure::Throttled {
         seconds: wait.seconds(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::{COOKIE, HeaderMap, HeaderValue};
 
-/// How long a browser keeps what outlives a session.
+/// How long a browser keeps a cookie that outlives the session.
 pub const A_YEAR: Duration = Duration::from_hours(365 * 24);
 
 /// Which cookie.
@@ -13,12 +13,12 @@ pub const A_YEAR: Duration = Duration::from_hours(365 * 24);
 pub enum Cookie {
     /// The user's session.
     Session,
-    /// What binds a sign-in under way to one browser. It outlives the browser: of several tabs that a browser begins with,
-    /// each without it, only the last would keep its sign-in.
+    /// Binds a sign-in under way to one browser. It survives a restart of the browser. Without it, each of several restored
+    /// tabs would get a cookie of its own, and only the last would keep its sign-in.
     Browser,
-    /// What says that a user has signed in in this browser before.
+    /// Says which users have signed in in this browser before.
     Device,
-    /// The language that somebody chose for the pages, in the place of the one that the browser prefers.
+    /// The language that the user chose for the pages. It overrides the one that the browser prefers.
     Language,
 }
 
@@ -57,8 +57,8 @@ impl Cookie {
         self.set("", Some(Duration::ZERO))
     }
 
-    /// The value that the browser sent. HTTP/2 may split the header (RFC 9113 section 8.2.3). Two
-    /// different values mean that somebody is meddling: then there is none.
+    /// The value that the browser sent. HTTP/2 may split the header (RFC 9113 section 8.2.3). Two different values are a
+    /// sign of an attack: then the cookie is ignored.
     pub fn read(self, headers: &HeaderMap) -> Option<&str> {
         let mut values = headers
             .get_all(COOKIE)
@@ -69,10 +69,8 @@ impl Cookie {
             .filter(|(name, _)| *name == self.name())
             .map(|(_, value)| value);
         let value = values.next()?;
-        values
-            .all(|other| other == value)
-            .then_some(value)
-            .filter(|value| !value.is_empty())
+        let is_unique = values.all(|other| other == value);
+        (is_unique && !value.is_empty()).then_some(value)
     }
 }
 

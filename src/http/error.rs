@@ -1,4 +1,4 @@
-//! From refusals and failures to the wire: the one place that knows status codes for them.
+//! The answers to refusals and failures: the only place that maps them to status codes.
 
 use ::http::StatusCode;
 use ::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::context::{RefusalLog, RequestContext};
 use super::headers;
-use super::response::{self, Answer};
+use super::response::{self, HttpResponse};
 use crate::app::App;
 use crate::flow::Failure;
 use crate::net::{REQUEST_TIMEOUT, Unanswered};
@@ -22,23 +22,19 @@ struct Body<'a> {
     error_description: &'a str,
 }
 
-/// A refusal as the token endpoint and its neighbours send it: 400, or 401 for a client that did not prove who
-/// it is, with a challenge when it tried to by the `Authorization` header (RFC 6749 section 5.2), whatever stood there:
-/// Basic is the one scheme that counts here.
-pub fn refused(context: &RequestContext, refusal: &Refusal) -> Answer {
+/// A refusal as the endpoints for clients send it: 400, or 401 for a client that is not authenticated. If the request had
+/// an `Authorization` header of any scheme, the 401 has a challenge (RFC 6749 section 5.2). It names Basic, the only
+/// scheme that these endpoints take.
+pub fn refused(context: &RequestContext, refusal: &Refusal) -> HttpResponse {
     context.log_detail(RefusalLog {
         reason: refusal.cause,
         ..RefusalLog::default()
     });
     context.log_refusal(refusal.code.as_str(), &refusal.description);
     let status = status_of(refusal.code);
-    let body = Body {
-        error: refusal.code.as_str(),
-        error_description: &refusal.description,
-    };
-    let mut answer = response::no_store(response::json(status, &body));
+    let mut answer = json_error(status, refusal.code, &refusal.description);
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        ask_to_retry(&mut answer);
+        set_retry_after(&mut answer, RETRY_SECONDS);
     }
     if status == StatusCode::UNAUTHORIZED && context.headers().contains_key(AUTHORIZATION) {
         answer.headers_mut().insert(
@@ -73,85 +69,66 @@ fn status_of(code: ErrorCode) -> StatusCode {
 
 /// A refusal as a protected resource sends it (RFC 6750 section 3). Without credentials the challenge
 /// says nothing but the scheme.
-pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> Answer {
-    if let Some(refusal) = refusal {
-        context.log_refusal(refusal.code.as_str(), &refusal.description);
-    }
-    let status = refusal.map_or(StatusCode::UNAUTHORIZED, |refusal| status_of(refusal.code));
-    let challenge = match refusal {
-        None => "Bearer realm=\"idsvc\"".to_owned(),
-        Some(refusal) => {
-            let scope = if refusal.code == ErrorCode::InsufficientScope {
-                ", scope=\"openid\""
-            } else {
-                ""
-            };
-            let code = refusal.code.as_str();
-            let description = &refusal.description;
-            format!("Bearer realm=\"idsvc\", error=\"{code}\", error_description=\"{description}\"{scope}")
-        }
-    };
+pub fn refused_bearer(context: &RequestContext, refusal: Option<&Refusal>) -> HttpResponse {
+    let mut challenge = "Bearer realm=\"idsvc\"".to_owned();
     let mut answer = match refusal {
-        None => response::empty(status),
-        Some(refusal) => response::json(
-            status,
-            &Body {
-                error: refusal.code.as_str(),
-                error_description: &refusal.description,
-            },
-        ),
+        None => response::no_store(response::empty(StatusCode::UNAUTHORIZED)),
+        Some(refusal) => {
+            let (code, description) = (refusal.code.as_str(), &refusal.description);
+            context.log_refusal(code, description);
+            challenge += &format!(", error=\"{code}\", error_description=\"{description}\"");
+            if refusal.code == ErrorCode::InsufficientScope {
+                challenge += ", scope=\"openid\"";
+            }
+            json_error(status_of(refusal.code), refusal.code, description)
+        }
     };
     if let Ok(challenge) = HeaderValue::from_str(&challenge) {
         answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
-    response::no_store(answer)
+    answer
 }
 
-/// A failure as programs see it: 429 for whoever asks too often, 503 when trying again helps, 500 with nothing
-/// but the request's name.
-pub fn failed(context: &RequestContext, failure: &Failure) -> Answer {
+/// A failure as programs see it: 429 over a limit, 503 if a retry helps, otherwise 500 with only the request id.
+pub fn failed(context: &RequestContext, failure: &Failure) -> HttpResponse {
     if let Failure::Throttled { seconds } = failure {
         context.log_refusal("throttled", "too many requests");
-        let body = Body {
-            error: ErrorCode::TemporarilyUnavailable.as_str(),
-            error_description: "too many requests; wait as Retry-After says",
-        };
-        let mut answer = response::no_store(response::json(StatusCode::TOO_MANY_REQUESTS, &body));
-        ask_to_wait(&mut answer, *seconds);
+        let description = "too many requests; wait as Retry-After says";
+        let code = ErrorCode::TemporarilyUnavailable;
+        let mut answer = json_error(StatusCode::TOO_MANY_REQUESTS, code, description);
+        set_retry_after(&mut answer, *seconds);
         return answer;
     }
-    if is_passing(failure) {
+    if is_temporary(failure) {
         return busy(context);
     }
-    report(context, failure);
+    log_failure(context, failure);
     let description = format!("request {}", context.request_id);
-    let body = Body {
-        error: ErrorCode::ServerError.as_str(),
-        error_description: &description,
-    };
-    response::no_store(response::json(StatusCode::INTERNAL_SERVER_ERROR, &body))
+    json_error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        ErrorCode::ServerError,
+        &description,
+    )
 }
 
-/// A body of more than is read (RFC 9110 section 15.5.14).
-pub fn too_large(context: &RequestContext) -> Answer {
-    let (status, description) = (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB");
-    turned_away(context, status, ErrorCode::InvalidRequest, description)
-}
-
-/// Too much at once: 503, and when to try again.
-pub fn busy(context: &RequestContext) -> Answer {
-    let (status, description) = (StatusCode::SERVICE_UNAVAILABLE, "the service is busy; try again");
-    retry_later(turned_away(
-        context,
-        status,
-        ErrorCode::TemporarilyUnavailable,
-        description,
-    ))
-}
-
-/// A refusal that is not about what was asked for.
-fn turned_away(context: &RequestContext, status: StatusCode, code: ErrorCode, description: &str) -> Answer {
+/// The answer to a body over the limit (RFC 9110 section 15.5.14).
+pub fn too_large(context: &RequestContext) -> HttpResponse {
+    let (code, description) = (ErrorCode::InvalidRequest, "the body is larger than 64 KiB");
     context.log_refusal(code.as_str(), description);
+    json_error(StatusCode::PAYLOAD_TOO_LARGE, code, description)
+}
+
+/// The answer when too many requests are under way: 503 with `Retry-After`.
+pub fn busy(context: &RequestContext) -> HttpResponse {
+    let (code, description) = (
+        ErrorCode::TemporarilyUnavailable,
+        "the service is busy; try again",
+    );
+    context.log_refusal(code.as_str(), description);
+    with_retry_after(json_error(StatusCode::SERVICE_UNAVAILABLE, code, description))
+}
+
+fn json_error(status: StatusCode, code: ErrorCode, description: &str) -> HttpResponse {
     let body = Body {
         error: code.as_str(),
         error_description: description,
@@ -160,14 +137,14 @@ fn turned_away(context: &RequestContext, status: StatusCode, code: ErrorCode, de
 }
 
 /// A failure as people see it.
-pub fn failed_page(context: &RequestContext, failure: &Failure) -> Answer {
+pub fn failed_page(context: &RequestContext, failure: &Failure) -> HttpResponse {
     if let Failure::Throttled { seconds } = failure {
         context.log_refusal("throttled", "too many sign-ins begun");
-        let mut answer = context.fault_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
-        ask_to_wait(&mut answer, *seconds);
+        let mut answer = context.unlogged_error_page(StatusCode::TOO_MANY_REQUESTS, Heading::Busy, "");
+        set_retry_after(&mut answer, *seconds);
         return answer;
     }
-    if is_passing(failure) {
+    if is_temporary(failure) {
         let heading = match failure {
             Failure::Store(error) if error.is_outage() => Heading::Server,
             _ => Heading::Busy,
@@ -176,9 +153,9 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> Answer {
             Failure::Store(_) => "The service cannot do this at this moment. Please try again.",
             _ => "Too many people are signing in at this moment. Please try again.",
         };
-        return retry_later(context.error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message));
+        return with_retry_after(context.error_page(StatusCode::SERVICE_UNAVAILABLE, heading, message));
     }
-    report(context, failure);
+    log_failure(context, failure);
     context.error_page(
         StatusCode::INTERNAL_SERVER_ERROR,
         Heading::Server,
@@ -186,8 +163,8 @@ pub fn failed_page(context: &RequestContext, failure: &Failure) -> Answer {
     )
 }
 
-/// Whether trying again helps.
-pub fn is_passing(failure: &Failure) -> bool {
+/// Whether a retry may succeed.
+pub fn is_temporary(failure: &Failure) -> bool {
     match failure {
         Failure::Busy | Failure::Store(StoreError::Busy | StoreError::Closed) => true,
         Failure::Store(error) => error.is_outage(),
@@ -195,40 +172,38 @@ pub fn is_passing(failure: &Failure) -> bool {
     }
 }
 
-fn report(context: &RequestContext, failure: &Failure) {
+fn log_failure(context: &RequestContext, failure: &Failure) {
     tracing::error!(request_id = %context.request_id, error = %failure, "a request failed");
 }
 
-fn retry_later(mut answer: Answer) -> Answer {
-    ask_to_retry(&mut answer);
+fn with_retry_after(mut answer: HttpResponse) -> HttpResponse {
+    set_retry_after(&mut answer, RETRY_SECONDS);
     answer
 }
 
-/// Asks the sender to try again in two seconds (RFC 9110 section 10.2.3).
-pub fn ask_to_retry(answer: &mut Answer) {
-    ask_to_wait(answer, 2);
-}
+/// After how many seconds a busy service may be asked again.
+pub const RETRY_SECONDS: u64 = 2;
 
-/// Asks the sender to try again in so many seconds.
-pub fn ask_to_wait(answer: &mut Answer, seconds: u64) {
+/// Asks the sender to try again after so many seconds (RFC 9110 section 10.2.3).
+pub fn set_retry_after(answer: &mut HttpResponse, seconds: u64) {
     answer
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from(seconds));
 }
 
-/// The answer to a request that came to none of its own: it panicked, or took too long. It is counted here, as it was
-/// answered: what comes of it later counts for nothing.
-pub fn fallback(app: &App, request: &Unanswered) -> Answer {
+/// The answer to a request whose handler panicked or took too long. It is counted in the metrics here; a later result of
+/// the handler is not.
+pub fn fallback(app: &App, request: &Unanswered) -> HttpResponse {
     let (status, tls) = (request.status, request.peer.tls);
     let request_id = app.next_request_id();
     let route = strip_issuer_path(&app.issuer_path, request.uri.path()).and_then(Route::recognise);
     let route = route.as_ref().map_or("none", Route::label);
-    tracing::error!(%request_id, route, status = status.as_u16(), "answered for a request that came to no answer");
+    tracing::error!(%request_id, route, status = status.as_u16(), "a request panicked or timed out");
     let took = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(REQUEST_TIMEOUT);
     app.metrics.answered(route, status.as_u16(), took);
     let mut answer = response::no_store(response::empty(status));
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        ask_to_retry(&mut answer);
+        set_retry_after(&mut answer, RETRY_SECONDS);
     }
     headers::secure(answer.headers_mut(), &request_id, tls && app.has_hsts);
     answer

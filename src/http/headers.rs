@@ -1,4 +1,4 @@
-//! Headers that answers carry: security, caching, and who may read them from a script.
+//! Headers of answers: security, caching, and CORS.
 
 use std::time::Duration;
 
@@ -10,22 +10,20 @@ use http::header::{
 };
 use http::{Method, StatusCode};
 
-use super::response::{self, Answer};
-use crate::app::Document;
+use super::response::{self, HttpResponse};
+use crate::app::PublishedDocument;
 
 /// The header that names a request in the answer and in the log.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// Puts on the headers that every answer has. `hsts`: whether it travels over TLS (RFC 6797 section 7.2
-/// forbids HSTS otherwise) and the host is ours alone.
+/// Sets the headers that every answer has. `hsts` requires TLS (RFC 6797 section 7.2) and a host without other services.
 ///
-/// The referrer is cut to the origin, so that no address with a code or transaction in it leaks. It is not left
-/// out: browsers would then send `Origin: null` with our own forms, and with the response that a form
-/// posts to a client.
+/// The referrer policy sends the origin only, so that no address with a code or transaction leaks. `no-referrer` would not
+/// do: with it, browsers send `Origin: null` with our own forms and with a response that is posted to a client.
 ///
-/// `Cross-Origin-Opener-Policy` is left out on purpose: it would cut off relying parties that open the
-/// sign-in in a window of its own and wait for it to answer.
+/// `Cross-Origin-Opener-Policy` is not set: it would break relying parties that open the sign-in in a window of its own
+/// and wait for its answer.
 pub fn secure(headers: &mut HeaderMap, request_id: &str, hsts: bool) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin"));
@@ -40,7 +38,7 @@ pub fn secure(headers: &mut HeaderMap, request_id: &str, hsts: bool) {
     }
 }
 
-/// Puts on the headers that every page has besides. `policy`: what it may load (Content Security Policy 3).
+/// Sets the further headers of a page. `policy` says what it may load (Content Security Policy 3).
 pub fn page(headers: &mut HeaderMap, policy: &str) {
     if let Ok(policy) = HeaderValue::from_str(policy) {
         headers.insert(CONTENT_SECURITY_POLICY, policy);
@@ -53,16 +51,16 @@ pub fn page(headers: &mut HeaderMap, policy: &str) {
     );
 }
 
-/// Whose scripts may read an answer. Credentials are never allowed: no cookie crosses origins.
+/// The origins whose scripts may read an answer. Credentials are never allowed: no cookie crosses origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedOrigin<'request> {
-    /// Anybody's.
+    /// Every origin.
     Any,
-    /// Those of this origin, as the request's `Origin` named it.
+    /// The origin in the request's `Origin` header.
     One(&'request HeaderValue),
 }
 
-/// Lets a script read the answer (Fetch standard, section 3.3).
+/// Lets scripts of an origin read the answer (Fetch standard, section 3.3).
 pub fn allow_origin(headers: &mut HeaderMap, origin: AllowedOrigin<'_>) {
     let value = match origin {
         AllowedOrigin::Any => HeaderValue::from_static("*"),
@@ -78,19 +76,19 @@ pub fn allow_origin(headers: &mut HeaderMap, origin: AllowedOrigin<'_>) {
     );
 }
 
-/// Tells caches that another origin would get another answer. Belongs on every answer of a route whose
-/// origins are checked, also where the origin was not allowed.
+/// Tells caches that the answer depends on the origin. Every answer of a route that checks origins needs it, also if the
+/// origin was refused.
 pub fn vary_by_origin(headers: &mut HeaderMap) {
     headers.append(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// Answers a preflight request for an origin that is allowed.
-pub fn preflight(methods: &[Method], origin: AllowedOrigin<'_>) -> Answer {
+/// Answers a preflight request of an allowed origin.
+pub fn preflight(methods: &[Method], origin: AllowedOrigin<'_>) -> HttpResponse {
     let mut answer = response::empty(StatusCode::NO_CONTENT);
     let headers = answer.headers_mut();
     allow_origin(headers, origin);
     headers.remove(ACCESS_CONTROL_EXPOSE_HEADERS);
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, list(methods));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, method_list(methods));
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static("authorization, content-type, dpop"),
@@ -100,30 +98,30 @@ pub fn preflight(methods: &[Method], origin: AllowedOrigin<'_>) -> Answer {
 }
 
 /// Answers a request whose method the route does not have (RFC 9110 section 15.5.6).
-pub fn method_not_allowed(methods: &[Method]) -> Answer {
+pub fn method_not_allowed(methods: &[Method]) -> HttpResponse {
     let mut answer = response::empty(StatusCode::METHOD_NOT_ALLOWED);
-    answer.headers_mut().insert(ALLOW, list(methods));
+    answer.headers_mut().insert(ALLOW, method_list(methods));
     answer
 }
 
-fn list(methods: &[Method]) -> HeaderValue {
+fn method_list(methods: &[Method]) -> HeaderValue {
     let list = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
     HeaderValue::from_str(&list).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// How long whoever keeps a document may go on with it while the service cannot be reached (RFC 5861 section 4).
-const KEPT_IN_AN_OUTAGE: Duration = Duration::from_hours(24);
+/// How long a cache may go on using a stale document while the service cannot be reached (RFC 5861 section 4).
+const STALE_IF_ERROR: Duration = Duration::from_hours(24);
 
-/// Answers with a document that everybody may keep for `max_age`, and longer in an outage, or with 304 when the sender
-/// has it already (RFC 9110 section 13.1.2).
+/// Answers with a document that caches may keep for `max_age`, and longer in an outage. Answers 304 if the sender has the
+/// document already (RFC 9110 section 13.1.2).
 pub fn cacheable(
     request: &HeaderMap,
     content_type: &'static str,
-    document: &Document,
+    document: &PublishedDocument,
     max_age: Duration,
-) -> Answer {
+) -> HttpResponse {
     let tag = &document.entity_tag;
-    let mut answer = if is_known(request, tag) {
+    let mut answer = if has_entity_tag(request, tag) {
         response::empty(StatusCode::NOT_MODIFIED)
     } else {
         response::with_body(StatusCode::OK, content_type, document.body.clone())
@@ -132,14 +130,14 @@ pub fn cacheable(
     if let Ok(tag) = HeaderValue::from_str(tag) {
         headers.insert(ETAG, tag);
     }
-    let (fresh, stale) = (max_age.as_secs(), KEPT_IN_AN_OUTAGE.as_secs());
+    let (fresh, stale) = (max_age.as_secs(), STALE_IF_ERROR.as_secs());
     if let Ok(value) = HeaderValue::from_str(&format!("public, max-age={fresh}, stale-if-error={stale}")) {
         headers.insert(CACHE_CONTROL, value);
     }
     answer
 }
 
-fn is_known(request: &HeaderMap, tag: &str) -> bool {
+fn has_entity_tag(request: &HeaderMap, tag: &str) -> bool {
     request
         .get_all(IF_NONE_MATCH)
         .iter()
@@ -205,7 +203,7 @@ mod tests {
     #[test]
     fn a_known_document_is_not_sent_again() {
         let age = Duration::from_mins(5);
-        let document = Document::new("{}".into());
+        let document = PublishedDocument::new("{}".into());
         let ask = |known: Option<&str>| {
             let mut request = HeaderMap::new();
             if let Some(known) = known {

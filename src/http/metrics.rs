@@ -1,17 +1,17 @@
-//! `GET /metrics`, on a listener of its own, with the two addresses that say how the process is: they answer here
-//! while nobody can reach the service itself, and without TLS.
+//! `GET /metrics`, on a listener of its own and without TLS. `/healthz` and `/readyz` answer here too, also while the
+//! service itself cannot be reached.
 
 use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Method, Request, StatusCode};
 
 use crate::app::App;
 use crate::http::endpoint::health;
-use crate::http::response::{self, Answer, empty};
+use crate::http::response::{self, HttpResponse, empty};
 use crate::observe::metrics::{MEDIA_TYPE, Readings};
 
-/// Answers whoever collects metrics, and whoever watches the process. `certificate_not_after` is the last second of
-/// the certificate in use.
-pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Request<B>) -> Answer {
+/// Answers collectors of metrics and monitors of the process. `certificate_not_after` is the last second of the
+/// certificate in use.
+pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Request<B>) -> HttpResponse {
     let path = request.uri().path();
     if !["/metrics", "/healthz", "/readyz"].contains(&path) {
         return empty(StatusCode::NOT_FOUND);
@@ -26,7 +26,7 @@ pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Reques
     }
     let readings = Readings {
         certificate_not_after: certificate_not_after.unwrap_or_default(),
-        ..read(app)
+        ..readings(app)
     };
     let mut answer = response::no_store(response::text(StatusCode::OK, app.metrics.text(&readings)));
     answer
@@ -35,7 +35,7 @@ pub fn expose<B>(app: &App, certificate_not_after: Option<u64>, request: &Reques
     answer
 }
 
-fn read(app: &App) -> Readings {
+fn readings(app: &App) -> Readings {
     let store = app.core.store.stats();
     let (waiting, running) = app.core.passwords.load();
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
-//! From a request to an answer: route, limits, endpoint, headers.
+//! The way from a request to its answer: route, limits, endpoint, headers.
 //!
-//! [`respond`] is the one function that sees every request. Endpoints are for programs, screens are for
-//! people; neither decides anything that the standards decide.
+//! Every request goes through [`respond`]. Endpoints are for programs, screens are for people. Protocol decisions are
+//! made in [`crate::flow`] and [`crate::oauth`].
 
 pub mod client_address;
 pub mod context;
@@ -27,75 +27,81 @@ use hyper::body::Body;
 
 use self::context::{RefusalLog, RequestContext};
 use self::headers::AllowedOrigin;
-use self::request::{BodyError, MOST_UNREAD, discard_unread, keep_unread, names_its_host, read_body};
-use self::response::{Answer, empty};
+use self::request::{BodyError, MAX_UNREAD, discard_unread, has_valid_host, keep_unread, read_body};
+use self::response::{HttpResponse, empty};
 use crate::app::{App, RequestPermit};
 use crate::net::{Peer, REQUEST_TIMEOUT};
 use crate::oauth::error::printable;
 use crate::route::{Cors, Route, strip_issuer_path};
 
-/// The greatest body that is read.
+/// The largest body that is read, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 /// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(10);
-/// The most fields of a header that is taken, and what HTTP/1 connections are cut at, too. HTTP/2 counts their bytes
-/// alone, of which an empty one has few; in memory it takes several times as many.
-const MOST_FIELDS: usize = 100;
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most header fields of a request, the same as the limit of HTTP/1 connections. HTTP/2 limits only the bytes of a
+/// header. An empty field has few bytes there, but takes several times as many in memory.
+const MAX_HEADER_FIELDS: usize = 100;
 
-/// Answers one request. Whether it is taken at all is settled before this returns, and one that is not keeps nothing
-/// of its header: what a peer sends faster than it is answered would otherwise lie in memory until its turn.
+/// Answers one request. The limits are checked before this returns, and the header of a refused request is freed at once.
+/// Otherwise a peer that sends faster than it is answered could fill the memory with headers.
 pub fn respond<B>(
     app: Arc<App>,
     request: Request<B>,
     peer: Peer,
-) -> Pin<Box<dyn Future<Output = Answer> + Send>>
+) -> Pin<Box<dyn Future<Output = HttpResponse> + Send>>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
-    let begun = Instant::now();
+    let started = Instant::now();
     let (parts, body) = request.into_parts();
     let route = strip_issuer_path(&app.issuer_path, parts.uri.path()).and_then(Route::recognise);
     let version = parts.version;
     let context = RequestContext::new(app, parts, peer);
-    let place = match admit(&context) {
-        Ok(place) => place,
+    let permit = match check_request_limits(&context) {
+        Ok(permit) => permit,
         Err(mut refusal) => {
             if !body.is_end_stream() {
-                leave(body, version, &context, &mut refusal);
+                abandon_body(body, version, &context, &mut refusal);
             }
-            return Box::pin(ready(finish(&context, route.as_ref(), peer, begun, *refusal)));
+            return Box::pin(ready(complete_response(
+                &context,
+                route.as_ref(),
+                peer,
+                started,
+                *refusal,
+            )));
         }
     };
     Box::pin(async move {
-        let (context, answer) = answer(context, route.as_ref(), body, version).await;
-        let answer = finish(&context, route.as_ref(), peer, begun, answer);
-        drop(place);
+        let (context, answer) = handle(context, route.as_ref(), body, version).await;
+        let answer = complete_response(&context, route.as_ref(), peer, started, answer);
+        drop(permit);
         answer
     })
 }
 
-/// A place for the request, unless its header is not taken or there are too many requests under way.
-fn admit(context: &RequestContext) -> Result<RequestPermit, Box<Answer>> {
-    if context.headers().len() > MOST_FIELDS {
+/// A permit for the request; an answer if its header has too many fields or too many requests are under way.
+fn check_request_limits(context: &RequestContext) -> Result<RequestPermit, Box<HttpResponse>> {
+    if context.headers().len() > MAX_HEADER_FIELDS {
         return Err(Box::new(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
     }
-    let place = context.app.permit_for_request(context.client_address());
-    place.ok_or_else(|| Box::new(error::busy(context)))
+    let permit = context.app.permit_for_request(context.client_address());
+    permit.ok_or_else(|| Box::new(error::busy(context)))
 }
 
-/// The answer to a request that is taken, when its body is here if it is to have one.
-async fn answer<B>(
+/// Answers a request within the limits. A POST is dispatched once its body has been read.
+async fn handle<B>(
     mut context: RequestContext,
     route: Option<&Route>,
     mut body: B,
     version: Version,
-) -> (RequestContext, Answer)
+) -> (RequestContext, HttpResponse)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     let mut is_read = body.is_end_stream();
     let mut answer = match route {
-        _ if !names_its_host(version, context.headers()) => empty(StatusCode::BAD_REQUEST),
+        _ if !has_valid_host(version, context.headers()) => empty(StatusCode::BAD_REQUEST),
         None => context.not_found(),
         Some(route) if is_preflight(&context) && route.cors() != Cors::None => preflight(&context, route),
         Some(route) if !route.methods().contains(context.method()) => {
@@ -104,11 +110,11 @@ where
         Some(route) if context.method() != Method::POST => dispatch(&context, route).await,
         Some(route) => match context
             .app
-            .permit_for_body(announced(&body), context.client_address())
+            .permit_for_body(expected_body_len(&body), context.client_address())
         {
             None => error::busy(&context),
-            Some(_room) => {
-                let read = read_body(&mut body, MAX_BODY, BODY_TIME).await;
+            Some(_permit) => {
+                let read = read_body(&mut body, MAX_BODY, BODY_TIMEOUT).await;
                 context.read_at = Instant::now();
                 match read {
                     Ok(whole) => {
@@ -124,21 +130,21 @@ where
         },
     };
     if !is_read {
-        leave(body, version, &context, &mut answer);
+        abandon_body(body, version, &context, &mut answer);
     }
     (context, answer)
 }
 
-/// What every answer has, whoever made it, and a note that it was given.
-fn finish(
+/// Adds the headers that every answer has, counts the answer and logs it.
+fn complete_response(
     context: &RequestContext,
     route: Option<&Route>,
     peer: Peer,
-    begun: Instant,
-    mut answer: Answer,
-) -> Answer {
+    started: Instant,
+    mut answer: HttpResponse,
+) -> HttpResponse {
     if let Some(route) = route {
-        share(context, route, &mut answer);
+        add_cors_headers(context, route, &mut answer);
     }
     headers::secure(
         answer.headers_mut(),
@@ -146,7 +152,7 @@ fn finish(
         peer.tls && context.app.has_hsts,
     );
     let label = route.map_or("none", Route::label);
-    if begun.elapsed() < REQUEST_TIMEOUT {
+    if started.elapsed() < REQUEST_TIMEOUT {
         let took = context.read_at.elapsed();
         context
             .app
@@ -164,34 +170,32 @@ fn finish(
     answer
 }
 
-/// Takes leave of a body that was not read to its end. On HTTP/1 there is no further request behind it, and the answer
-/// says so (RFC 9112 section 9.6).
-fn leave(
+/// Handles a body that was not read to its end. On HTTP/1 the connection is closed, and the answer says so (RFC 9112
+/// section 9.6).
+fn abandon_body(
     body: impl Body<Data = Bytes> + Send + Unpin + 'static,
     version: Version,
     context: &RequestContext,
-    answer: &mut Answer,
+    answer: &mut HttpResponse,
 ) {
     if version < Version::HTTP_2 {
         let headers = answer.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         discard_unread(body);
-    } else if let Some(room) = context.app.permit_for_body(MOST_UNREAD, context.client_address()) {
-        keep_unread(body, room);
+    } else if let Some(permit) = context.app.permit_for_body(MAX_UNREAD, context.client_address()) {
+        keep_unread(body, permit);
     }
 }
 
-/// The memory that a body may come to need: what it announces, or the most that is read.
-fn announced(body: &impl Body) -> usize {
-    let exact = body
-        .size_hint()
-        .exact()
-        .and_then(|bytes| usize::try_from(bytes).ok());
-    exact.map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY))
+/// The bytes of memory that a body may need: its announced length, at most [`MAX_BODY`].
+fn expected_body_len(body: &impl Body) -> usize {
+    let announced = body.size_hint().exact().map(usize::try_from);
+    announced.map_or(MAX_BODY, |bytes| bytes.unwrap_or(MAX_BODY).min(MAX_BODY))
 }
 
-/// The pages whose work needs much room get it on the heap: every request would otherwise carry it along.
-async fn dispatch(context: &RequestContext, route: &Route) -> Answer {
+/// Calls the endpoint or screen of a route. Large futures are boxed: otherwise the future of every request would have
+/// their size.
+async fn dispatch(context: &RequestContext, route: &Route) -> HttpResponse {
     if context.method() == Method::GET
         && route.is_for_people()
         && let Some(address) = context.address_at_issuer()
@@ -223,13 +227,13 @@ async fn dispatch(context: &RequestContext, route: &Route) -> Answer {
         }
         Route::FederationLogo(provider) => screen::federation::logo(context, provider),
         Route::Healthz => endpoint::health::alive(),
-        Route::Readyz => endpoint::health::ready(context),
+        Route::Readyz => endpoint::health::readiness(&context.app),
         Route::Home => screen::home::respond(context),
         Route::DevCallback => screen::home::callback(context).await,
     }
 }
 
-/// A browser asks whether a script may send a request (Fetch standard, section 3.3.2).
+/// Whether a browser asks if a script may send a request (Fetch standard, section 3.3.2).
 fn is_preflight(context: &RequestContext) -> bool {
     context.method() == Method::OPTIONS
         && context.headers().contains_key(ORIGIN)
@@ -241,14 +245,14 @@ fn allowed_origin<'a>(context: &'a RequestContext, route: &Route) -> Option<Allo
     match route.cors() {
         Cors::Public => Some(AllowedOrigin::Any),
         Cors::Clients => {
-            let known = context.app.core.catalog().allows_origin(origin.to_str().ok()?);
-            known.then_some(AllowedOrigin::One(origin))
+            let is_allowed = context.app.core.catalog().allows_origin(origin.to_str().ok()?);
+            is_allowed.then_some(AllowedOrigin::One(origin))
         }
         Cors::None => None,
     }
 }
 
-fn preflight(context: &RequestContext, route: &Route) -> Answer {
+fn preflight(context: &RequestContext, route: &Route) -> HttpResponse {
     if let Some(origin) = allowed_origin(context, route) {
         return headers::preflight(route.methods(), origin);
     }
@@ -263,8 +267,8 @@ fn preflight(context: &RequestContext, route: &Route) -> Answer {
     empty(status)
 }
 
-/// Lets scripts of the right origins read the answer.
-fn share(context: &RequestContext, route: &Route, answer: &mut Answer) {
+/// Lets scripts of allowed origins read the answer.
+fn add_cors_headers(context: &RequestContext, route: &Route, answer: &mut HttpResponse) {
     if route.cors() == Cors::Public {
         headers::allow_origin(answer.headers_mut(), AllowedOrigin::Any);
         return;

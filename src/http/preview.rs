@@ -7,7 +7,7 @@ use ::http::{Method, Request, StatusCode};
 
 use super::headers;
 use super::request::Parameters;
-use super::response::{self, Answer};
+use super::response::{self, HttpResponse};
 use super::screen::asset;
 use crate::pages::Locale;
 use crate::route::Route;
@@ -18,22 +18,22 @@ use crate::themes::sample;
 use crate::themes::sample::Sample;
 use crate::themes::theme_set::Themes;
 
-/// The frame and its script are the preview's own.
+/// The policy of the frame around the shown page. Only the preview's own style, script and pages are loaded.
 const FRAME_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'",
 );
 
-/// One theme, looked at again with every request.
+/// The theme in the preview. The folder is read again with every request.
 #[derive(Debug)]
 pub struct Previewed {
     /// The themes of the folder.
     pub themes: Themes,
-    /// Which one is shown.
+    /// The name of the theme that is shown.
     pub name: String,
 }
 
 impl Previewed {
-    /// The theme, and what is wrong with it; the default theme where it cannot be used.
+    /// The theme and its findings; the default theme if this one cannot be used.
     fn theme(&self) -> (Arc<Theme>, Vec<Finding>) {
         self.themes.refresh();
         let theme_set = self.themes.current();
@@ -52,18 +52,18 @@ impl Previewed {
 }
 
 /// Answers one request.
-pub fn respond<B>(previewed: &Previewed, request: &Request<B>) -> Answer {
+pub fn respond<B>(previewed: &Previewed, request: &Request<B>) -> HttpResponse {
     let mut answer = if matches!(*request.method(), Method::GET | Method::HEAD) {
         show(previewed, request)
     } else {
-        // a form of a page was sent: there is nobody to sign in here
+        // A form of a page was sent. The preview signs no user in.
         response::redirect_303("/")
     };
     headers::secure(answer.headers_mut(), "preview", false);
     answer
 }
 
-fn show<B>(previewed: &Previewed, request: &Request<B>) -> Answer {
+fn show<B>(previewed: &Previewed, request: &Request<B>) -> HttpResponse {
     let (theme, findings) = previewed.theme();
     let query = Parameters::parse(request.uri().query().unwrap_or_default().as_bytes()).unwrap_or_default();
     let locale = theme.locale(query.get("locale"), None);
@@ -98,7 +98,13 @@ fn address(sample: &Sample) -> String {
     }
 }
 
-fn frame(theme: &Theme, findings: &[Finding], shown: Option<&str>, locale: &Locale, state: &str) -> Answer {
+fn frame(
+    theme: &Theme,
+    findings: &[Finding],
+    shown: Option<&str>,
+    locale: &Locale,
+    state: &str,
+) -> HttpResponse {
     let pages: Vec<_> = sample::all()
         .iter()
         .map(|sample| {
@@ -130,8 +136,8 @@ fn frame(theme: &Theme, findings: &[Finding], shown: Option<&str>, locale: &Loca
     answer
 }
 
-/// A page as visitors get it, but that the frame around it may show it.
-fn page(theme: &Theme, path: &str, locale: &Locale) -> Option<Answer> {
+/// A page as visitors get it, except that the preview may show it in its frame.
+fn page(theme: &Theme, path: &str, locale: &Locale) -> Option<HttpResponse> {
     let all = sample::all();
     let sample = all.iter().find(|sample| address(sample) == path)?;
     let mut answer = response::no_store(response::html(

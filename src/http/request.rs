@@ -1,4 +1,4 @@
-//! What endpoints read from a request: its body, its host and its credentials.
+//! The parts of a request that endpoints read: its body, its host and its credentials.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -16,13 +16,13 @@ use zeroize::Zeroizing;
 use crate::oauth::parameters::form_decode;
 pub use crate::oauth::parameters::{ParameterError, Parameters};
 
-/// A body that was not read.
+/// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// Longer than allowed; 413.
     #[error("the body is too large")]
     TooLarge,
-    /// The peer broke it off or framed it wrongly.
+    /// The peer ended it early or framed it wrongly.
     #[error("the body is incomplete")]
     Broken,
     /// It did not arrive in time; 408.
@@ -30,14 +30,14 @@ pub enum BodyError {
     TimedOut,
 }
 
-/// How much of a body that is too long is taken, so that its sender gets to hear so. On HTTP/2 less than what a
-/// connection may bring in for one request.
-const MOST_DISCARDED: usize = 1024 * 1024;
+/// How many bytes beyond the limit are read and discarded, so that the sender sees the answer. On HTTP/2 this is less
+/// than the flow-control window of one request.
+const MAX_DISCARDED: usize = 1024 * 1024;
 
 /// Reads a whole body of at most `limit` bytes within `time`.
 ///
-/// Of a longer one a part is taken and thrown away: a peer that is still sending does not listen, and would
-/// take a closed connection for the answer.
+/// Of a longer body a part is read and discarded. A peer that is still sending does not read the answer, and would see
+/// only a closed connection.
 pub async fn read_body<B>(body: &mut B, limit: usize, time: Duration) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -52,7 +52,7 @@ where
             seen = seen.saturating_add(data.len());
             if seen <= limit {
                 whole.extend_from_slice(&data);
-            } else if seen > limit.saturating_add(MOST_DISCARDED) {
+            } else if seen > limit.saturating_add(MAX_DISCARDED) {
                 break;
             }
         }
@@ -65,35 +65,33 @@ where
     read.unwrap_or(Err(BodyError::TimedOut))
 }
 
-/// How long the rest of a body is kept that is not read. Long enough for its sender to look at the answer first, short
-/// enough that the connection's window is soon whole again.
-const UNREAD_KEPT: Duration = Duration::from_millis(250);
-/// The most that one can hold: what a stream may bring in before it is read.
-pub const MOST_UNREAD: usize = 64 * 1024;
+/// How long an unread rest of a body is kept. Long enough for the sender to read the answer first, short enough that the
+/// connection's flow-control window soon recovers.
+const UNREAD_BODY_DELAY: Duration = Duration::from_millis(250);
+/// The most bytes of an unread body: the flow-control window of a stream.
+pub const MAX_UNREAD: usize = 64 * 1024;
 
-/// Keeps what nobody reads of a body for a moment longer than the answer takes.
+/// Keeps the unread rest of a body a moment longer than the answer takes.
 ///
-/// When it is dropped, a peer on HTTP/2 is told to send no more of it (`RST_STREAM` with `NO_ERROR`, RFC 9113 section 8.1).
-/// Some peers, curl 7.88 among them, throw away an answer that they have not looked at by then. `room` is given back
-/// with the body.
-pub fn keep_unread(body: impl Body + Send + 'static, room: impl Send + 'static) {
+/// When the body is dropped, a peer on HTTP/2 is told to stop sending (`RST_STREAM` with `NO_ERROR`, RFC 9113 section 8.1).
+/// Some peers, such as curl 7.88, discard an answer that they have not read before that. `permit` is dropped with the body.
+pub fn keep_unread(body: impl Body + Send + 'static, permit: impl Send + 'static) {
     tokio::spawn(async move {
-        tokio::time::sleep(UNREAD_KEPT).await;
-        drop((body, room));
+        tokio::time::sleep(UNREAD_BODY_DELAY).await;
+        drop((body, permit));
     });
 }
 
-/// Takes what nobody reads of a body and throws it away, for as long as [`keep_unread`] keeps one.
+/// Reads the rest of a body and discards it, for as long as [`keep_unread`] keeps one.
 ///
-/// An HTTP/1 connection that is closed on a peer that still sends is reset, and the answer lost with it (RFC 9112 section
-/// 9.6).
+/// If an HTTP/1 connection is closed while the peer still sends, it is reset and the answer is lost (RFC 9112 section 9.6).
 pub fn discard_unread(mut body: impl Body<Data = Bytes> + Send + Unpin + 'static) {
-    tokio::spawn(async move { read_body(&mut body, 0, UNREAD_KEPT).await });
+    tokio::spawn(async move { read_body(&mut body, 0, UNREAD_BODY_DELAY).await });
 }
 
-/// Whether a request says which host it is for as it has to (RFC 9112 section 3.2): in one line, which HTTP/1.0 may leave
-/// out. HTTP/2 says it otherwise. Which host that is makes no difference.
-pub fn names_its_host(version: Version, headers: &HeaderMap) -> bool {
+/// Whether a request has one well-formed `Host` line (RFC 9112 section 3.2), which HTTP/1.0 may leave out. HTTP/2 has
+/// `:authority` instead. Any host is accepted.
+pub fn has_valid_host(version: Version, headers: &HeaderMap) -> bool {
     if version >= Version::HTTP_2 {
         return true;
     }
@@ -119,18 +117,18 @@ fn is_host(text: &str) -> bool {
     is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
-/// What a body says it is.
+/// The media type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/x-www-form-urlencoded`.
     Form,
     /// `application/json`.
     Json,
-    /// Anything else, or more than one thing at once.
+    /// Any other type, or more than one.
     Other,
 }
 
-/// The body's type without its parameters (RFC 9110 section 8.3.1); `None` when nothing is said.
+/// The body's type without its parameters (RFC 9110 section 8.3.1); `None` without a `Content-Type`.
 pub fn media_type(headers: &HeaderMap) -> Option<MediaType> {
     let mut found = headers.get_all(CONTENT_TYPE).iter();
     let first = found.next()?;
@@ -171,7 +169,7 @@ pub fn authorization(headers: &HeaderMap) -> Result<Option<(&str, &str)>, Malfor
     Ok(Some((scheme, credentials.trim_matches(' '))))
 }
 
-fn credentials_of<'request>(
+fn credentials_for_scheme<'request>(
     headers: &'request HeaderMap,
     wanted: &str,
 ) -> Result<Option<&'request str>, Malformed> {
@@ -181,19 +179,19 @@ fn credentials_of<'request>(
         .map(|(_, credentials)| credentials))
 }
 
-/// What the Basic scheme carries.
+/// The credentials of the Basic scheme.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BasicCredentials {
     /// A client's identifier and secret, both form-decoded (RFC 6749 section 2.3.1).
     pub decoded: (String, Zeroizing<String>),
-    /// The secret before that: many a client does not encode it.
+    /// The secret before decoding: many clients do not encode it.
     pub secret_as_sent: Zeroizing<String>,
 }
 
 /// A client's identifier and secret from the Basic scheme. `None` when there is no such header or it is of another
 /// scheme.
 pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicCredentials>, Malformed> {
-    let Some(encoded) = credentials_of(headers, "Basic")? else {
+    let Some(encoded) = credentials_for_scheme(headers, "Basic")? else {
         return Ok(None);
     };
     let decoded = Zeroizing::new(STANDARD.decode(encoded).map_err(|_| Malformed)?);
@@ -214,7 +212,7 @@ pub fn basic_credentials(headers: &HeaderMap) -> Result<Option<BasicCredentials>
 /// The access token from the Bearer scheme (RFC 6750 section 2.1). `None` when there is no such header or
 /// it is of another scheme.
 pub fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Malformed> {
-    let Some(token) = credentials_of(headers, "Bearer")? else {
+    let Some(token) = credentials_for_scheme(headers, "Bearer")? else {
         return Ok(None);
     };
     let body = token.trim_end_matches('=');
@@ -252,7 +250,7 @@ mod tests {
         headers(&[(AUTHORIZATION, &format!("basic {}", STANDARD.encode(credentials)))])
     }
 
-    /// Never says how long it is, and gives one byte at a time, `left` of them, then nothing for ever.
+    /// A body of unknown length. It yields `left` single bytes, and then never ends.
     struct Drip {
         left: usize,
     }
@@ -290,7 +288,7 @@ mod tests {
         assert_eq!(read, Err(BodyError::TimedOut));
     }
 
-    /// Has nothing to say, until it is over. What it holds tells whether it is still there.
+    /// A body without data that ends when told to. Its value shows whether the body was dropped.
     struct Silent {
         _held: Arc<()>,
     }
@@ -319,7 +317,7 @@ mod tests {
             assert!(begun.elapsed() < TIME, "kept for ever");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(begun.elapsed() >= UNREAD_KEPT);
+        assert!(begun.elapsed() >= UNREAD_BODY_DELAY);
     }
 
     #[test]
@@ -408,7 +406,7 @@ mod tests {
     fn a_host_is_named_once_and_is_one() {
         let named = |version, hosts: &[&str]| {
             let lines: Vec<_> = hosts.iter().map(|host| (HOST, *host)).collect();
-            names_its_host(version, &headers(&lines))
+            has_valid_host(version, &headers(&lines))
         };
         for host in [
             "id.example.com",
@@ -459,7 +457,7 @@ mod tests {
         use crate::http::MAX_BODY;
         use crate::net::activity::FOR_A_REQUEST;
         // Frames may be as small as half a kilobyte, each with nine bytes of its own.
-        let body = MAX_BODY + MOST_DISCARDED;
+        let body = MAX_BODY + MAX_DISCARDED;
         assert!(body + body / 512 * 9 <= FOR_A_REQUEST);
     }
 }

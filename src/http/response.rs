@@ -1,23 +1,23 @@
-//! The few shapes that answers have.
+//! The kinds of answers: empty, JSON, page, text, redirect.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, PRAGMA};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION, PRAGMA};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-/// Every answer of the service: all of its body at once.
-pub type Answer = Response<Full<Bytes>>;
+/// An answer of the service, with its whole body in memory.
+pub type HttpResponse = Response<Full<Bytes>>;
 
 /// An answer without a body.
-pub fn empty(status: StatusCode) -> Answer {
+pub fn empty(status: StatusCode) -> HttpResponse {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;
     answer
 }
 
-/// JSON. A value that has no JSON form is a fault of ours and makes a bare 500.
-pub fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+/// JSON. A value that cannot be written as JSON is a bug and makes a bare 500.
+pub fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     match serde_json::to_vec(value) {
         Ok(body) => with_body(status, "application/json", body.into()),
         Err(error) => {
@@ -28,17 +28,17 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Answer {
 }
 
 /// A page.
-pub fn html(status: StatusCode, page: String) -> Answer {
+pub fn html(status: StatusCode, page: String) -> HttpResponse {
     with_body(status, "text/html; charset=utf-8", page.into())
 }
 
 /// Plain text.
-pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+pub fn text(status: StatusCode, text: impl Into<Bytes>) -> HttpResponse {
     with_body(status, "text/plain; charset=utf-8", text.into())
 }
 
-/// Bytes of a type that is known beforehand.
-pub fn with_body(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+/// Bytes of a fixed media type.
+pub fn with_body(status: StatusCode, content_type: &'static str, body: Bytes) -> HttpResponse {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     answer
@@ -47,12 +47,12 @@ pub fn with_body(status: StatusCode, content_type: &'static str, body: Bytes) ->
     answer
 }
 
-/// Sends the browser elsewhere with GET (RFC 9700 section 4.12: never 307, which would send the password
-/// along). Not stored, because the address may hold a code. An address that cannot stand in a header is a
-/// fault of ours and makes a bare 500.
-pub fn redirect_303(location: &str) -> Answer {
+/// Sends the browser to another address with GET. RFC 9700 section 4.12 forbids 307, which would send the password again.
+/// Not stored, because the address may contain a code. An address that a header cannot contain is a bug and makes a bare
+/// 500.
+pub fn redirect_303(location: &str) -> HttpResponse {
     let Ok(location) = HeaderValue::from_str(location) else {
-        tracing::error!("a redirect's address has characters that cannot stand in a header");
+        tracing::error!("a redirect's address has characters that a header cannot contain");
         return empty(StatusCode::INTERNAL_SERVER_ERROR);
     };
     let mut answer = empty(StatusCode::SEE_OTHER);
@@ -60,16 +60,12 @@ pub fn redirect_303(location: &str) -> Answer {
     no_store(answer)
 }
 
-/// Marks an answer that holds a token or another secret (RFC 6749 section 5.1).
-pub fn no_store(mut answer: Answer) -> Answer {
-    forbid_storing(answer.headers_mut());
-    answer
-}
-
-/// The headers of [`no_store`].
-pub fn forbid_storing(headers: &mut HeaderMap) {
+/// Forbids caches to store an answer, such as one with a token (RFC 6749 section 5.1).
+pub fn no_store(mut answer: HttpResponse) -> HttpResponse {
+    let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+    answer
 }
 
 #[cfg(test)]
@@ -80,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    async fn body(answer: Answer) -> Bytes {
+    async fn body(answer: HttpResponse) -> Bytes {
         answer.into_body().collect().await.unwrap().to_bytes()
     }
 

@@ -3,13 +3,14 @@
 use maud::{Markup, html};
 use minijinja::Value;
 
+use super::account_notice::{AccountNotice, CURRENT_PASSWORD, NEW_PASSWORD};
 use super::asset::File;
 use super::form::{PasswordField, Person, hidden, moment, sentence};
 use super::template_context;
 use super::text::PLACE;
 use super::{Page, ScopeLine, TemplateContext, Text};
 
-/// Shows people where they are signed in and what may act for them, and lets them end it.
+/// Shows a user's sessions and the applications that have access, and lets the user end them.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Where the forms are posted.
@@ -18,15 +19,15 @@ pub struct Account {
     pub csrf: String,
     /// Who is signed in.
     pub user: Person,
-    /// What was just done, or why it was not.
+    /// The result of the last action.
     pub notice: Option<AccountNotice>,
-    /// The fewest characters of a new password; none for somebody without a password.
+    /// The fewest characters of a new password; `None` for a user without a password.
     pub min_length: Option<usize>,
-    /// The most bytes of one.
+    /// The most bytes of a new password.
     pub max_bytes: usize,
-    /// Where the user is signed in, this browser first.
+    /// The user's sessions, this browser's first.
     pub sessions: Vec<SessionLine>,
-    /// What may act for the user.
+    /// The applications with access to the account.
     pub applications: Vec<ApplicationLine>,
     /// The languages to choose from: tag and own name.
     pub languages: Vec<(String, String)>,
@@ -37,7 +38,7 @@ pub struct Account {
 /// One browser in which the user is signed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLine {
-    /// What the button sends.
+    /// The value of the button.
     pub id: String,
     /// The browser and its system, as far as they are known.
     pub device: Option<String>,
@@ -54,7 +55,7 @@ pub struct SessionLine {
 /// One application that may act for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationLine {
-    /// What the button sends.
+    /// The value of the button.
     pub id: String,
     /// Its name.
     pub name: String,
@@ -64,137 +65,11 @@ pub struct ApplicationLine {
     pub scopes: Vec<ScopeLine>,
 }
 
-/// What the account page says first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountNotice {
-    /// The password was changed.
-    PasswordChanged,
-    /// Sessions were ended.
-    SignedOut,
-    /// An application lost its access.
-    Disconnected,
-    /// The language was chosen.
-    LanguageChosen,
-    /// What was asked for took a new sign-in, and was not done.
-    ActionPending,
-    /// The present password was not the one that was typed.
-    WrongPassword,
-    /// The new password is too short.
-    TooShort,
-    /// The new password is too long.
-    TooLong,
-    /// The new password is among the first that others would try.
-    Guessable,
-    /// The new password is the present one.
-    SamePassword,
-    /// Too many wrong passwords; this one was not looked at.
-    Throttled,
-    /// Too much to do at this moment.
-    Busy,
-    /// The form was too old or came from elsewhere.
-    Expired,
-}
-
-impl AccountNotice {
-    /// Every notice, for tests and previews.
-    pub const ALL: [Self; 13] = [
-        Self::PasswordChanged,
-        Self::SignedOut,
-        Self::Disconnected,
-        Self::LanguageChosen,
-        Self::ActionPending,
-        Self::WrongPassword,
-        Self::TooShort,
-        Self::TooLong,
-        Self::Guessable,
-        Self::SamePassword,
-        Self::Throttled,
-        Self::Busy,
-        Self::Expired,
-    ];
-
-    /// The name in the address of the page of a notice that is said after a redirect; none for what a form is answered
-    /// with.
-    pub fn name(self) -> Option<&'static str> {
-        match self {
-            Self::PasswordChanged => Some("password"),
-            Self::SignedOut => Some("sessions"),
-            Self::Disconnected => Some("applications"),
-            Self::LanguageChosen => Some("language"),
-            Self::ActionPending => Some("nothing"),
-            Self::WrongPassword
-            | Self::TooShort
-            | Self::TooLong
-            | Self::Guessable
-            | Self::SamePassword
-            | Self::Throttled
-            | Self::Busy
-            | Self::Expired => None,
-        }
-    }
-
-    /// The word for it that templates can compare.
-    pub fn kind(self) -> &'static str {
-        match self {
-            Self::PasswordChanged => "password-changed",
-            Self::SignedOut => "signed-out",
-            Self::Disconnected => "disconnected",
-            Self::LanguageChosen => "language-chosen",
-            Self::ActionPending => "action-pending",
-            Self::WrongPassword => "wrong-password",
-            Self::TooShort => "too-short",
-            Self::TooLong => "too-long",
-            Self::Guessable => "guessable",
-            Self::SamePassword => "same-password",
-            Self::Throttled => "throttled",
-            Self::Busy => "busy",
-            Self::Expired => "expired",
-        }
-    }
-
-    /// The field that has to be filled in again.
-    fn field(self) -> Option<&'static str> {
-        match self {
-            Self::WrongPassword => Some(CURRENT),
-            Self::TooShort | Self::TooLong | Self::Guessable | Self::SamePassword => Some(CHOSEN),
-            Self::PasswordChanged
-            | Self::SignedOut
-            | Self::Disconnected
-            | Self::LanguageChosen
-            | Self::ActionPending
-            | Self::Throttled
-            | Self::Busy
-            | Self::Expired => None,
-        }
-    }
-
-    fn text<'a>(self, text: &Text<'a>) -> &'a str {
-        match self {
-            Self::PasswordChanged => text.account_password_changed,
-            Self::SignedOut => text.account_signed_out,
-            Self::Disconnected => text.account_disconnected,
-            Self::LanguageChosen => text.account_language_chosen,
-            Self::ActionPending => text.account_action_pending,
-            Self::WrongPassword => text.problem_current_password,
-            Self::TooShort => text.problem_too_short,
-            Self::TooLong => text.problem_too_long,
-            Self::Guessable => text.problem_guessable,
-            Self::SamePassword => text.problem_same_password,
-            Self::Throttled => text.problem_throttled,
-            Self::Busy => text.problem_busy,
-            Self::Expired => text.problem_expired_account,
-        }
-    }
-}
-
-const CURRENT: &str = "current-password";
-const CHOSEN: &str = "new-password";
-
 impl Account {
-    /// The choice of no language in particular, among the tags.
+    /// The value for no chosen language: the browser's preference counts.
     pub const AUTOMATIC: &'static str = "auto";
 
-    /// The page of somebody with two browsers and two applications.
+    /// The page of a user with three sessions and two applications.
     pub fn sample() -> Self {
         let scope = |name: &str| ScopeLine {
             name: name.to_owned(),
@@ -268,25 +143,26 @@ impl Account {
     }
 
     /// A notice as a sentence.
-    fn said(&self, notice: AccountNotice, text: &Text<'_>) -> String {
+    fn notice_text(&self, notice: AccountNotice, text: &Text<'_>) -> String {
         notice.text(text).replace(PLACE, &self.max_bytes.to_string())
     }
 
-    /// What was done, or why nothing was; a problem with a password is said beside it.
+    /// The notice at the top. A problem with a password is shown in the password section instead.
     fn notice(&self, text: &Text<'_>) -> Markup {
-        let has_its_field = |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
+        let is_in_password_form =
+            |notice: &AccountNotice| self.min_length.is_some() && notice.field().is_some();
         html! {
-            @if let Some(notice) = self.notice.filter(|notice| !has_its_field(notice)) {
+            @if let Some(notice) = self.notice.filter(|notice| !is_in_password_form(notice)) {
                 @if notice.name().is_some() && notice != AccountNotice::ActionPending {
-                    p.done #notice role="status" { (self.said(notice, text)) }
+                    p.done #notice role="status" { (self.notice_text(notice, text)) }
                 } @else {
-                    p.problem #notice role="alert" { (self.said(notice, text)) }
+                    p.problem #notice role="alert" { (self.notice_text(notice, text)) }
                 }
             }
         }
     }
 
-    /// The form for a new password; nothing for somebody without one.
+    /// The form for a new password; empty for a user without a password.
     fn password(&self, text: &Text<'_>) -> Markup {
         let Some(min_length) = self.min_length else {
             return html! {};
@@ -294,30 +170,30 @@ impl Account {
         let problem = self.notice.and_then(|notice| Some((notice, notice.field()?)));
         let invalid = |field: &str| problem.is_some_and(|(_, at)| at == field);
         let current = PasswordField {
-            id: CURRENT,
-            name: CURRENT,
+            id: CURRENT_PASSWORD,
+            name: CURRENT_PASSWORD,
             label: text.account_current_password,
             autocomplete: "current-password",
             enterkeyhint: "next",
             hint: None,
-            described_by: invalid(CURRENT).then_some("notice"),
-            is_invalid: invalid(CURRENT),
-            has_focus: invalid(CURRENT),
+            described_by: invalid(CURRENT_PASSWORD).then_some("notice"),
+            is_invalid: invalid(CURRENT_PASSWORD),
+            has_focus: invalid(CURRENT_PASSWORD),
         };
         let chosen = PasswordField {
-            id: CHOSEN,
-            name: CHOSEN,
+            id: NEW_PASSWORD,
+            name: NEW_PASSWORD,
             label: text.account_new_password,
             autocomplete: "new-password",
             enterkeyhint: "done",
             hint: Some(sentence(text.account_password_rule, &min_length.to_string())),
-            described_by: Some(if invalid(CHOSEN) {
+            described_by: Some(if invalid(NEW_PASSWORD) {
                 "notice new-password-hint"
             } else {
                 "new-password-hint"
             }),
-            is_invalid: invalid(CHOSEN),
-            has_focus: invalid(CHOSEN),
+            is_invalid: invalid(NEW_PASSWORD),
+            has_focus: invalid(NEW_PASSWORD),
         };
         let inside = html! {
             input type="text" name="username" value=(self.user.account_id) autocomplete="username" hidden;
@@ -330,7 +206,7 @@ impl Account {
                 h2 #password { (text.password) }
                 p.note { (text.account_password_note) }
                 @if let Some((notice, field)) = problem {
-                    p.problem #notice role="alert" { a href={ "#" (field) } { (self.said(notice, text)) } }
+                    p.problem #notice role="alert" { a href={ "#" (field) } { (self.notice_text(notice, text)) } }
                 }
                 (self.form("password", &inside))
             }
@@ -401,7 +277,7 @@ impl Account {
 
 impl SessionLine {
     /// The line as a template reads it.
-    fn entry(&self) -> [(&'static str, Value); 6] {
+    fn template_fields(&self) -> [(&'static str, Value); 6] {
         let or_nothing = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
         [
             ("id", Value::from(self.id.as_str())),
@@ -440,8 +316,8 @@ impl SessionLine {
 
 impl ApplicationLine {
     /// The line as a template reads it.
-    fn entry(&self, text: &Text<'_>) -> [(&'static str, Value); 4] {
-        let scopes = self.scopes.iter().map(|scope| scope.entry(text));
+    fn template_fields(&self, text: &Text<'_>) -> [(&'static str, Value); 4] {
+        let scopes = self.scopes.iter().map(|scope| scope.template_fields(text));
         [
             ("id", Value::from(self.id.as_str())),
             ("name", Value::from(self.name.as_str())),
@@ -479,7 +355,7 @@ impl Page for Account {
     fn body(&self, text: &Text<'_>) -> Markup {
         html! {
             h1 { (text.account_title) }
-            p.lead { (self.user.within(text.logout_user)) }
+            p.lead { (self.user.in_sentence(text.logout_user)) }
             (self.notice(text))
             (self.sessions(text))
             (self.applications(text))
@@ -488,29 +364,29 @@ impl Page for Account {
         }
     }
 
-    fn slots(&self, text: &Text<'_>, slots: &mut TemplateContext) {
-        slots.part("lead", || self.user.within(text.logout_user));
-        slots.part("notice", || self.notice(text));
-        slots.part("session_section", || self.sessions(text));
-        slots.part("application_section", || self.applications(text));
-        slots.part("password_section", || self.password(text));
-        slots.part("language_section", || self.language(text));
-        slots.text("action", &self.action);
-        slots.text("csrf", &self.csrf);
-        slots.text("user", &self.user.name);
-        slots.text("account_id", &self.user.account_id);
-        slots.text("notice_kind", self.notice.map_or("", AccountNotice::kind));
-        let said = self.notice.map(|notice| self.said(notice, text));
-        slots.text("notice_text", &said.unwrap_or_default());
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("lead", || self.user.in_sentence(text.logout_user));
+        context.part("notice", || self.notice(text));
+        context.part("session_section", || self.sessions(text));
+        context.part("application_section", || self.applications(text));
+        context.part("password_section", || self.password(text));
+        context.part("language_section", || self.language(text));
+        context.text("action", &self.action);
+        context.text("csrf", &self.csrf);
+        context.text("user", &self.user.name);
+        context.text("account_id", &self.user.account_id);
+        context.text("notice_kind", self.notice.map_or("", AccountNotice::kind));
+        let notice_text = self.notice.map(|notice| self.notice_text(notice, text));
+        context.text("notice_text", &notice_text.unwrap_or_default());
         let min_length = self.min_length.map(|length| length.to_string());
-        slots.text("min_length", &min_length.unwrap_or_default());
-        slots.flag("has_other_sessions", self.has_other_sessions());
-        slots.list("sessions", self.sessions.iter().map(SessionLine::entry));
-        slots.list(
+        context.text("min_length", &min_length.unwrap_or_default());
+        context.flag("has_other_sessions", self.has_other_sessions());
+        context.list("sessions", self.sessions.iter().map(SessionLine::template_fields));
+        context.list(
             "applications",
-            self.applications.iter().map(|line| line.entry(text)),
+            self.applications.iter().map(|line| line.template_fields(text)),
         );
-        slots.list(
+        context.list(
             "languages",
             self.languages.iter().map(|(tag, name)| {
                 let is_chosen = self.language.as_ref() == Some(tag);

@@ -1,6 +1,6 @@
-//! The files that pages load whatever their theme, inside the executable and named by what is in them.
+//! The files that pages of every theme load. They are part of the executable.
 //!
-//! A name that changes with the content may be cached for ever.
+//! Each name has a hash of the content, so browsers may cache the file for ever.
 
 use std::sync::LazyLock;
 
@@ -14,16 +14,15 @@ pub const PREFIX: &str = "/assets/";
 /// A file that a page may load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
-    /// Sends a page's one form as soon as it has been read.
+    /// Sends the form of a page as soon as the page is loaded.
     Submit,
-    /// Lets people see the password that they type.
+    /// Lets users see the password that they type.
     Reveal,
-    /// The same, and keeps the account page from being shown to whoever comes after, and its notices from being said
-    /// again.
+    /// The same. It also keeps a browser from showing the account page after a sign-out, and from repeating a notice.
     Account,
 }
 
-/// What is served for an asset.
+/// An asset as it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asset {
     /// The file's content.
@@ -32,72 +31,53 @@ pub struct Asset {
     pub content_type: &'static str,
 }
 
-struct Entry {
+struct EmbeddedFile {
     file: File,
     url: String,
     bytes: Vec<u8>,
-    content_type: &'static str,
 }
 
 const REVEAL: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/reveal.js"));
 const ACCOUNT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/account.js"));
+const SUBMIT: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js"));
 
-static ENTRIES: LazyLock<[Entry; 3]> = LazyLock::new(|| {
+static EMBEDDED_FILES: LazyLock<[EmbeddedFile; 3]> = LazyLock::new(|| {
     [
-        Entry::new(
-            File::Submit,
-            "submit",
-            "js",
-            "text/javascript; charset=utf-8",
-            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/submit.js")).to_vec(),
-        ),
-        Entry::new(
-            File::Reveal,
-            "reveal",
-            "js",
-            "text/javascript; charset=utf-8",
-            REVEAL.to_vec(),
-        ),
-        Entry::new(
-            File::Account,
-            "account",
-            "js",
-            "text/javascript; charset=utf-8",
-            [ACCOUNT, REVEAL].concat(),
-        ),
+        EmbeddedFile::new(File::Submit, "submit", SUBMIT.to_vec()),
+        EmbeddedFile::new(File::Reveal, "reveal", REVEAL.to_vec()),
+        EmbeddedFile::new(File::Account, "account", [ACCOUNT, REVEAL].concat()),
     ]
 });
 
-impl Entry {
-    fn new(file: File, stem: &str, extension: &str, content_type: &'static str, bytes: Vec<u8>) -> Self {
+impl EmbeddedFile {
+    fn new(file: File, stem: &str, bytes: Vec<u8>) -> Self {
         let digest = digest::digest(&digest::SHA256, &bytes);
         let mut hash = String::new();
         hex::push(&mut hash, digest.as_ref().iter().take(6));
         Self {
             file,
-            url: format!("{PREFIX}{stem}.{hash}.{extension}"),
+            url: format!("{PREFIX}{stem}.{hash}.js"),
             bytes,
-            content_type,
         }
     }
 }
 
 /// The path of a file, below the issuer's: `/assets/<stem>.<12 hexadecimal digits>.<extension>`.
 pub fn url(file: File) -> &'static str {
-    ENTRIES
+    EMBEDDED_FILES
         .iter()
-        .find(|entry| entry.file == file)
-        .map_or("", |entry| &entry.url)
+        .find(|embedded| embedded.file == file)
+        .map_or("", |embedded| &embedded.url)
 }
 
 /// Finds an asset by the name behind [`PREFIX`].
 pub fn find(name: &str) -> Option<Asset> {
-    ENTRIES
+    EMBEDDED_FILES
         .iter()
-        .find(|entry| entry.url.strip_prefix(PREFIX) == Some(name))
-        .map(|entry| Asset {
-            bytes: &entry.bytes,
-            content_type: entry.content_type,
+        .find(|embedded| embedded.url.strip_prefix(PREFIX) == Some(name))
+        .map(|embedded| Asset {
+            bytes: &embedded.bytes,
+            content_type: "text/javascript; charset=utf-8",
         })
 }
 
@@ -107,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_file_is_found_by_its_name_and_no_other_name() {
-        for entry in ENTRIES.iter() {
+        for entry in EMBEDDED_FILES.iter() {
             let name = url(entry.file).strip_prefix(PREFIX).unwrap();
             let asset = find(name).unwrap();
             assert!(!asset.bytes.is_empty());

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::form::{Person, hidden, sentence};
+use super::form::{Person, sentence, transaction_fields};
 use super::{Page, TemplateContext, Text};
 
 /// Asks whether an application may have what it asked for (OpenID Connect Core section 3.1.2.4).
@@ -10,7 +10,7 @@ use super::{Page, TemplateContext, Text};
 pub struct Consent {
     /// Where the form is posted.
     pub action: String,
-    /// The login transaction that this question belongs to.
+    /// The login transaction of the form.
     pub transaction: String,
     /// Proves that the form came from this page.
     pub csrf: String,
@@ -18,9 +18,9 @@ pub struct Consent {
     pub client_name: String,
     /// Who is signed in.
     pub user: Person,
-    /// Whether a yes was sent that does not count, since somebody has signed in anew.
-    pub is_again: bool,
-    /// What is asked for.
+    /// Whether the page is shown again because consent was given in another session, which does not count.
+    pub is_repeated: bool,
+    /// The scopes that the application asks for.
     pub scopes: Vec<ScopeLine>,
 }
 
@@ -29,14 +29,14 @@ pub struct Consent {
 pub struct ScopeLine {
     /// The scope's name (RFC 6749 section 3.3).
     pub name: String,
-    /// What the client or the theme says of it; empty where neither does. A standard scope has words of its own
-    /// in each language then.
+    /// The text of the client or the theme; empty if neither has one. A standard scope then has a built-in text in each
+    /// language.
     pub description: String,
 }
 
 impl ScopeLine {
-    /// The line as a template reads it.
-    pub(super) fn entry<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
+    /// The line for templates.
+    pub(super) fn template_fields<'a>(&'a self, text: &Text<'a>) -> [(&'static str, &'a str); 2] {
         [("name", self.name.as_str()), ("text", self.text(text))]
     }
 
@@ -57,24 +57,17 @@ impl ScopeLine {
 }
 
 impl Consent {
-    fn hidden_fields(&self) -> Markup {
-        html! {
-            (hidden("transaction", &self.transaction))
-            (hidden("csrf", &self.csrf))
-        }
-    }
-
-    /// Why the page is shown again; nothing at first.
+    /// Why the page is shown again; empty the first time.
     fn problem(&self, text: &Text<'_>) -> Markup {
         html! {
-            @if self.is_again { p.problem role="alert" { (text.problem_consent_again) } }
+            @if self.is_repeated { p.problem role="alert" { (text.problem_consent_again) } }
         }
     }
 
     /// The page in each of its states.
     pub fn samples() -> Vec<Self> {
         let again = Self {
-            is_again: true,
+            is_repeated: true,
             ..Self::sample()
         };
         vec![Self::sample(), again]
@@ -93,7 +86,7 @@ impl Consent {
     fn form(&self, text: &Text<'_>) -> Markup {
         html! {
             form.stack method="post" action=(self.action) {
-                (self.hidden_fields())
+                (transaction_fields(&self.transaction, &self.csrf))
                 button.button type="submit" name="decision" value="allow" { (text.allow) }
                 button.button.button-quiet type="submit" name="decision" value="deny" { (text.deny) }
             }
@@ -112,7 +105,7 @@ impl Consent {
             csrf: "b1x0Jm5vYQ".to_owned(),
             client_name: "Acme Notes".to_owned(),
             user: Person::sample(),
-            is_again: false,
+            is_repeated: false,
             scopes: vec![
                 scope("openid", ""),
                 scope("profile", ""),
@@ -139,25 +132,28 @@ impl Page for Consent {
             p.lead { (sentence(text.consent_lead, &self.client_name)) }
             (self.problem(text))
             (self.list(text))
-            p.note { (self.user.within(text.consent_user)) }
+            p.note { (self.user.in_sentence(text.consent_user)) }
             p.note { (text.consent_trust) }
             (self.form(text))
         }
     }
 
-    fn slots(&self, text: &Text<'_>, slots: &mut TemplateContext) {
-        slots.part("lead", || sentence(text.consent_lead, &self.client_name));
-        slots.part("problem", || self.problem(text));
-        slots.part("who", || self.user.within(text.consent_user));
-        slots.part("scope_list", || self.list(text));
-        slots.part("form", || self.form(text));
-        slots.part("hidden", || self.hidden_fields());
-        slots.text("action", &self.action);
-        slots.text("transaction", &self.transaction);
-        slots.text("csrf", &self.csrf);
-        slots.text("client_name", &self.client_name);
-        slots.text("user", &self.user.name);
-        slots.text("account_id", &self.user.account_id);
-        slots.list("scopes", self.scopes.iter().map(|scope| scope.entry(text)));
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("lead", || sentence(text.consent_lead, &self.client_name));
+        context.part("problem", || self.problem(text));
+        context.part("who", || self.user.in_sentence(text.consent_user));
+        context.part("scope_list", || self.list(text));
+        context.part("form", || self.form(text));
+        context.part("hidden", || transaction_fields(&self.transaction, &self.csrf));
+        context.text("action", &self.action);
+        context.text("transaction", &self.transaction);
+        context.text("csrf", &self.csrf);
+        context.text("client_name", &self.client_name);
+        context.text("user", &self.user.name);
+        context.text("account_id", &self.user.account_id);
+        context.list(
+            "scopes",
+            self.scopes.iter().map(|scope| scope.template_fields(text)),
+        );
     }
 }

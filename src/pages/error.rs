@@ -9,11 +9,11 @@ use super::{Page, TemplateContext, Text};
 pub struct ErrorPage {
     /// What kind of fault it is.
     pub heading: Heading,
-    /// What exactly is wrong, in English, for whoever made the application.
+    /// What is wrong, in English, for the developer of the application.
     pub message: String,
     /// Finds the request in the log.
     pub request_id: String,
-    /// The account page, where a sign-in can begin without an application.
+    /// The address of the account page, where a sign-in can begin without an application.
     pub account: Option<String>,
 }
 
@@ -24,11 +24,11 @@ pub enum Heading {
     Request,
     /// There is no such page.
     NotFound,
-    /// The sign-in has expired, or is that of another browser: nobody's fault.
+    /// The sign-in has expired, or belongs to another browser.
     Stale,
-    /// The same where the browser sent no cookie at all.
+    /// The same, and the browser sent no cookie at all.
     Cookies,
-    /// Too many requests, or too much to do.
+    /// A limit is exceeded, or the service is busy.
     Busy,
     /// The service is at fault.
     Server,
@@ -84,7 +84,7 @@ impl Heading {
 }
 
 impl ErrorPage {
-    /// The page under each heading. Without the link to the account page: themes from before it need not have it.
+    /// The page under each heading. It has no link to the account page: older themes need not have that link.
     pub fn samples() -> Vec<Self> {
         Heading::ALL
             .map(|heading| Self {
@@ -121,12 +121,12 @@ impl Page for ErrorPage {
         }
     }
 
-    fn slots(&self, text: &Text<'_>, slots: &mut TemplateContext) {
-        slots.text("heading", self.heading.text(text));
-        slots.text("kind", self.heading.kind());
-        slots.text("message", &self.message);
-        slots.text("request_id", &self.request_id);
-        slots.text("advice", self.heading.advice(text));
-        slots.text("account", self.account.as_deref().unwrap_or_default());
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.text("heading", self.heading.text(text));
+        context.text("kind", self.heading.kind());
+        context.text("message", &self.message);
+        context.text("request_id", &self.request_id);
+        context.text("advice", self.heading.advice(text));
+        context.text("account", self.account.as_deref().unwrap_or_default());
     }
 }

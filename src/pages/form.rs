@@ -5,20 +5,27 @@ use maud::{Markup, html};
 use super::Text;
 use super::text::PLACE;
 
-/// A field that is sent and not seen.
+/// A hidden field.
 pub fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
 
-/// A sentence with one `{}`, where `part` stands.
+/// The hidden fields of a form that belongs to a login transaction.
+pub fn transaction_fields(transaction: &str, csrf: &str) -> Markup {
+    html! {
+        (hidden("transaction", transaction))
+        (hidden("csrf", csrf))
+    }
+}
+
+/// A sentence with `part` in place of its `{}`.
 ///
-/// `part` comes from somebody else: it is set apart, so that its writing direction does not turn the
-/// sentence around.
+/// `part` comes from outside. `bdi` isolates it, so that its writing direction does not change that of the sentence.
 pub fn sentence(template: &str, part: &str) -> Markup {
     around(template, &html! { bdi.name { (part) } })
 }
 
-/// A sentence with one `{}`, where a link to the address `href` stands.
+/// A sentence with a link to `href` in place of its `{}`.
 pub fn sentence_with_link(template: &str, href: &str) -> Markup {
     around(template, &html! { a href=(href) { bdi { (href) } } })
 }
@@ -28,17 +35,17 @@ fn around(template: &str, part: &Markup) -> Markup {
     html! { (before) (part) (after) }
 }
 
-/// Somebody with an account, as pages name them.
+/// A user, as pages name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Person {
-    /// What people call them.
+    /// The display name.
     pub name: String,
-    /// The name to sign in with. Two people may have one name; no two have one account.
+    /// The name to sign in with. Two users may have the same display name, but not the same account.
     pub account_id: String,
 }
 
 impl Person {
-    /// Somebody for samples.
+    /// A made-up user.
     pub fn sample() -> Self {
         Self {
             name: "Alice Example".to_owned(),
@@ -46,8 +53,8 @@ impl Person {
         }
     }
 
-    /// A sentence with one `{}`, where the person stands: the name, and the account where that is another word.
-    pub fn within(&self, template: &str) -> Markup {
+    /// A sentence with the user in place of its `{}`: the display name, and the account id if it differs.
+    pub fn in_sentence(&self, template: &str) -> Markup {
         let person = html! {
             bdi.name { (self.name) }
             @if self.account_id != self.name { " (" bdi { (self.account_id) } ")" }
@@ -56,7 +63,7 @@ impl Person {
     }
 }
 
-/// A moment as RFC 3339 writes it, shown to the minute: digits are read alike in every language.
+/// A time in RFC 3339 form, shown to the minute. Its digits need no translation.
 pub fn moment(rfc3339: &str) -> Markup {
     let (day, time) = rfc3339.split_once('T').unwrap_or((rfc3339, ""));
     let minute = time.get(..5).unwrap_or_default();
@@ -65,8 +72,7 @@ pub fn moment(rfc3339: &str) -> Markup {
 
 /// A field for a password, with a button that shows what was typed.
 ///
-/// The button comes to life by the script [`super::asset::File::Reveal`]; without it, it stays hidden and leaves no
-/// gap.
+/// The script [`super::asset::File::Reveal`] shows the button. Without the script it stays hidden and leaves no gap.
 pub struct PasswordField<'a> {
     /// The id in the page.
     pub id: &'static str,
@@ -74,17 +80,17 @@ pub struct PasswordField<'a> {
     pub name: &'static str,
     /// The label.
     pub label: &'a str,
-    /// What a password manager is told: `current-password` or `new-password`.
+    /// For password managers: `current-password` or `new-password`.
     pub autocomplete: &'static str,
-    /// What the key of a screen keyboard says.
+    /// The label of the enter key on a screen keyboard.
     pub enterkeyhint: &'static str,
-    /// What a fitting password looks like, under the field; its id is that of the field and `-hint`.
+    /// The rule for the password, under the field. Its id is the id of the field and `-hint`.
     pub hint: Option<Markup>,
-    /// The ids of what explains the field.
+    /// The ids of the elements that explain the field.
     pub described_by: Option<&'a str>,
-    /// Whether what was typed is at fault.
+    /// Whether the typed password is wrong.
     pub is_invalid: bool,
-    /// Whether typing begins here.
+    /// Whether the field has the focus at first.
     pub has_focus: bool,
 }
 
@@ -96,7 +102,7 @@ impl PasswordField<'_> {
             div.field {
                 label for=(self.id) { (self.label) }
                 div.secret {
-                    // from left to right in every language: that is how it is read while it is shown
+                    // Left to right in every language: a password that is shown is read as it was typed.
                     input id=(self.id) name=(self.name) type="password" required dir="ltr"
                         autocomplete=(self.autocomplete) autocapitalize="none" autocorrect="off" spellcheck="false"
                         enterkeyhint=(self.enterkeyhint)
@@ -131,7 +137,7 @@ mod tests {
     fn two_people_of_one_name_are_told_apart() {
         let alice = Person::sample();
         assert_eq!(
-            alice.within("as {}.").into_string(),
+            alice.in_sentence("as {}.").into_string(),
             "as <bdi class=\"name\">Alice Example</bdi> (<bdi>alice@example.com</bdi>)."
         );
         let nameless = Person {
@@ -139,7 +145,7 @@ mod tests {
             ..alice
         };
         assert_eq!(
-            nameless.within("as {}.").into_string(),
+            nameless.in_sentence("as {}.").into_string(),
             "as <bdi class=\"name\">alice@example.com</bdi>."
         );
     }

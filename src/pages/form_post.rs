@@ -7,7 +7,7 @@ use super::form::hidden;
 use super::{Page, TemplateContext, Text};
 
 /// Posts the parameters of an authorization response to the client (OAuth 2.0 Form Post Response Mode
-/// section 2): at once where scripts run, by a button where they do not.
+/// section 2): at once if scripts run, otherwise by a button.
 #[derive(Clone, Debug)]
 pub struct FormPost {
     /// The redirect URI.
@@ -59,11 +59,11 @@ impl Page for FormPost {
         }
     }
 
-    fn slots(&self, text: &Text<'_>, slots: &mut TemplateContext) {
-        slots.part("form", || self.form(text));
-        slots.part("hidden", || self.hidden_fields());
-        slots.text("action", &self.action);
-        slots.list(
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("form", || self.form(text));
+        context.part("hidden", || self.hidden_fields());
+        context.text("action", &self.action);
+        context.list(
             "fields",
             self.fields
                 .iter()

@@ -12,7 +12,7 @@ pub struct Home {
     pub sign_in_href: String,
     /// The example user's name.
     pub user: String,
-    /// The endpoints: what the metadata calls each (RFC 8414 section 2), and its address.
+    /// The endpoints: name and address.
     pub endpoints: Vec<(String, String)>,
 }
 
@@ -72,7 +72,7 @@ pub struct DevTokens {
 /// One token, decoded. Without a header it is opaque, and only its text is shown.
 #[derive(Clone, Debug)]
 pub struct DevToken {
-    /// What the token response calls it.
+    /// Its name.
     pub title: String,
     /// The token as it was sent.
     pub raw: String,

@@ -1,27 +1,27 @@
-//! What a theme adds to the texts of one language.
+//! The texts that a theme adds to one language.
 
 use std::collections::BTreeMap;
 
 use super::locale::Direction;
 
-/// Texts by their names, or words for scopes by theirs.
+/// Texts by name, or texts for scopes by scope.
 pub type Words = BTreeMap<String, String>;
 
-/// What a theme adds to one language.
+/// The part of a theme for one language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Language {
-    /// Its name in itself; nothing when the service knows it, or nobody does.
+    /// Its own name for itself; `None` if the theme does not say it.
     pub name: Option<String>,
-    /// How it is written; nothing when the tag says it.
+    /// The writing direction; `None` if the tag decides it.
     pub direction: Option<Direction>,
-    /// Texts in the place of the built-in ones.
+    /// Texts that replace built-in ones.
     pub texts: Words,
-    /// Words for scopes.
+    /// Texts for scopes.
     pub scopes: Words,
 }
 
 impl Language {
-    /// Takes what `weaker` says where this says nothing.
+    /// Fills what is missing here from `weaker`.
     pub fn underlay(&mut self, weaker: &Self) {
         self.direction = self.direction.or(weaker.direction);
         self.name = self.name.take().or_else(|| weaker.name.clone());

@@ -1,4 +1,4 @@
-//! Which language a page is written in.
+//! The languages of pages, and which one a reader gets.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The word for it in HTML's `dir` attribute.
+    /// The value of HTML's `dir` attribute.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ltr => "ltr",
@@ -27,14 +27,14 @@ impl Direction {
         }
     }
 
-    /// The direction that a word stands for.
+    /// The direction of a `dir` value.
     pub fn of(word: &str) -> Option<Self> {
         [Self::Ltr, Self::Rtl]
             .into_iter()
             .find(|direction| direction.as_str() == word)
     }
 
-    /// The direction of a language, by its tag: whether its usual script is written from the right.
+    /// The direction of a language's usual script, by the language tag.
     fn of_tag(tag: &str) -> Self {
         const RTL: [&str; 12] = [
             "ar", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "syr", "ug", "ur", "yi",
@@ -48,7 +48,7 @@ impl Direction {
     }
 }
 
-/// A language that pages are written in: one of the service's, or one that a theme or the operator added.
+/// A language of pages: a built-in one, or one that a theme or the operator added.
 #[derive(Clone, Debug)]
 pub struct Locale {
     tag: String,
@@ -60,7 +60,7 @@ pub struct Locale {
     values: Value,
 }
 
-/// How many language ranges of one request are looked at.
+/// The most language ranges of one request that are considered.
 const MAX_RANGES: usize = 32;
 
 impl Locale {
@@ -83,8 +83,8 @@ impl Locale {
         ("ar", "العربية"),
     ];
 
-    /// A language with what a theme or the operator says of it in the place of what is built in. A language that
-    /// the service does not have is English where nothing is said.
+    /// A language with the texts of a theme or the operator in place of the built-in ones. In a language that is not built
+    /// in, missing texts are English.
     pub fn new(tag: &str, language: Language) -> Self {
         let base = built_in_text(tag).unwrap_or(&text::EN);
         let values: BTreeMap<&str, Value> = base
@@ -106,7 +106,7 @@ impl Locale {
         }
     }
 
-    /// English as the service speaks it.
+    /// English with the built-in texts.
     pub fn english() -> &'static Self {
         static ENGLISH: LazyLock<Locale> = LazyLock::new(|| Locale::new("en", Language::default()));
         &ENGLISH
@@ -117,7 +117,7 @@ impl Locale {
         &self.tag
     }
 
-    /// The language's name in itself; the tag where nobody has said it.
+    /// The language's own name for itself; the tag if it is unknown.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -141,12 +141,12 @@ impl Locale {
         self.scopes.get(name).map(String::as_str)
     }
 
-    /// The texts as a template reads them.
+    /// The texts for templates.
     pub fn values(&self) -> Value {
         self.values.clone()
     }
 
-    /// The texts that this language has no words for, and which are English therefore.
+    /// The texts that are missing in this language, and therefore English.
     pub fn missing(&self) -> Vec<&'static str> {
         if built_in_text(&self.tag).is_some() {
             return Vec::new();
@@ -156,7 +156,7 @@ impl Locale {
     }
 }
 
-/// The service's own texts for a tag: those of its language, whatever the region.
+/// The built-in texts of a tag's language. The region does not matter.
 pub fn built_in_text(tag: &str) -> Option<&'static Text<'static>> {
     let language = tag.split('-').next().unwrap_or_default();
     Locale::BUILT_IN
@@ -165,9 +165,9 @@ pub fn built_in_text(tag: &str) -> Option<&'static Text<'static>> {
         .map(|(_, text)| *text)
 }
 
-/// The language of `locales`, which begin with English, that suits a reader best: the first of `ui_locales`
-/// (OpenID Connect Core section 3.1.2.1) that is there, else the best of `Accept-Language` (RFC 9110 section
-/// 12.5.4), else the first. Ranges are matched by lookup (RFC 4647 section 3.4). Nothing where there are none.
+/// The best language for a reader: the first of `ui_locales` (OpenID Connect Core section 3.1.2.1) that is available,
+/// else the best of `Accept-Language` (RFC 9110 section 12.5.4), else the first of `locales`. Ranges are matched by
+/// lookup (RFC 4647 section 3.4).
 pub fn choose<'a>(
     locales: &'a [Locale],
     ui_locales: Option<&str>,
@@ -183,7 +183,7 @@ pub fn choose<'a>(
         .or_else(|| locales.first())
 }
 
-/// Shortens the range from its end until it is a tag that is there.
+/// Shortens the range from its end until it is an available tag.
 fn lookup<'a>(locales: &'a [Locale], range: &str) -> Option<&'a Locale> {
     let mut range = range;
     loop {
@@ -202,7 +202,7 @@ fn lookup<'a>(locales: &'a [Locale], range: &str) -> Option<&'a Locale> {
     }
 }
 
-/// Whether a text can be a language tag of BCP 47: two or three letters, then subtags.
+/// Whether a text has the form of a language tag of BCP 47: two or three letters, then subtags.
 pub fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let is_language = parts.next().is_some_and(|part| {
@@ -215,7 +215,7 @@ pub fn is_tag(text: &str) -> bool {
         })
 }
 
-/// The ranges of an `Accept-Language` header, the most wanted first; without those of weight zero.
+/// The ranges of an `Accept-Language` header, the highest weight first, without weight zero.
 fn weighted(header: &str) -> Vec<&str> {
     let mut ranges: Vec<(u16, &str)> = header
         .split(',')

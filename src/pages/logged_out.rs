@@ -1,4 +1,4 @@
-//! The page after a sign-out that leads nowhere else.
+//! The page after a sign-out without a redirect to a client.
 
 use maud::{Markup, html};
 

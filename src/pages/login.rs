@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::asset::File;
-use super::form::{PasswordField, Person, hidden, sentence, sentence_with_link};
+use super::form::{PasswordField, Person, sentence, sentence_with_link, transaction_fields};
 use super::text::PLACE;
 use super::{Page, TemplateContext, Text};
 
@@ -12,15 +12,15 @@ use super::{Page, TemplateContext, Text};
 pub struct Login {
     /// Where the form is posted.
     pub action: String,
-    /// The login transaction that this sign-in belongs to.
+    /// The login transaction of the form.
     pub transaction: String,
     /// Proves that the form came from this page.
     pub csrf: String,
-    /// The user name to begin with: typed before, or hinted at. It can be changed.
+    /// The user name in the field at first: typed before, or from `login_hint`.
     pub username: String,
     /// Why the page is shown again.
     pub problem: Option<LoginProblem>,
-    /// The address of the service, for whoever came by another one.
+    /// The address of the service, for users who opened the page under another one.
     pub issuer: String,
     /// The application that asked for the sign-in.
     pub client_name: String,
@@ -28,45 +28,45 @@ pub struct Login {
     pub takes_password: bool,
     /// The providers at which they may sign in instead.
     pub providers: Vec<ProviderChoice>,
-    /// Who is signed in already and may go on without a password, where the application asked for a choice.
+    /// The signed-in user who may go on without a password, if the application asked for a choice.
     pub continue_as: Option<Person>,
 }
 
-/// A way in by another provider.
+/// A provider at which users may sign in.
 #[derive(Clone, Debug)]
 pub struct ProviderChoice {
-    /// Where the way begins.
+    /// The address that begins the sign-in there.
     pub href: String,
     /// The provider's name.
     pub name: String,
-    /// Its picture, if it has one.
+    /// The address of its logo, if it has one.
     pub logo: Option<String>,
 }
 
-/// Why a sign-in did not succeed. An unknown user, a wrong password and a disabled user look alike.
+/// Why a sign-in did not succeed. An unknown user, a wrong password and a disabled user give the same problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginProblem {
-    /// The user name and the password do not belong together.
+    /// The user name or the password is wrong.
     Credentials,
-    /// Too many attempts were made; this one was not looked at.
+    /// Too many attempts were made; this one was not checked.
     Throttled,
-    /// Too many people sign in at this moment.
+    /// The service is busy.
     Busy,
     /// The form was too old or came from elsewhere.
     Expired,
-    /// The page was opened under another address than the service's own, where no sign-in can come to an end.
+    /// The page was opened under another address than the service's own. No sign-in can succeed there.
     Elsewhere,
-    /// The user turned round at the provider.
+    /// The user cancelled at the provider.
     ProviderCancelled,
-    /// The provider's word does not count.
+    /// The provider's answer is invalid or an error.
     ProviderFailed,
     /// The provider does not answer.
     ProviderUnavailable,
-    /// The provider vouches for somebody who is no user here.
+    /// The provider's user has no account here.
     NotAdmitted,
-    /// There is neither a password to be typed nor a provider to go to.
+    /// Neither passwords nor providers are available.
     NoWay,
-    /// Something was asked for on the account page that takes this sign-in; it was not done.
+    /// An action on the account page requires this sign-in, and was not done.
     ReauthenticationRequired,
 }
 
@@ -86,7 +86,7 @@ impl LoginProblem {
         Self::ReauthenticationRequired,
     ];
 
-    /// The word for it that templates can compare.
+    /// The word that templates can compare.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Credentials => "credentials",
@@ -121,7 +121,7 @@ impl LoginProblem {
 }
 
 impl Login {
-    /// The page as it is met first.
+    /// The page at the first visit.
     pub fn sample() -> Self {
         Self {
             action: "/login".to_owned(),
@@ -175,7 +175,7 @@ impl Login {
         samples
     }
 
-    /// Links, not buttons: they lead away, and work without script.
+    /// Links to the providers. Links need neither a form nor a script.
     fn ways_by_provider(&self, text: &Text<'_>) -> Markup {
         html! {
             @if !self.providers.is_empty() {
@@ -198,14 +198,7 @@ impl Login {
         }
     }
 
-    fn hidden_fields(&self) -> Markup {
-        html! {
-            (hidden("transaction", &self.transaction))
-            (hidden("csrf", &self.csrf))
-        }
-    }
-
-    /// Why the page is shown again; nothing at first.
+    /// Why the page is shown again; empty the first time.
     fn problem(&self, text: &Text<'_>) -> Markup {
         html! {
             @if let Some(problem) = self.problem {
@@ -220,28 +213,30 @@ impl Login {
         }
     }
 
-    /// The form that goes on with the present session; nothing where there is none to go on with.
+    /// The form that continues with the present session; empty if there is none.
     fn choice(&self, text: &Text<'_>) -> Markup {
         html! {
             @if let Some(user) = &self.continue_as {
-                // Without a type of its own: `button[type=submit]` on this page is the sign-in alone.
+                // No `type`: scripts of clients find the sign-in button by `button[type=submit]`.
                 form.stack method="post" action=(self.action) {
-                    (self.hidden_fields())
-                    button.button name="decision" value="continue" { span { (user.within(text.continue_as)) } }
+                    (transaction_fields(&self.transaction, &self.csrf))
+                    button.button name="decision" value="continue" { span { (user.in_sentence(text.continue_as)) } }
                 }
                 p.divider { span { (text.other_account) } }
             }
         }
     }
 
-    /// What is wrong with the fields: the id of what says so, and what `aria-invalid` is.
-    fn fault(&self) -> (Option<&'static str>, Option<&'static str>) {
-        let is_mistyped = self.problem == Some(LoginProblem::Credentials);
-        (self.problem.map(|_| "problem"), is_mistyped.then_some("true"))
+    /// The value of `aria-describedby` of the fields.
+    fn described_by(&self) -> Option<&'static str> {
+        self.problem.map(|_| "problem")
+    }
+
+    fn is_invalid(&self) -> bool {
+        self.problem == Some(LoginProblem::Credentials)
     }
 
     fn password_field(&self, text: &Text<'_>) -> Markup {
-        let (described_by, invalid) = self.fault();
         let field = PasswordField {
             id: "password",
             name: "password",
@@ -249,26 +244,26 @@ impl Login {
             autocomplete: "current-password",
             enterkeyhint: "go",
             hint: None,
-            described_by,
-            is_invalid: invalid.is_some(),
+            described_by: self.described_by(),
+            is_invalid: self.is_invalid(),
             has_focus: self.continue_as.is_none() && !self.username.is_empty(),
         };
         field.draw(text)
     }
 
-    /// The form that is filled in; nothing where no password is taken.
+    /// The form for user name and password; empty if no password is taken.
     fn form(&self, text: &Text<'_>) -> Markup {
-        let (described_by, invalid) = self.fault();
+        let invalid = self.is_invalid().then_some("true");
         let choosing = self.continue_as.is_some();
         html! {
             @if self.takes_password {
                 form.stack method="post" action=(self.action) {
-                    (self.hidden_fields())
+                    (transaction_fields(&self.transaction, &self.csrf))
                     div.field {
                         label for="username" { (text.user_name) }
                         input #username name="username" type="text" value=(self.username) required dir="auto"
                             autocomplete="username" autocapitalize="none" autocorrect="off" spellcheck="false"
-                            enterkeyhint="next" aria-describedby=[described_by] aria-invalid=[invalid]
+                            enterkeyhint="next" aria-describedby=[self.described_by()] aria-invalid=[invalid]
                             autofocus[!choosing && self.username.is_empty()];
                     }
                     (self.password_field(text))
@@ -297,27 +292,27 @@ impl Page for Login {
         }
     }
 
-    fn slots(&self, text: &Text<'_>, slots: &mut TemplateContext) {
-        slots.part("lead", || sentence(text.sign_in_to, &self.client_name));
-        slots.part("problem", || self.problem(text));
-        slots.part("choice", || self.choice(text));
-        slots.part("form", || self.form(text));
-        slots.part("password_field", || self.password_field(text));
-        slots.part("providers", || self.ways_by_provider(text));
-        slots.part("hidden", || self.hidden_fields());
-        slots.text("action", &self.action);
-        slots.text("transaction", &self.transaction);
-        slots.text("csrf", &self.csrf);
-        slots.text("username", &self.username);
-        slots.text("client_name", &self.client_name);
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("lead", || sentence(text.sign_in_to, &self.client_name));
+        context.part("problem", || self.problem(text));
+        context.part("choice", || self.choice(text));
+        context.part("form", || self.form(text));
+        context.part("password_field", || self.password_field(text));
+        context.part("providers", || self.ways_by_provider(text));
+        context.part("hidden", || transaction_fields(&self.transaction, &self.csrf));
+        context.text("action", &self.action);
+        context.text("transaction", &self.transaction);
+        context.text("csrf", &self.csrf);
+        context.text("username", &self.username);
+        context.text("client_name", &self.client_name);
         let user = self.continue_as.as_ref();
-        slots.text("continue_as", user.map_or("", |user| &user.name));
-        slots.text("account_id", user.map_or("", |user| &user.account_id));
-        slots.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
+        context.text("continue_as", user.map_or("", |user| &user.name));
+        context.text("account_id", user.map_or("", |user| &user.account_id));
+        context.text("problem_kind", self.problem.map_or("", LoginProblem::kind));
         let problem_text = self.problem.map_or("", |problem| problem.text(text));
-        slots.text("problem_text", &problem_text.replace(PLACE, &self.issuer));
-        slots.flag("takes_password", self.takes_password);
-        slots.list(
+        context.text("problem_text", &problem_text.replace(PLACE, &self.issuer));
+        context.flag("takes_password", self.takes_password);
+        context.list(
             "provider_list",
             self.providers.iter().map(|provider| {
                 [

@@ -1,12 +1,12 @@
-//! The question before a sign-out.
+//! The page that asks before a sign-out.
 
 use maud::{Markup, html};
 
 use super::form::{Person, hidden};
 use super::{Page, TemplateContext, Text};
 
-/// Asks whether the user wants to sign out, where no application could prove it (OpenID Connect RP-Initiated
-/// Logout 1.0 section 2).
+/// Asks whether the user wants to sign out, if the request has no valid ID token hint (OpenID Connect RP-Initiated Logout
+/// 1.0 section 2).
 #[derive(Clone, Debug)]
 pub struct LogoutConfirm {
     /// Where the form is posted.
@@ -18,9 +18,9 @@ pub struct LogoutConfirm {
 }
 
 impl LogoutConfirm {
-    /// Who is signed in; nothing where that is not known.
+    /// Who is signed in; empty if that is not known.
     fn who(&self, text: &Text<'_>) -> Markup {
-        html! { @if let Some(user) = &self.user { (user.within(text.logout_user)) } }
+        html! { @if let Some(user) = &self.user { (user.in_sentence(text.logout_user)) } }
     }
 
     fn form(&self, text: &Text<'_>) -> Markup {
@@ -63,14 +63,14 @@ impl Page for LogoutConfirm {
         }
     }
 
-    fn slots(&self, text: &Text<'_>, slots: &mut TemplateContext) {
-        slots.part("form", || self.form(text));
-        slots.part("hidden", || hidden("csrf", &self.csrf));
-        slots.text("action", &self.action);
-        slots.text("csrf", &self.csrf);
-        slots.part("who", || self.who(text));
+    fn fill_context(&self, text: &Text<'_>, context: &mut TemplateContext) {
+        context.part("form", || self.form(text));
+        context.part("hidden", || hidden("csrf", &self.csrf));
+        context.text("action", &self.action);
+        context.text("csrf", &self.csrf);
+        context.part("who", || self.who(text));
         let user = self.user.as_ref();
-        slots.text("user", user.map_or("", |user| &user.name));
-        slots.text("account_id", user.map_or("", |user| &user.account_id));
+        context.text("user", user.map_or("", |user| &user.name));
+        context.text("account_id", user.map_or("", |user| &user.account_id));
     }
 }

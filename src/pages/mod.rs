@@ -1,9 +1,10 @@
-//! What people see: one struct for each page, one layout around them, and the assets they load.
+//! The pages for people: one struct for each page, the texts, and the assets they load.
 //!
-//! Every field is decided before a page is drawn. The pages work without scripts, from 320 pixels of width,
-//! in light and dark, from left to right and from right to left.
+//! A page is drawn from its fields only. The pages work without scripts, from 320 pixels of width, in light and dark, from
+//! left to right and from right to left.
 
 pub mod account;
+pub mod account_notice;
 pub mod asset;
 pub mod consent;
 pub mod error;
@@ -23,7 +24,8 @@ mod tests;
 
 use maud::Markup;
 
-pub use self::account::{Account, AccountNotice, ApplicationLine, SessionLine};
+pub use self::account::{Account, ApplicationLine, SessionLine};
+pub use self::account_notice::AccountNotice;
 pub use self::consent::{Consent, ScopeLine};
 pub use self::error::{ErrorPage, Heading};
 pub use self::form::Person;
@@ -38,18 +40,17 @@ pub use self::text::Text;
 
 /// A page, ready to be drawn.
 pub trait Page {
-    /// Names the page: its `main` element has the class `page-` and this, a theme's own template for it is this
-    /// and `.html`.
+    /// The name of the page. Its `main` element has the class `page-NAME`, and a theme's template for it is `NAME.html`.
     const NAME: &'static str;
 
-    /// What the browser shows as the page's title, before the product's name.
+    /// The title, without the product's name.
     fn title(&self, text: &Text<'_>) -> String;
 
-    /// What stands inside the page's `main` element.
+    /// The content of the page's `main` element.
     fn body(&self, text: &Text<'_>) -> Markup;
 
-    /// The finished parts and raw fields that a template of this page is given beside those that every page has.
-    fn slots(&self, _text: &Text<'_>, _slots: &mut TemplateContext) {}
+    /// Adds the finished parts and raw fields of this page for templates. Those of every page are added elsewhere.
+    fn fill_context(&self, _text: &Text<'_>, _context: &mut TemplateContext) {}
 
     /// The script that the page loads, if it needs one.
     fn script(&self) -> Option<asset::File> {

@@ -1,4 +1,4 @@
-//! What a template is given: finished parts, and the raw fields they are made of.
+//! The context of a template: finished parts, and the raw fields they are made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maud::Markup;
 use minijinja::Value;
 
-/// Names and values for one template. Those that no template of the theme reads are not made.
+/// Names and values for one template. Values that no template of the theme reads are not computed.
 #[derive(Debug, Default)]
 pub struct TemplateContext {
     values: BTreeMap<&'static str, Value>,
@@ -28,22 +28,22 @@ impl TemplateContext {
         }
     }
 
-    /// A finished part: markup that is printed as it is.
+    /// Adds a finished part: markup that is printed without escaping.
     pub fn part(&mut self, name: &'static str, markup: impl FnOnce() -> Markup) {
         self.put(name, || Value::from_safe_string(markup().into_string()));
     }
 
-    /// A text, which is escaped where it is printed; empty when there is nothing to say.
+    /// Adds a text, which is escaped when it is printed.
     pub fn text(&mut self, name: &'static str, text: &str) {
         self.put(name, || Value::from(text));
     }
 
-    /// A truth value.
-    pub fn flag(&mut self, name: &'static str, is_so: bool) {
-        self.put(name, || Value::from(is_so));
+    /// Adds a truth value.
+    pub fn flag(&mut self, name: &'static str, flag: bool) {
+        self.put(name, || Value::from(flag));
     }
 
-    /// A list of entries, each with the same few values.
+    /// Adds a list of entries, each with the same names.
     pub fn list<V: Into<Value>, const N: usize>(
         &mut self,
         name: &'static str,
@@ -52,7 +52,7 @@ impl TemplateContext {
         self.put(name, || entries(list));
     }
 
-    /// A value that was made before.
+    /// Adds any other value.
     pub fn value(&mut self, name: &'static str, value: Value) {
         self.put(name, || value);
     }
@@ -62,13 +62,13 @@ impl TemplateContext {
         self.values.keys().copied()
     }
 
-    /// What the template engine is handed.
+    /// The value for the template engine.
     pub fn into_value(self) -> Value {
         Value::from(self.values)
     }
 }
 
-/// Entries of a list, each with the same few values.
+/// A list of entries, each with the same names.
 pub fn entries<V: Into<Value>, const N: usize>(
     list: impl IntoIterator<Item = [(&'static str, V); N]>,
 ) -> Value {
@@ -77,7 +77,7 @@ pub fn entries<V: Into<Value>, const N: usize>(
     list.into_iter().map(entry).collect::<Vec<Value>>().into()
 }
 
-/// Names and values. Not generic: making a map takes a sort, which would be there once for every kind of list.
+/// An object. The function is not generic, so that the sort of a map is compiled once and not for every kind of list.
 fn object(values: Vec<(&'static str, Value)>) -> Value {
     Value::from(BTreeMap::from_iter(values))
 }

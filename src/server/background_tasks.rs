@@ -139,7 +139,7 @@ async fn watch_room(app: Arc<App>) {
     let mut was_short = false;
     loop {
         let begun = Instant::now();
-        let short = app.short_space();
+        let short = app.low_disk_space();
         match &short {
             Some(space) if !was_short => {
                 tracing::warn!(
@@ -152,7 +152,7 @@ async fn watch_room(app: Arc<App>) {
             _ => {}
         }
         was_short = short.is_some();
-        app.count_on(if was_short {
+        app.set_spare_bytes(if was_short {
             app.core.store.spare().await.unwrap_or(0)
         } else {
             0

@@ -1,4 +1,4 @@
-//! The themes inside the executable: what lies in `themes/`.
+//! The themes inside the executable: the folders of `themes/`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

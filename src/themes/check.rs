@@ -1,39 +1,39 @@
-//! What is checked of a page that a theme's template rendered, and when.
+//! Checks of the pages that a theme's templates render.
 //!
 //! [`check_forms`] runs when a theme is loaded, on samples of every page in every state, and again each time such a page
-//! is served, because a template can ask who reads it. It says whether the forms of the service are there, can be sent,
-//! and lead nowhere else. A page that fails is not served: the default theme draws it. The content security policy
-//! does not do this: it has no `form-action`, and it knows no missing field.
+//! is served, because a template can depend on its reader. It checks that all forms of the service are on the page, can be
+//! sent, and are sent to the service only. A page that fails is not served: the default theme draws it. The content
+//! security policy cannot do this: it has no `form-action`, and it finds no missing field.
 //!
-//! [`check_content`] runs when a theme is loaded. It says what browsers will block, and what readers will miss. Such a
-//! page is served: the content security policy holds, whatever the page says.
+//! [`check_content`] runs when a theme is loaded. It reports what browsers will block, and what readers will miss. Such a
+//! page is served: the content security policy holds in any case.
 //!
-//! Neither looks at style sheets, which can hide a form, nor at links, which may lead anywhere.
+//! Neither checks style sheets, which can hide a form, nor links, which may lead anywhere.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::finding::{Finding, Severity};
-use super::policy::{ContentSecurityPolicy, Load};
+use super::policy::{ContentSecurityPolicy, ResourceKind};
 use super::tags::{Tag, read};
 
-/// What forms are made of.
+/// The elements of forms.
 const FORM_ELEMENTS: [&str; 5] = ["button", "form", "input", "select", "textarea"];
-/// Elements in which browsers find no form, or do so by rules of their own.
+/// Elements in which browsers find no forms, or find them by special rules.
 const WITHOUT_FORMS: &str = "button math noembed noframes noscript plaintext script select style svg template textarea \
     title xmp";
-/// Elements with a page of their own. The policy does not stop a page that stands in `srcdoc`.
+/// Elements with a page of their own. The policy does not block a page in `srcdoc`.
 const FRAMES: [&str; 5] = ["embed", "frame", "frameset", "iframe", "object"];
-/// Attributes by which a button sends a form elsewhere, or in another way.
+/// Attributes of a button that change where or how it sends a form.
 const OVERRIDES: [&str; 3] = ["formaction", "formenctype", "formmethod"];
 
 /// A part of a form that the service reads.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part<'a> {
-    /// With its value.
+    /// Name and value.
     Hidden(&'a str, &'a str),
     Field(&'a str),
-    /// With its value.
+    /// Name and value.
     Button(&'a str, &'a str),
     /// A button without a name.
     Submit,
@@ -73,27 +73,29 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// A form, as far as the service depends on it.
+/// The properties of a form that the service depends on.
 #[derive(Debug)]
 struct Form<'a> {
     action: &'a str,
-    /// Whether it is sent as the service reads forms: by POST, and encoded as a query is.
+    /// Whether it is sent as the service reads forms: by POST and URL-encoded.
     is_readable: bool,
     parts: BTreeSet<Part<'a>>,
 }
 
 impl<'a> Form<'a> {
     fn new(tag: &'a Tag<'_>) -> Self {
-        let is_query = |encoding: &str| encoding.eq_ignore_ascii_case("application/x-www-form-urlencoded");
+        let is_urlencoded =
+            |encoding: &str| encoding.eq_ignore_ascii_case("application/x-www-form-urlencoded");
         let method = tag.attribute("method").unwrap_or_default();
         Self {
             action: tag.attribute("action").unwrap_or_default(),
-            is_readable: method.eq_ignore_ascii_case("post") && tag.attribute("enctype").is_none_or(is_query),
+            is_readable: method.eq_ignore_ascii_case("post")
+                && tag.attribute("enctype").is_none_or(is_urlencoded),
             parts: BTreeSet::new(),
         }
     }
 
-    /// Whether it sends what another form does, and perhaps more.
+    /// Whether it sends all parts of another form to the same address. It may send more.
     fn replaces(&self, other: &Self) -> bool {
         self.action == other.action
             && self.is_readable == other.is_readable
@@ -104,7 +106,7 @@ impl<'a> Form<'a> {
         let mut parts = self.parts.iter();
         match wanted {
             Part::Submit => parts.any(|part| matches!(part, Part::Button(..) | Part::Submit)),
-            // With two values the service would read the first.
+            // The service reads the first of two values.
             Part::Hidden(name, _) => {
                 let mut same = parts.filter(|part| matches!(part, Part::Hidden(other, _) if other == name));
                 same.next() == Some(wanted) && same.next().is_none()
@@ -114,12 +116,12 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The forms of a page with their parts. A part belongs to the form that was begun last and not ended, whatever
-/// elements stand between (HTML standard, section 13.2.4.4).
+/// The forms of a page with their parts. A part belongs to the last form that is still open, also if other elements are
+/// between them (HTML standard, section 13.2.4.4).
 fn forms<'a>(tags: &'a [Tag<'_>], problems: &mut Vec<String>) -> Vec<Form<'a>> {
     let mut forms: Vec<Form<'a>> = Vec::new();
     let mut is_in_form = false;
-    // The outermost element open that holds no forms, and how many of its kind are open.
+    // The outermost open element in which browsers find no forms, and how many elements of its name are open.
     let mut outer: Option<(&str, usize)> = None;
     for tag in tags {
         let name = tag.name.as_str();
@@ -159,15 +161,15 @@ fn forms<'a>(tags: &'a [Tag<'_>], problems: &mut Vec<String>) -> Vec<Form<'a>> {
     forms
 }
 
-/// Where links lead within the service.
+/// The addresses of links within the service.
 fn links<'a>(tags: &'a [Tag<'_>]) -> BTreeSet<&'a str> {
     let links = tags.iter().filter(|tag| tag.starts("a"));
     let hrefs = links.filter_map(|tag| tag.attribute("href"));
     hrefs.filter(|href| href.starts_with('/')).collect()
 }
 
-/// Why a page cannot be served in place of the service's own content: a form or link of that is missing, cannot be
-/// sent, or leads elsewhere.
+/// Reports why a page cannot be served: a form or link of the service's `content` is missing, a form cannot be sent, or it
+/// is sent elsewhere.
 pub fn check_forms(place: &str, page: &str, content: &str) -> Vec<Finding> {
     let problems = match (read(page), read(content)) {
         (Ok(page), Ok(content)) => form_problems(&page, &content),
@@ -184,13 +186,15 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
     for tag in page {
         let name = &tag.name;
         if FRAMES.contains(&name.as_str()) {
-            problems.push(format!("{name}: a page within the page could ask for anything"));
+            problems.push(format!("{name}: pages within the page are not allowed"));
         }
         for (attribute, _) in &tag.attributes {
             if OVERRIDES.contains(&attribute.as_str()) {
-                problems.push(format!("{attribute}: only a form says where it leads and how"));
+                problems.push(format!(
+                    "{attribute}: only the form may say where and how it is sent"
+                ));
             } else if attribute == "http-equiv" {
-                problems.push("http-equiv: a page could lead people away by itself".to_owned());
+                problems.push("http-equiv: it could redirect users to another site".to_owned());
             }
         }
     }
@@ -200,19 +204,21 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
     {
         if !wanted.iter().any(|wanted| wanted.action == *action) {
             problems.push(format!(
-                "a form leads to {action:?}, where no form of the service leads: write action=\"{{{{ action }}}}\", and \
+                "a form is sent to {action:?}, which is no address of the service's forms: write action=\"{{{{ action }}}}\", and \
                  the form only if the service has one"
             ));
         } else if !wanted
             .iter()
             .any(|wanted| wanted.action == *action && wanted.is_readable == *is_readable)
         {
-            problems.push("a form is sent in another way: write method=\"post\" and no enctype".to_owned());
+            problems.push(
+                "a form is not sent as the service reads it: write method=\"post\" and no enctype".to_owned(),
+            );
         }
     }
     for href in links(content).difference(&links(page)) {
         problems.push(format!(
-            "a link to {href:?} is missing: print its slot, or write it with that href"
+            "a link to {href:?} is missing: print its part, or write a link with this href"
         ));
     }
     for form in &wanted {
@@ -220,17 +226,17 @@ fn form_problems(page: &[Tag<'_>], content: &[Tag<'_>]) -> Vec<String> {
         let parts = parts.join(", ");
         match found.iter().filter(|other| other.replaces(form)).count() {
             0 => problems.push(format!(
-                "a form is missing or incomplete: print its slot, or write a form with method=\"post\", \
+                "a form is missing or incomplete: print its part, or write a form with method=\"post\", \
                  action=\"{{{{ action }}}}\" and {parts}"
             )),
             1 => {}
-            _ => problems.push(format!("a form is there twice: the one with {parts}")),
+            _ => problems.push(format!("a form is on the page twice: the one with {parts}")),
         }
     }
     problems
 }
 
-/// What browsers will block of a page, and what readers will miss.
+/// Reports what browsers will block of a page, and what readers will miss.
 pub fn check_content(place: &str, page: &str, policy: &ContentSecurityPolicy) -> Vec<Finding> {
     let Ok(tags) = read(page) else {
         return Vec::new();
@@ -283,7 +289,7 @@ fn content_problems(tag: &Tag<'_>, policy: &ContentSecurityPolicy, problems: &mu
         "style" => problems.push(format!("an inline style sheet: {BLOCKED}; use theme.css")),
         "video" | "audio" | "base" => problems.push(format!("{name}: {BLOCKED}")),
         "img" if tag.attribute("alt").is_none() => {
-            problems.push("an img without alt: people who do not see it hear its address".to_owned());
+            problems.push("an img without alt: screen readers read its address instead".to_owned());
         }
         _ => {}
     }
@@ -298,8 +304,8 @@ fn content_problems(tag: &Tag<'_>, policy: &ContentSecurityPolicy, problems: &mu
     }
 }
 
-/// What an element loads.
-fn loads<'a>(tag: &'a Tag<'_>) -> Vec<(Load, &'a str)> {
+/// The addresses that an element loads.
+fn loads<'a>(tag: &'a Tag<'_>) -> Vec<(ResourceKind, &'a str)> {
     let is_link = |kind: &str| {
         let kinds = tag.attribute("rel").unwrap_or_default();
         kinds
@@ -307,11 +313,11 @@ fn loads<'a>(tag: &'a Tag<'_>) -> Vec<(Load, &'a str)> {
             .any(|known| known.eq_ignore_ascii_case(kind))
     };
     let (load, name) = match tag.name.as_str() {
-        "script" => (Load::Script, "src"),
-        "img" | "source" => (Load::Image, "src"),
-        "link" if is_link("stylesheet") => (Load::Style, "href"),
-        "link" if is_link("icon") => (Load::Image, "href"),
-        "link" if is_link("preload") => (Load::Font, "href"),
+        "script" => (ResourceKind::Script, "src"),
+        "img" | "source" => (ResourceKind::Image, "src"),
+        "link" if is_link("stylesheet") => (ResourceKind::Style, "href"),
+        "link" if is_link("icon") => (ResourceKind::Image, "href"),
+        "link" if is_link("preload") => (ResourceKind::Font, "href"),
         _ => return Vec::new(),
     };
     let sources = tag.attribute("srcset").unwrap_or_default().split(',');
@@ -436,7 +442,7 @@ mod tests {
     #[test]
     fn what_browsers_block_or_readers_miss_is_said() {
         let policy = ContentSecurityPolicy::default()
-            .allow(Load::Font, "https://fonts.example")
+            .allow(ResourceKind::Font, "https://fonts.example")
             .unwrap();
         let said = |body: &str| {
             let page = format!(

@@ -1,24 +1,24 @@
-//! What is wrong with a theme, and what becomes of it.
+//! Findings: what is wrong with a theme, and whether it is still used.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a finding means for the pages.
+/// The effect of a finding on the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Something to know. The theme is used.
+    /// A hint for the operator. The theme is used.
     Note,
-    /// A fault that visitors will meet, such as text that is hard to read. The theme is used.
+    /// A fault that visitors notice, such as text that is hard to read. The theme is used.
     Fault,
-    /// The page, or the whole theme, cannot be used, and the default theme stands in; or a language for all themes
-    /// cannot be read, and is missing.
+    /// The page or the whole theme is not used, and the default theme replaces it. Or a language for all themes cannot be
+    /// read, and is missing.
     Refused,
 }
 
 impl Severity {
-    /// The word for it.
+    /// The name in output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -31,9 +31,9 @@ impl Severity {
 /// One thing that is wrong with a theme.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// What it means.
+    /// Its effect.
     pub severity: Severity,
-    /// The file, and the line where there is one: `login.html line 12`.
+    /// The file, and the line if it is known: `login.html line 12`.
     pub place: String,
     /// What is wrong, and what to do.
     pub message: String,
@@ -66,7 +66,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The number of the line, from one, in which a place of a text lies.
+/// The number of the line at an offset of a text. The first line is 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.bytes()
         .take(offset)

@@ -1,11 +1,11 @@
-//! Reads themes from the operator's folder, and nothing from anywhere else.
+//! Reads themes from the operator's folder.
 //!
-//! The folder may be written by people who may not read the rest of the machine: no link leads out of a theme,
-//! nothing but regular files is opened, and no file, theme or folder is read beyond its bounds.
+//! The folder may be writable for users who may not read the rest of the machine. So links out of a theme are refused,
+//! only regular files are opened, and files, themes and folders have size limits.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use super::language::parse_language;
 use super::media::Media;
 use super::theme_set::check_name;
-use super::{Finding, LARGEST_FILE, LARGEST_THEME, MOST_FILES, Source};
+use super::{Finding, MAX_FILE_BYTES, MAX_FILES, MAX_THEME_BYTES, Source};
 use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
 
@@ -21,51 +21,53 @@ use crate::pages::locale::is_tag;
 pub const LANGUAGES: &str = "locales";
 
 /// The largest text file.
-const LARGEST_TEXT: u64 = 256 * 1024;
-/// How deep folders of a theme may lie in each other.
-const DEPTH: usize = 5;
-/// How many faults of a theme are told. A theme that has so many is not read any further.
-const MOST_FAULTS: usize = 20;
-/// How many files the fingerprint looks at.
-const MOST_SEEN: usize = 20_000;
+const MAX_TEXT_FILE_BYTES: u64 = 256 * 1024;
+/// How deep the folders of a theme may be nested.
+const MAX_DEPTH: usize = 5;
+/// The most faults of a theme that are reported. After so many, the theme is not read any further.
+const MAX_FAULTS: usize = 20;
+/// The most files in a fingerprint.
+const MAX_FINGERPRINT_FILES: usize = 20_000;
 
-/// What tells one state of a folder from another: its files with their sizes and the times of their last change.
+/// The state of a folder: its files with their sizes and modification times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(Vec<(PathBuf, u64, Option<SystemTime>)>);
 
-/// Looks at every file below a folder without opening any.
+/// Takes the fingerprint of a folder. No file is opened.
 pub fn fingerprint(folder: &Path) -> Fingerprint {
-    fn look(folder: &Path, depth: usize, into: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
+    fn collect(folder: &Path, depth: usize, into: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
         for path in entries(folder) {
-            if into.len() >= MOST_SEEN {
+            if into.len() >= MAX_FINGERPRINT_FILES {
                 return;
             }
-            let Ok(about) = fs::metadata(&path) else { continue };
-            if about.is_dir() && depth > 0 {
-                look(&path, depth - 1, into);
+            let Ok(metadata) = fs::metadata(&path) else {
+                continue;
+            };
+            if metadata.is_dir() && depth > 0 {
+                collect(&path, depth - 1, into);
             }
-            into.push((path, about.len(), about.modified().ok()));
+            into.push((path, metadata.len(), metadata.modified().ok()));
         }
     }
-    let mut seen = Vec::new();
-    look(folder, DEPTH + 1, &mut seen);
-    Fingerprint(seen)
+    let mut files = Vec::new();
+    collect(folder, MAX_DEPTH + 1, &mut files);
+    Fingerprint(files)
 }
 
-/// What a folder held.
+/// The themes and languages of a folder.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct FolderContents {
     /// The themes that could be read.
     pub sources: Vec<Source>,
     /// The languages for all themes, by tag.
     pub languages: BTreeMap<String, Language>,
-    /// What could not be read, by the name of the theme.
+    /// What could not be read: the name of the theme and why.
     pub faults: Vec<(String, Finding)>,
 }
 
-/// Reads every theme and language of a folder. One that is not there holds nothing.
-pub fn read(folder: &Path, most_themes: usize) -> Read {
-    let mut read = Read::default();
+/// Reads every theme and language of a folder. A missing folder is empty.
+pub fn read(folder: &Path, most_themes: usize) -> FolderContents {
+    let mut read = FolderContents::default();
     let Ok(root) = folder.canonicalize() else {
         return read;
     };
@@ -96,7 +98,7 @@ pub fn read(folder: &Path, most_themes: usize) -> Read {
     read
 }
 
-fn read_languages(folder: &Path, read: &mut Read) {
+fn read_languages(folder: &Path, read: &mut FolderContents) {
     for path in entries(folder) {
         let name = file_name(&path);
         let Some(tag) = name.strip_suffix(".toml") else {
@@ -104,7 +106,7 @@ fn read_languages(folder: &Path, read: &mut Read) {
         };
         let file = format!("theme_dir/{LANGUAGES}/{name}");
         let language = if is_tag(tag) {
-            read_file(&path, folder, LARGEST_TEXT)
+            read_file(&path, folder, MAX_TEXT_FILE_BYTES)
                 .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned()))
                 .map_err(|message| vec![Finding::refused(&file, message)])
                 .and_then(|text| parse_language(&file, &text))
@@ -127,7 +129,7 @@ fn read_languages(folder: &Path, read: &mut Read) {
 
 /// Reads one theme from its folder.
 pub fn read_theme(folder: &Path, name: &str) -> Result<Source, Vec<Finding>> {
-    let mut reader = Reader {
+    let mut reader = ThemeReader {
         root: folder.canonicalize().map_err(|error| {
             vec![Finding::refused(
                 name,
@@ -138,7 +140,7 @@ pub fn read_theme(folder: &Path, name: &str) -> Result<Source, Vec<Finding>> {
         bytes: 0,
         faults: Vec::new(),
     };
-    reader.folder(folder, "", DEPTH);
+    reader.folder(folder, "", MAX_DEPTH);
     if reader.faults.is_empty() {
         Ok(Source {
             name: name.to_owned(),
@@ -150,25 +152,25 @@ pub fn read_theme(folder: &Path, name: &str) -> Result<Source, Vec<Finding>> {
     }
 }
 
-struct Reader {
+struct ThemeReader {
     root: PathBuf,
     files: BTreeMap<String, Cow<'static, [u8]>>,
     bytes: u64,
     faults: Vec<Finding>,
 }
 
-impl Reader {
+impl ThemeReader {
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
         for path in entries(folder) {
-            if self.faults.len() >= MOST_FAULTS {
+            if self.faults.len() >= MAX_FAULTS {
                 return;
             }
             let name = format!("{prefix}{}", file_name(&path));
             if !path.canonicalize().is_ok_and(|path| path.starts_with(&self.root)) {
-                self.refuse(&name, "it is a link that leads nowhere, or out of the theme");
+                self.refuse(&name, "it is a link to a missing file, or out of the theme");
             } else if path.is_dir() && depth > 0 {
                 self.folder(&path, &format!("{name}/"), depth - 1);
-            } else if belongs(&name) {
+            } else if is_theme_file(&name) {
                 self.file(&path, name);
             }
         }
@@ -179,17 +181,21 @@ impl Reader {
         if !name.bytes().all(is_plain) {
             return self.refuse(&name, "names of files are letters, digits and . - _");
         }
-        if self.files.len() >= MOST_FILES {
-            return self.refuse(&name, &format!("a theme has at most {MOST_FILES} files"));
+        if self.files.len() >= MAX_FILES {
+            return self.refuse(&name, &format!("a theme has at most {MAX_FILES} files"));
         }
         let is_text = Media::of_name(&name).is_none();
-        let largest = if is_text { LARGEST_TEXT } else { LARGEST_FILE };
+        let largest = if is_text {
+            MAX_TEXT_FILE_BYTES
+        } else {
+            MAX_FILE_BYTES
+        };
         match read_file(path, &self.root, largest) {
             Err(message) => self.refuse(&name, &message),
             Ok(bytes) => {
                 self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-                if self.bytes > LARGEST_THEME {
-                    let most = LARGEST_THEME / 1024 / 1024;
+                if self.bytes > MAX_THEME_BYTES {
+                    let most = MAX_THEME_BYTES / 1024 / 1024;
                     return self.refuse(&name, &format!("a theme has at most {most} MiB"));
                 }
                 self.files.insert(name, Cow::Owned(bytes));
@@ -202,8 +208,8 @@ impl Reader {
     }
 }
 
-/// Whether a theme is made of files with that name; others are left alone.
-fn belongs(name: &str) -> bool {
+/// Whether a file with this name belongs to a theme. Other files are ignored.
+fn is_theme_file(name: &str) -> bool {
     let is_language = name.starts_with("locales/") && has_extension(name, "toml");
     name == "theme.toml" || is_language || has_extension(name, "html") || Media::of_name(name).is_some()
 }
@@ -214,25 +220,28 @@ fn has_extension(name: &str, extension: &str) -> bool {
         .is_some_and(|found| found == extension)
 }
 
-/// What some editors put before a text to say that it is UTF-8. No other kind of file begins with it.
+/// Some editors write it at the beginning of a UTF-8 text. No other kind of file begins with it.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Reads a regular file within `root`, up to `largest` bytes. A pipe is not opened: that would wait for ever. A byte
-/// order mark is no part of a text, which may be put behind another.
+/// Reads a regular file within `root`, up to `largest` bytes. A pipe is not opened: opening it could wait for ever. A byte
+/// order mark is removed, because the text may be appended to another.
 fn read_file(path: &Path, root: &Path, largest: u64) -> Result<Vec<u8>, String> {
-    let cannot = |error: std::io::Error| format!("it cannot be read: {error}");
-    let root = root.canonicalize().map_err(cannot)?;
-    let path = path.canonicalize().map_err(cannot)?;
+    let read_error = |error: std::io::Error| format!("it cannot be read: {error}");
+    let root = root.canonicalize().map_err(read_error)?;
+    let path = path.canonicalize().map_err(read_error)?;
     if !path.starts_with(&root) {
         return Err("it is a link that leads out of its folder".to_owned());
     }
-    let about = fs::metadata(&path).map_err(cannot)?;
-    if !about.is_file() {
-        return Err("it is no regular file".to_owned());
+    let metadata = fs::metadata(&path).map_err(read_error)?;
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
     }
-    let mut bytes = Vec::with_capacity(expected(&about, largest));
-    let mut file = File::open(&path).map_err(cannot)?.take(largest.saturating_add(1));
-    file.read_to_end(&mut bytes).map_err(cannot)?;
+    let expected = usize::try_from(metadata.len().min(largest)).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(expected);
+    let mut file = File::open(&path)
+        .map_err(read_error)?
+        .take(largest.saturating_add(1));
+    file.read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > largest {
         return Err(format!("it is larger than {} KiB", largest / 1024));
     }
@@ -242,17 +251,13 @@ fn read_file(path: &Path, root: &Path, largest: u64) -> Result<Vec<u8>, String> 
     Ok(bytes)
 }
 
-fn expected(about: &Metadata, largest: u64) -> usize {
-    usize::try_from(about.len().min(largest)).unwrap_or(0)
-}
-
 fn file_name(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
-/// What lies in a folder, in alphabetical order, without what is hidden.
+/// The paths in a folder in alphabetical order, without hidden ones.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();

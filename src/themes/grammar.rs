@@ -1,9 +1,9 @@
-//! What a template may say: choose, repeat and print what it is given.
+//! The allowed grammar of templates: conditions, loops and output of given values.
 //!
 //! minijinja's fuel counts instructions, not memory, and constants are computed while a template is compiled:
-//! `{{ "a" * 99999999 }}` costs two instructions and a hundred megabytes. So a template is read before it is
-//! compiled, and everything that makes new values, calls something or captures output is refused. What is left
-//! cannot hold more than it was given.
+//! `{{ "a" * 99999999 }}` costs two instructions and a hundred megabytes. So a template is checked before it is compiled.
+//! All constructs that make new values, call functions or capture output are refused. The rest needs no more memory than
+//! its input.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use minijinja::value::ValueKind;
 use super::finding::{Finding, Severity};
 use super::template::FILTERS;
 
-/// Says what in a template is not allowed, and adds the names that it reads to `names`.
+/// Reports what is not allowed in a template, and adds the names that it reads to `names`.
 pub fn check(file: &str, source: &str, names: &mut BTreeSet<String>) -> Vec<Finding> {
     let mut checker = Checker {
         file,
@@ -43,11 +43,11 @@ impl Checker<'_> {
     }
 
     fn forbid(&mut self, span: Span, what: &str) {
-        let message = format!("{what}: a template may choose, repeat and print, nothing else");
+        let message = format!("{what}: templates may only have conditions, loops and output");
         self.refuse(usize::from(span.start_line), &message);
     }
 
-    fn all(&mut self, statements: &[ast::Stmt<'_>]) {
+    fn statements(&mut self, statements: &[ast::Stmt<'_>]) {
         for statement in statements {
             self.statement(statement);
         }
@@ -56,7 +56,7 @@ impl Checker<'_> {
     fn statement(&mut self, statement: &ast::Stmt<'_>) {
         use ast::Stmt;
         match statement {
-            Stmt::Template(template) => self.all(&template.children),
+            Stmt::Template(template) => self.statements(&template.children),
             Stmt::EmitRaw(_) => {}
             Stmt::EmitExpr(emit) => self.expression(&emit.expr),
             Stmt::ForLoop(each) => {
@@ -67,15 +67,15 @@ impl Checker<'_> {
                 if each.recursive {
                     self.forbid(each.span(), "a recursive loop");
                 }
-                self.all(&each.body);
-                self.all(&each.else_body);
+                self.statements(&each.body);
+                self.statements(&each.else_body);
             }
             Stmt::IfCond(choice) => {
                 self.expression(&choice.expr);
-                self.all(&choice.true_body);
-                self.all(&choice.false_body);
+                self.statements(&choice.true_body);
+                self.statements(&choice.false_body);
             }
-            Stmt::Block(block) => self.all(&block.body),
+            Stmt::Block(block) => self.statements(&block.body),
             Stmt::Extends(extends) => self.expression(&extends.name),
             Stmt::Include(include) => self.expression(&include.name),
             Stmt::WithBlock(with) => self.forbid(with.span(), "with"),

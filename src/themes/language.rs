@@ -1,4 +1,4 @@
-//! `locales/xx.toml`, which adds a language, and the words that `theme.toml` has for one.
+//! Reads `locales/TAG.toml`, which adds a language, and the texts of a language in `theme.toml`.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +25,22 @@ struct RawLanguage {
     scopes: RawWords,
 }
 
-const LONGEST_TEXT: usize = 1000;
+const MAX_TEXT_BYTES: usize = 1000;
 
 impl Reader<'_> {
-    /// Texts whose names the pages have, with a place where the English text has one.
+    /// Reads texts of pages. Each must have a known name, and as many placeholders as the English text.
     pub(super) fn texts(&mut self, raw: RawWords) -> Words {
         self.words(raw, |name, value| {
             let Some((_, english)) = text::EN.entries().find(|(known, _)| *known == name) else {
-                return Some(format!("{name} is no text of the contract"));
+                return Some(format!("{name} is unknown: no page has this text"));
             };
             let (has, wants) = (value.matches(PLACE).count(), english.matches(PLACE).count());
-            let is_right = has == wants || (has == 0 && PLACE_OPTIONAL.contains(&name));
-            (!is_right).then(|| format!("{name} has {PLACE} {has} times and needs it {wants} times"))
+            let is_complete = has == wants || (has == 0 && PLACE_OPTIONAL.contains(&name));
+            (!is_complete).then(|| format!("{name} has {PLACE} {has} times and needs it {wants} times"))
         })
     }
 
-    /// Words for scopes, which have any name.
+    /// Reads texts for scopes, which may have any name.
     pub(super) fn scopes(&mut self, raw: RawWords) -> Words {
         self.words(raw, |_, _| None)
     }
@@ -50,8 +50,8 @@ impl Reader<'_> {
         for (name, value) in raw {
             let offset = value.span().start;
             let value = value.into_inner();
-            let is_fit = !value.trim().is_empty() && value.len() <= LONGEST_TEXT;
-            let length = || format!("{name} must have 1 to {LONGEST_TEXT} bytes");
+            let is_fit = !value.trim().is_empty() && value.len() <= MAX_TEXT_BYTES;
+            let length = || format!("{name} must have 1 to {MAX_TEXT_BYTES} bytes");
             match problem(&name, &value).or_else(|| (!is_fit).then(length)) {
                 Some(problem) => self.fault(offset, problem),
                 None => drop(words.insert(name, value)),
@@ -61,7 +61,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads a language's file, called `file` in what is said of it.
+/// Reads the file of a language. `file` is its name in findings.
 pub fn parse_language(file: &str, text: &str) -> Result<Language, Vec<Finding>> {
     let mut reader = Reader::new(file, text);
     let Some(raw) = reader.parse::<RawLanguage>() else {
@@ -98,8 +98,8 @@ mod tests {
         assert_eq!(found[0].to_string(), "fa.toml line 1: \"up\" is not ltr or rtl");
     }
 
-    /// A text that asks for a place, or for one more, refuses the files that were right before: a text may only be
-    /// added to these two lists, and to the first only as a text that nobody has written yet.
+    /// A new placeholder in an existing text would refuse language files that are valid today. So texts may only be added
+    /// to these two lists, and only new texts to the first.
     #[test]
     fn the_places_of_a_text_are_those_that_its_contract_began_with() {
         let wanted: Vec<_> = text::EN

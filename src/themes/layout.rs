@@ -7,8 +7,8 @@ use crate::pages::{Locale, Page};
 use crate::themes::TemplateContext;
 use crate::themes::Theme;
 
-/// Draws a page as a whole document. Its style, script and images come from our own origin, so that a content
-/// security policy of `'self'` is enough.
+/// Draws a page as a whole document. Its style, script and images come from our own origin, so a content security policy
+/// of `'self'` is enough.
 pub fn document<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> String {
     html! {
         (DOCTYPE)
@@ -24,7 +24,6 @@ pub fn document<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> String {
     .into_string()
 }
 
-/// What stands in the document's head.
 fn head<P: Page>(page: &P, theme: &Theme, locale: &Locale) -> Markup {
     html! {
         meta charset="utf-8";
@@ -67,37 +66,37 @@ fn links(theme: &Theme, locale: &Locale) -> Markup {
     }
 }
 
-/// What a template is given: what every page has, then what this one adds. `content` is what stands inside the
-/// page's `main` element, where it has been drawn already.
+/// Fills the context of a template: the values of every page, then those of this one. `content` is the content of the
+/// page's `main` element, if it has been drawn already.
 pub fn fill<P: Page>(
     page: &P,
     theme: &Theme,
     locale: &Locale,
     content: Option<&str>,
-    slots: &mut TemplateContext,
+    context: &mut TemplateContext,
 ) {
     let text = locale.text();
-    slots.part("head", || head(page, theme, locale));
-    slots.part("brand", || brand(theme));
-    slots.part("content", || {
+    context.part("head", || head(page, theme, locale));
+    context.part("brand", || brand(theme));
+    context.part("content", || {
         content.map_or_else(|| page.body(&text), |content| PreEscaped(content.to_owned()))
     });
-    slots.part("footer", || links(theme, locale));
-    slots.text("page", P::NAME);
-    slots.text("lang", locale.tag());
-    slots.text("dir", locale.direction());
-    slots.text("title", &page.title(&text));
-    slots.text("product", theme.product_name());
-    slots.text("stylesheet", &theme.style_url());
-    slots.text("logo", &theme.logo_url().unwrap_or_default());
-    slots.text("favicon", &theme.favicon_url().unwrap_or_default());
-    slots.text("script", &script_url(page, theme).unwrap_or_default());
-    slots.list(
+    context.part("footer", || links(theme, locale));
+    context.text("page", P::NAME);
+    context.text("lang", locale.tag());
+    context.text("dir", locale.direction());
+    context.text("title", &page.title(&text));
+    context.text("product", theme.product_name());
+    context.text("stylesheet", &theme.style_url());
+    context.text("logo", &theme.logo_url().unwrap_or_default());
+    context.text("favicon", &theme.favicon_url().unwrap_or_default());
+    context.text("script", &script_url(page, theme).unwrap_or_default());
+    context.list(
         "links",
         theme
             .links(locale)
             .map(|(href, text)| [("href", href), ("text", text)]),
     );
-    slots.value("text", locale.values());
-    page.slots(&text, slots);
+    context.value("text", locale.values());
+    page.fill_context(&text, context);
 }

@@ -1,4 +1,4 @@
-//! Reads a theme and tries it out.
+//! Reads a theme and draws samples with it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use super::language::parse_language;
 use super::manifest;
 use super::manifest::Manifest;
 use super::media::Media;
-use super::policy::{ContentSecurityPolicy, Load};
+use super::policy::{ContentSecurityPolicy, ResourceKind};
 use super::sample;
 use super::template::Templates;
 use super::{File, LAYOUT, STYLE, Source, Theme, style};
@@ -22,8 +22,8 @@ use crate::pages::language::Language;
 use crate::pages::locale::is_tag;
 
 impl Theme {
-    /// Reads a theme and draws every page once to see whether it can. `base_path` is the path of the issuer,
-    /// empty or with a slash at its start only. Without a `default` this is the default theme itself.
+    /// Reads a theme and draws every page with it as a test. `base_path` is the path of the issuer: empty, or with a slash
+    /// at its start only. `default` is `None` for the default theme itself.
     pub fn load(source: &Source, base_path: &str, default: Option<Arc<Self>>) -> Result<Self, Vec<Finding>> {
         let base = default
             .as_ref()
@@ -36,7 +36,7 @@ impl Theme {
         })?;
         let manifest = manifest::parse(text("theme.toml", manifest)?, &base)?;
         let languages = languages(&manifest, source)?;
-        let mut files = served(source)?;
+        let mut files = served_files(source)?;
         let own_style = source.files.get("theme.css");
         let own_style = own_style.map_or(Ok(""), |style| text("theme.css", style))?;
         let style = format!("{}{STYLE}{own_style}", manifest.tokens.css());
@@ -55,12 +55,8 @@ impl Theme {
         }
         findings.extend(weak_contrast(&manifest));
         findings.extend(foreign_scripts(&manifest.policy));
-        for (file, bytes) in source
-            .files
-            .iter()
-            .filter(|(name, _)| name.strip_suffix(".css").is_some())
-        {
-            let has = |path: &str| files.contains_key(path);
+        let has = |path: &str| files.contains_key(path);
+        for (file, bytes) in source.with_extension(".css") {
             let css = String::from_utf8_lossy(bytes);
             findings.extend(style::inspect(file, &css, &manifest.policy, has));
         }
@@ -84,11 +80,7 @@ impl Theme {
 
     fn add_templates(&mut self, source: &Source) -> Result<(), Vec<Finding>> {
         let mut sources = BTreeMap::new();
-        for (name, bytes) in source
-            .files
-            .iter()
-            .filter(|(name, _)| name.strip_suffix(".html").is_some())
-        {
+        for (name, bytes) in source.with_extension(".html") {
             sources.insert(name.clone(), text(name, bytes)?.to_owned());
         }
         if sources.is_empty() {
@@ -99,12 +91,12 @@ impl Theme {
         let (templates, findings) = Templates::compile(sources, Arc::new(assets.collect()));
         self.findings.extend(findings);
         self.templates = Some(templates);
-        self.try_out(&names);
+        self.draw_samples(&names);
         Ok(())
     }
 
-    /// Draws every page in every state. Pages that cannot be used are left to the default theme.
-    fn try_out(&mut self, names: &BTreeSet<String>) {
+    /// Draws every page in every state. If one fails, the default theme draws that page.
+    fn draw_samples(&mut self, names: &BTreeSet<String>) {
         let (mut found, mut failed) = (BTreeSet::new(), BTreeSet::new());
         for sample in sample::all() {
             let name = sample.page.name();
@@ -117,11 +109,8 @@ impl Theme {
             if !names.contains(file) {
                 continue;
             }
-            if !self
-                .templates
-                .as_ref()
-                .is_some_and(|templates| templates.has(file))
-            {
+            let is_compiled = |templates: &Templates| templates.has(file);
+            if !self.templates.as_ref().is_some_and(is_compiled) {
                 self.unusable.insert(name);
                 continue;
             }
@@ -145,7 +134,7 @@ fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Finding>> {
     std::str::from_utf8(bytes).map_err(|_| vec![Finding::refused(name, "it is not UTF-8")])
 }
 
-/// The languages that a theme has something for: its own words first, then its files, then the operator's.
+/// The languages of a theme. `theme.toml` overrides the theme's language files, and these override the operator's.
 fn languages(manifest: &Manifest, source: &Source) -> Result<BTreeMap<String, Language>, Vec<Finding>> {
     let mut languages = manifest.languages.clone();
     for (name, bytes) in &source.files {
@@ -190,8 +179,8 @@ fn locales(mut languages: BTreeMap<String, Language>, findings: &mut Vec<Finding
     locales
 }
 
-/// The files that browsers may load, each what its name says.
-fn served(source: &Source) -> Result<BTreeMap<String, File>, Vec<Finding>> {
+/// The files that browsers may load. The content of each must match its extension.
+fn served_files(source: &Source) -> Result<BTreeMap<String, File>, Vec<Finding>> {
     let mut faults = Vec::new();
     let mut files = BTreeMap::new();
     for (name, bytes) in &source.files {
@@ -217,24 +206,22 @@ fn served(source: &Source) -> Result<BTreeMap<String, File>, Vec<Finding>> {
 }
 
 fn weak_contrast(manifest: &Manifest) -> Vec<Finding> {
-    let schemes = [("light", manifest.tokens.light), ("dark", manifest.tokens.dark)];
-    schemes
-        .into_iter()
-        .flat_map(|(scheme, palette)| {
-            let pairs = palette.weak_pairs().into_iter();
-            pairs.map(move |(front, behind, ratio, wanted)| {
-                let message = format!(
-                    "{scheme}.{front} on {scheme}.{behind} has a contrast of {ratio:.2}; WCAG 2.2 AA asks for {wanted}"
-                );
-                Finding::new(Severity::Fault, "theme.toml", message)
-            })
-        })
-        .collect()
+    let mut findings = Vec::new();
+    for (scheme, palette) in [("light", manifest.tokens.light), ("dark", manifest.tokens.dark)] {
+        for pair in palette.weak_pairs() {
+            let message = format!(
+                "{scheme}.{} on {scheme}.{} has a contrast of {:.2}; WCAG 2.2 AA asks for {}",
+                pair.front, pair.behind, pair.ratio, pair.required
+            );
+            findings.push(Finding::new(Severity::Fault, "theme.toml", message));
+        }
+    }
+    findings
 }
 
-/// Says which strangers a theme trusts with what is typed.
+/// Notes the foreign origins whose scripts can read what users type.
 fn foreign_scripts(policy: &ContentSecurityPolicy) -> impl Iterator<Item = Finding> {
-    policy.sources(Load::Script).map(|source| {
+    policy.sources(ResourceKind::Script).map(|source| {
         let message = format!(
             "csp.script: what {source} serves runs in these pages and can read passwords as they are typed"
         );
@@ -242,7 +229,7 @@ fn foreign_scripts(policy: &ContentSecurityPolicy) -> impl Iterator<Item = Findi
     })
 }
 
-/// Twelve digits that change with every file.
+/// Twelve hexadecimal digits, a hash of all files.
 fn version(source: &Source, style: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(style.as_bytes());

@@ -1,4 +1,4 @@
-//! `theme.toml`: what a theme says without writing HTML or CSS.
+//! `theme.toml`: the settings of a theme.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::CONTRACT;
 use super::finding::Finding;
 use super::language::RawWords;
-use super::policy::{ContentSecurityPolicy, Load};
+use super::policy::{ContentSecurityPolicy, ResourceKind};
 use super::reader::Reader;
 use super::tokens::{COLOURS, Colour, Palette, Tokens, is_font_stack, is_length};
 use crate::pages::language::{Language, Words};
@@ -23,32 +23,29 @@ pub struct Link {
     pub texts: Words,
 }
 
-/// What `theme.toml` says, checked.
+/// The checked content of `theme.toml`.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// The name that people know the product by.
+    /// The name of the product.
     pub product_name: String,
-    /// The file of the mark beside it.
+    /// The file of the logo.
     pub logo: Option<String>,
-    /// The file of the icon in a browser's tab.
+    /// The file of the icon in the browser's tab.
     pub favicon: Option<String>,
     /// Colours, corners and font.
     pub tokens: Tokens,
     /// Links below every page.
     pub links: Vec<Link>,
-    /// What pages may load from elsewhere.
+    /// The other origins that pages may load from.
     pub policy: ContentSecurityPolicy,
-    /// What it adds to languages, by tag.
+    /// Texts of languages, by tag.
     pub languages: BTreeMap<String, Language>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    #[expect(
-        dead_code,
-        reason = "read before the rest, so that a later contract is named as such"
-    )]
+    #[expect(dead_code, reason = "check_contract reads it before the rest")]
     contract: Spanned<i64>,
     product_name: Option<Spanned<String>>,
     logo: Option<Spanned<String>>,
@@ -95,7 +92,7 @@ struct RawPolicy {
     font: Vec<Spanned<String>>,
 }
 
-const MOST_LINKS: usize = 12;
+const MAX_LINKS: usize = 12;
 
 impl Reader<'_> {
     fn palette(
@@ -114,7 +111,7 @@ impl Reader<'_> {
                     let known = COLOURS.join(", ");
                     self.fault(
                         offset,
-                        format!("{scheme}.{name} is no colour of the contract: {known}"),
+                        format!("{scheme}.{name} is unknown; the colours are {known}"),
                     );
                 }
             }
@@ -123,8 +120,8 @@ impl Reader<'_> {
     }
 
     fn links(&mut self, links: Vec<RawLink>) -> Vec<Link> {
-        if let Some(link) = links.get(MOST_LINKS) {
-            self.fault(link.href.span().start, format!("more than {MOST_LINKS} links"));
+        if let Some(link) = links.get(MAX_LINKS) {
+            self.fault(link.href.span().start, format!("more than {MAX_LINKS} links"));
         }
         let wanted = "an address that begins with https://, http://, mailto: or /";
         links
@@ -143,10 +140,10 @@ impl Reader<'_> {
     fn policy(&mut self, raw: RawPolicy) -> ContentSecurityPolicy {
         let mut policy = ContentSecurityPolicy::default();
         for (load, sources) in [
-            (Load::Style, raw.style),
-            (Load::Image, raw.image),
-            (Load::Script, raw.script),
-            (Load::Font, raw.font),
+            (ResourceKind::Style, raw.style),
+            (ResourceKind::Image, raw.image),
+            (ResourceKind::Script, raw.script),
+            (ResourceKind::Font, raw.font),
         ] {
             for source in sources {
                 match policy.clone().allow(load, source.get_ref()) {
@@ -182,16 +179,16 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a link may lead there. A script is no place.
+/// Whether a link may have this address. `javascript:` is refused.
 fn is_link(href: &str) -> bool {
-    let is_near = href.starts_with('/') && !href.starts_with("//");
+    let is_own = href.starts_with('/') && !href.starts_with("//");
     let is_known = ["https://", "http://", "mailto:"]
         .iter()
         .any(|scheme| href.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()));
-    (is_near || is_known) && href.len() <= 2000 && href.bytes().all(|byte| byte.is_ascii_graphic())
+    (is_own || is_known) && href.len() <= 2000 && href.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Which contract a theme was written for, before anything else of it is read.
+/// Checks the version of the contract before the rest is read.
 fn check_contract(reader: &mut Reader<'_>) -> bool {
     #[derive(Deserialize)]
     struct Version {
@@ -217,7 +214,7 @@ fn check_contract(reader: &mut Reader<'_>) -> bool {
     }
 }
 
-/// Reads `theme.toml`. What it leaves out is as in `base`.
+/// Reads `theme.toml`. Missing values come from `base`.
 pub fn parse(text: &str, base: &Manifest) -> Result<Manifest, Vec<Finding>> {
     let mut reader = Reader::new("theme.toml", text);
     if !check_contract(&mut reader) {
@@ -297,11 +294,11 @@ mod tests {
         for part in [
             "line 2: \"1rem;}\" is not a length",
             "line 4: light.ink: a colour is written #rrggbb",
-            "line 5: light.pink is no colour",
+            "line 5: light.pink is unknown",
             "line 7: \"javascript:alert(1)\" is not an address",
             "line 10: \"'unsafe-inline'\" is not a source",
             "line 12: sign_in_to has {} 0 times and needs it 1 times",
-            "line 13: nonsense is no text",
+            "line 13: nonsense is unknown",
         ] {
             assert!(found.contains(part), "{part}\n{found}");
         }

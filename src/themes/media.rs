@@ -1,6 +1,6 @@
-//! The kinds of file that a theme may bring, known by name and content alike.
+//! The media types of a theme's files, by extension and content.
 
-/// A kind of file that is served.
+/// The media type of a file that is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Media {
     /// The value of `Content-Type`.
@@ -16,7 +16,7 @@ const fn media(content_type: &'static str, looks_right: fn(&[u8]) -> bool) -> Me
 }
 
 impl Media {
-    /// The kind that a name's extension stands for; nothing for files that are not served.
+    /// The type for the extension of a name; `None` for files that are not served.
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         Some(match extension {
@@ -36,7 +36,7 @@ impl Media {
         })
     }
 
-    /// Whether the content begins as its kind does.
+    /// Whether the content looks like this type.
     pub fn fits(self, bytes: &[u8]) -> bool {
         (self.looks_right)(bytes)
     }

@@ -1,8 +1,8 @@
-//! A theme: what one installation, or one client, makes of the pages.
+//! Themes: the look of pages, for one installation or one client.
 //!
-//! A theme is data. It is a handful of files ([`Source`]), read and tried out once by [`Theme::load`]. A page that
-//! cannot be used is reported ([`Finding`]) and drawn as in the default theme. [`check`] says what is checked when.
-//! `themes/README.md` is the contract that themes are written to.
+//! A theme is a set of files ([`Source`]) without code. [`Theme::load`] reads it and draws samples of all pages. A page
+//! that cannot be used is reported ([`Finding`]), and the default theme draws it. [`check`] documents the checks.
+//! `themes/README.md` is the contract for authors of themes.
 
 pub mod built_in;
 pub mod check;
@@ -36,7 +36,7 @@ use self::check::check_forms;
 pub use self::finding::{Finding, Severity};
 use self::manifest::Manifest;
 use self::media::Media;
-pub use self::policy::{ContentSecurityPolicy, Load};
+pub use self::policy::{ContentSecurityPolicy, ResourceKind};
 use self::template::Templates;
 use crate::pages::language::Language;
 pub use crate::pages::template_context::TemplateContext;
@@ -45,55 +45,63 @@ use crate::pages::{Locale, Page, locale};
 /// The version of the contract between the service and its themes.
 pub const CONTRACT: i64 = 1;
 
-/// The name of the theme that every other one falls back to.
+/// The name of the default theme, which replaces others that cannot be used.
 pub const DEFAULT: &str = "default";
 
 /// The path that the files of themes are served under, below the issuer's.
 pub const PREFIX: &str = "/theme/";
 
-/// The stylesheet that every theme's own is put behind.
+/// The stylesheet of the service. A theme's own is appended to it.
 const STYLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/style.css"));
 
-/// The template around the pages that have none of their own.
+/// The template of pages without a template of their own.
 const LAYOUT: &str = "layout.html";
 
 /// The most files of one theme.
-pub const MOST_FILES: usize = 200;
+pub const MAX_FILES: usize = 200;
 /// The most bytes of one file.
-pub const LARGEST_FILE: u64 = 2 * 1024 * 1024;
+pub const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
 /// The most bytes of one theme.
-pub const LARGEST_THEME: u64 = 8 * 1024 * 1024;
+pub const MAX_THEME_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The files of one theme, by their paths within it.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// The theme's name.
     pub name: String,
-    /// What its files hold.
+    /// The content of its files.
     pub files: BTreeMap<String, Cow<'static, [u8]>>,
-    /// Languages that the operator adds to every theme: what `locales/TAG.toml` holds, by tag.
+    /// Languages that the operator adds to every theme by `locales/TAG.toml`, by tag.
     pub languages: BTreeMap<String, Language>,
+}
+
+impl Source {
+    /// The files whose names end with this extension, such as `.css`.
+    fn with_extension(&self, extension: &str) -> impl Iterator<Item = (&String, &Cow<'static, [u8]>)> {
+        let files = self.files.iter();
+        files.filter(move |(name, _)| name.ends_with(extension))
+    }
 }
 
 /// A file that is served.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// What it holds.
+    /// Its content.
     pub bytes: bytes::Bytes,
-    /// Its kind.
+    /// Its media type.
     pub media: Media,
 }
 
-/// A page as it was drawn.
+/// A page that was drawn.
 #[derive(Debug)]
-pub struct Drawn {
+pub struct RenderedPage {
     /// The whole document.
     pub html: String,
-    /// Why the theme's own template was not used, when that was so and nobody has said it yet.
+    /// Why the theme's template was not used, if it was not and this is not reported yet.
     pub fault: Option<Finding>,
 }
 
-/// The looks of one installation or client, ready to draw with.
+/// A loaded theme.
 #[derive(Debug, Default)]
 pub struct Theme {
     name: String,
@@ -116,28 +124,28 @@ impl Theme {
         &self.name
     }
 
-    /// The name that people know the product by.
+    /// The name of the product.
     pub fn product_name(&self) -> &str {
         &self.manifest.product_name
     }
 
-    /// The path of the issuer, before every address of our own. Without a slash at its end.
+    /// The path of the issuer, with which our own addresses begin. It has no slash at its end.
     pub fn base_path(&self) -> &str {
         &self.base_path
     }
 
-    /// What is wrong with it; none of it keeps the theme as a whole from being used.
+    /// What is wrong with it. The theme as a whole is used in spite of these findings.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The languages it has, English first.
+    /// Its languages, English first.
     pub fn locales(&self) -> &[Locale] {
         &self.locales
     }
 
-    /// The language that suits a reader best: the first of `ui_locales` that is there, else the best of
-    /// `Accept-Language`, else English.
+    /// The best language for a reader: the first of `ui_locales` that is available, else the best of `Accept-Language`,
+    /// else English.
     pub fn locale(&self, ui_locales: Option<&str>, accept_language: Option<&str>) -> &Locale {
         locale::choose(&self.locales, ui_locales, accept_language).unwrap_or_else(|| Locale::english())
     }
@@ -147,7 +155,7 @@ impl Theme {
         &self.policy
     }
 
-    /// What tells this state of the theme from every other: part of the addresses of its files.
+    /// A hash of the theme, which is part of the addresses of its files.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -166,12 +174,12 @@ impl Theme {
         self.file_url("theme.css")
     }
 
-    /// The address of the mark beside the product's name; nothing when the theme has none.
+    /// The address of the logo; `None` if the theme has none.
     pub fn logo_url(&self) -> Option<String> {
         self.manifest.logo.as_deref().map(|file| self.file_url(file))
     }
 
-    /// The address of the icon in a browser's tab; nothing when the theme has none.
+    /// The address of the icon in the browser's tab; `None` if the theme has none.
     pub fn favicon_url(&self) -> Option<String> {
         self.manifest.favicon.as_deref().map(|file| self.file_url(file))
     }
@@ -181,35 +189,34 @@ impl Theme {
         let tag = locale.tag().to_owned();
         self.manifest.links.iter().filter_map(move |link| {
             let language = tag.split('-').next().unwrap_or_default();
-            let mut texts = [tag.as_str(), language, "", "en"]
-                .into_iter()
-                .map(|tag| link.texts.get(tag));
-            let text = texts.find_map(|text| text).or_else(|| link.texts.values().next());
+            let mut tags = [tag.as_str(), language, "", "en"].into_iter();
+            let text = tags.find_map(|tag| link.texts.get(tag));
+            let text = text.or_else(|| link.texts.values().next());
             Some((link.href.as_str(), text?.as_str()))
         })
     }
 
-    /// Draws a page: by the theme's own template where there is one and it works, else by the layout of the
-    /// service, else as the default theme would.
-    pub fn draw<P: Page>(&self, page: &P, locale: &Locale) -> Drawn {
+    /// Draws a page by the theme's template, or by the layout of the service if the theme has no template for it. If the
+    /// template fails, the default theme draws the page.
+    pub fn draw<P: Page>(&self, page: &P, locale: &Locale) -> RenderedPage {
         let faults = match self.draw_by_template(page, locale) {
-            Ok(Some(html)) => return Drawn { html, fault: None },
+            Ok(Some(html)) => return RenderedPage { html, fault: None },
             Ok(None) => {
                 let html = layout::document(page, self, locale);
-                return Drawn { html, fault: None };
+                return RenderedPage { html, fault: None };
             }
             Err(faults) => faults,
         };
         let html = layout::document(page, self.default.as_deref().unwrap_or(self), locale);
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = reported.insert(P::NAME) && !self.unusable.contains(P::NAME);
-        Drawn {
+        let is_new = reported.insert(P::NAME) && !self.unusable.contains(P::NAME);
+        RenderedPage {
             html,
-            fault: faults.into_iter().next().filter(|_| is_news),
+            fault: faults.into_iter().next().filter(|_| is_new),
         }
     }
 
-    /// Draws a page by the theme's template and checks it; nothing if the theme has no template for it.
+    /// Draws a page by the theme's template and checks it; `None` if the theme has no template for it.
     pub(crate) fn draw_by_template<P: Page>(
         &self,
         page: &P,
@@ -234,7 +241,7 @@ impl Theme {
         let html = templates.draw(name, context).map_err(|fault| vec![fault])?;
         let mut faults = check_forms(name, &html, &content);
         if !has_own && !html.contains(&content) {
-            let message = "the page leaves out what it is for: print its {{ content }}";
+            let message = "the content of the page is missing: print {{ content }}";
             faults.push(Finding::refused(name, message));
         }
         if faults.is_empty() {

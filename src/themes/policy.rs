@@ -1,8 +1,8 @@
-//! What a page may load: its content security policy.
+//! The content security policy of pages.
 
-/// What a page loads.
+/// A kind of resource that a page loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum ResourceKind {
     /// Style sheets.
     Style,
     /// Images.
@@ -13,8 +13,8 @@ pub enum Load {
     Font,
 }
 
-impl Load {
-    /// Everything that a theme may name sources for, in the order of the header.
+impl ResourceKind {
+    /// All kinds, in the order of the header.
     pub const ALL: [Self; 4] = [Self::Style, Self::Image, Self::Script, Self::Font];
 
     /// Its key in the table `csp` of `theme.toml`.
@@ -37,21 +37,21 @@ impl Load {
     }
 }
 
-/// What a page may load. Nothing inline, nothing from elsewhere, unless the theme names it.
+/// A content security policy: no inline resources, and only those of this service and of the origins that the theme names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentSecurityPolicy {
-    allowed: Vec<(Load, String)>,
+    allowed: Vec<(ResourceKind, String)>,
 }
 
-/// The text is no host or scheme that a policy can name.
+/// The text is not an origin that a policy can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a source that a content security policy can name: want one https:// origin")]
 pub struct NotASource;
 
 impl ContentSecurityPolicy {
-    /// Allows one more origin, such as `https://cdn.example.com`. Keywords like `'unsafe-inline'`, wildcards
-    /// for everything and plain HTTP are refused.
-    pub fn allow(mut self, load: Load, source: &str) -> Result<Self, NotASource> {
+    /// Allows one more origin, such as `https://cdn.example.com`. Keywords like `'unsafe-inline'`, wildcards and plain HTTP
+    /// are refused.
+    pub fn allow(mut self, load: ResourceKind, source: &str) -> Result<Self, NotASource> {
         let host = source.strip_prefix("https://").ok_or(NotASource)?;
         let is_host =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'/' | b'_');
@@ -65,9 +65,9 @@ impl ContentSecurityPolicy {
         Ok(self)
     }
 
-    /// Whether a page may load `url`, absolute and with its scheme, as this.
-    pub fn allows(&self, load: Load, url: &str) -> bool {
-        let is_data = load == Load::Image && url.starts_with("data:");
+    /// Whether a page may load the absolute address `url` as this kind of resource.
+    pub fn allows(&self, load: ResourceKind, url: &str) -> bool {
+        let is_data = load == ResourceKind::Image && url.starts_with("data:");
         is_data
             || self.allowed.iter().any(|(allowed, source)| {
                 let rest = url.strip_prefix(source.as_str());
@@ -78,19 +78,18 @@ impl ContentSecurityPolicy {
             })
     }
 
-    /// The origins that one kind of thing may come from, besides this service.
-    pub fn sources(&self, load: Load) -> impl Iterator<Item = &str> {
+    /// The origins for one kind of resource, besides this service.
+    pub fn sources(&self, load: ResourceKind) -> impl Iterator<Item = &str> {
         let of_kind = self.allowed.iter().filter(move |(allowed, _)| *allowed == load);
         of_kind.map(|(_, source)| source.as_str())
     }
 
-    /// The policy as it stands in the header.
+    /// The value of the header.
     ///
-    /// It has no `form-action`: Chrome applies that to every redirect that follows the form, so signing in
-    /// could not end at the client.
+    /// It has no `form-action`: Chrome applies it to every redirect after a form, so a sign-in could not end at the client.
     pub fn text(&self) -> String {
         let mut text = "default-src 'none'".to_owned();
-        for load in Load::ALL {
+        for load in ResourceKind::ALL {
             text.push_str("; ");
             text.push_str(load.directive());
             for source in self.sources(load) {
@@ -115,7 +114,9 @@ mod tests {
             "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; font-src 'self'; \
              base-uri 'none'; frame-ancestors 'none'"
         );
-        let policy = policy.allow(Load::Image, "https://cdn.example.com").unwrap();
+        let policy = policy
+            .allow(ResourceKind::Image, "https://cdn.example.com")
+            .unwrap();
         assert!(
             policy
                 .text()
@@ -136,7 +137,7 @@ mod tests {
             "https:",
             "",
         ] {
-            let allowed = ContentSecurityPolicy::default().allow(Load::Script, source);
+            let allowed = ContentSecurityPolicy::default().allow(ResourceKind::Script, source);
             assert_eq!(allowed, Err(NotASource), "{source}");
         }
     }
@@ -144,12 +145,12 @@ mod tests {
     #[test]
     fn a_named_source_allows_its_own_addresses_and_no_others() {
         let policy = ContentSecurityPolicy::default()
-            .allow(Load::Font, "https://fonts.example")
+            .allow(ResourceKind::Font, "https://fonts.example")
             .unwrap();
-        assert!(policy.allows(Load::Font, "https://fonts.example/a.woff2"));
-        assert!(!policy.allows(Load::Style, "https://fonts.example/a.css"));
-        assert!(!policy.allows(Load::Font, "https://fonts.example.evil/a.woff2"));
-        assert!(policy.allows(Load::Image, "data:image/png;base64,AAAA"));
-        assert!(!policy.allows(Load::Script, "data:text/javascript,1"));
+        assert!(policy.allows(ResourceKind::Font, "https://fonts.example/a.woff2"));
+        assert!(!policy.allows(ResourceKind::Style, "https://fonts.example/a.css"));
+        assert!(!policy.allows(ResourceKind::Font, "https://fonts.example.evil/a.woff2"));
+        assert!(policy.allows(ResourceKind::Image, "data:image/png;base64,AAAA"));
+        assert!(!policy.allows(ResourceKind::Script, "data:text/javascript,1"));
     }
 }

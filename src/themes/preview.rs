@@ -1,4 +1,4 @@
-//! The page around the preview of a theme: what there is to look at, and a window to look through.
+//! The page around the preview of a theme: a list of pages and a frame that shows one of them.
 
 use maud::{DOCTYPE, html};
 
@@ -6,7 +6,7 @@ use crate::themes::Finding;
 
 /// The preview's own stylesheet.
 pub const STYLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/preview.css"));
-/// The preview's own script: it changes the window's width and reloads it when the theme has changed.
+/// The preview's own script: it changes the frame's width, and reloads the frame when the theme has changed.
 pub const SCRIPT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/preview.js"));
 
 /// The preview of one theme.
@@ -20,16 +20,16 @@ pub struct Preview<'a> {
     pub locales: &'a [String],
     /// What is wrong with the theme.
     pub findings: &'a [Finding],
-    /// The page in the window.
+    /// The page in the frame.
     pub shown: &'a str,
     /// Its language.
     pub locale: &'a str,
-    /// What tells this state of the theme from the next.
+    /// Changes when the theme or its findings change.
     pub state: &'a str,
 }
 
 impl Preview<'_> {
-    /// The whole document. It works without its script, but for the reloading.
+    /// The whole document. Without its script, it does not reload and has no widths.
     pub fn render(&self) -> String {
         let address = |page: &str, locale: &str| format!("/?page={page}&locale={locale}");
         let here = |yes: bool| yes.then_some("page");

@@ -1,11 +1,11 @@
-//! Reads a TOML file of a theme, and says on which line it is wrong.
+//! Reads a TOML file of a theme, and reports faults with their lines.
 
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::finding::{Finding, Severity, line_of};
 
-/// Reads one file and keeps what is wrong with it.
+/// Reads one file and collects its faults.
 pub(super) struct Reader<'a> {
     file: &'a str,
     text: &'a str,
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
             .ok()
     }
 
-    /// The value, if nothing is wrong.
+    /// The value, or the faults if there are any.
     pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<Finding>> {
         if self.faults.is_empty() {
             Ok(value)
@@ -45,17 +45,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text that is fit, if there is one.
+    /// The text if it is present and valid. An invalid text is a fault.
     pub(super) fn checked(
         &mut self,
         value: Option<Spanned<String>>,
-        is_fit: impl Fn(&str) -> bool,
+        is_valid: impl Fn(&str) -> bool,
         wanted: &str,
     ) -> Option<String> {
         let value = value?;
         let offset = value.span().start;
         let value = value.into_inner();
-        if is_fit(&value) {
+        if is_valid(&value) {
             return Some(value);
         }
         self.fault(offset, format!("{value:?} is not {wanted}"));

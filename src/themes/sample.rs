@@ -1,4 +1,4 @@
-//! Every page in every state, with made-up people: what tests, the preview and the trial of a theme draw.
+//! Samples: every page in every state, with made-up users. Tests, the preview and the loading of a theme draw them.
 
 use super::layout;
 use crate::pages::{
@@ -6,11 +6,11 @@ use crate::pages::{
     LoginProblem, LogoutConfirm, Page,
 };
 use crate::themes::Theme;
-use crate::themes::{Drawn, Finding, TemplateContext};
+use crate::themes::{Finding, RenderedPage, TemplateContext};
 
 /// A page in one of its states.
 pub struct Sample {
-    /// What is special about the state, in a word; empty for pages that have one state only.
+    /// The state in a word; empty for pages with one state only.
     pub state: &'static str,
     /// The page.
     pub page: Box<dyn AnyPage>,
@@ -21,11 +21,11 @@ pub trait AnyPage: Send + Sync {
     /// The page's name.
     fn name(&self) -> &'static str;
     /// The whole document.
-    fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn;
-    /// The whole document by the theme's template, where it has one.
+    fn draw(&self, theme: &Theme, locale: &Locale) -> RenderedPage;
+    /// The whole document by the theme's template; `None` if it has none.
     fn draw_by_template(&self, theme: &Theme, locale: &Locale) -> Result<Option<String>, Vec<Finding>>;
-    /// What a template of the page is given.
-    fn slots(&self, theme: &Theme, locale: &Locale) -> TemplateContext;
+    /// The context for a template of the page.
+    fn template_context(&self, theme: &Theme, locale: &Locale) -> TemplateContext;
 }
 
 impl<P: Page + Send + Sync> AnyPage for P {
@@ -33,7 +33,7 @@ impl<P: Page + Send + Sync> AnyPage for P {
         P::NAME
     }
 
-    fn draw(&self, theme: &Theme, locale: &Locale) -> Drawn {
+    fn draw(&self, theme: &Theme, locale: &Locale) -> RenderedPage {
         theme.draw(self, locale)
     }
 
@@ -41,10 +41,10 @@ impl<P: Page + Send + Sync> AnyPage for P {
         theme.draw_by_template(self, locale)
     }
 
-    fn slots(&self, theme: &Theme, locale: &Locale) -> TemplateContext {
-        let mut slots = TemplateContext::default();
-        layout::fill(self, theme, locale, None, &mut slots);
-        slots
+    fn template_context(&self, theme: &Theme, locale: &Locale) -> TemplateContext {
+        let mut context = TemplateContext::default();
+        layout::fill(self, theme, locale, None, &mut context);
+        context
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a new theme begins with.
+//! The files of a new theme.
 
 use std::fmt::Write;
 
@@ -13,13 +13,13 @@ macro_rules! starter {
 /// The files of every new theme: names and contents.
 pub const FILES: &[(&str, &str)] = starter!["theme.toml" "theme.css"];
 
-/// A template for every page, for who wants to write the HTML.
+/// A template for every page, for themes with HTML of their own.
 pub const TEMPLATES: &[(&str, &str)] = starter![
     "layout.html" "login.html" "consent.html" "logout.html" "logged-out.html" "error.html" "form-post.html" "account.html"
 ];
 
-/// A file with every text of the pages, to be translated: the built-in words where the language has them, English
-/// elsewhere.
+/// A file with every text of the pages, to be translated. The texts are in the language if it is built in, otherwise in
+/// English.
 pub fn language(tag: &str) -> String {
     let base = crate::pages::locale::built_in_text(tag).unwrap_or(&text::EN);
     let mut file = format!(

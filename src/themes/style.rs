@@ -1,10 +1,10 @@
-//! What a stylesheet loads, as far as it takes to say what would be blocked or missing.
+//! Checks what a stylesheet loads.
 
 use super::finding::{Finding, Severity};
-use super::policy::{ContentSecurityPolicy, Load};
+use super::policy::{ContentSecurityPolicy, ResourceKind};
 
-/// The addresses that a stylesheet loads and that nobody will answer: from elsewhere without the theme naming the
-/// origin, or files that the theme does not have. `has` says whether it has one, by its path from the stylesheet's.
+/// Reports the addresses that a stylesheet cannot load: of origins that the policy does not allow, or files that the theme
+/// does not have. `has` says whether the theme has the file of a path.
 pub fn inspect(
     file: &str,
     css: &str,
@@ -12,27 +12,23 @@ pub fn inspect(
     has: impl Fn(&str) -> bool,
 ) -> Vec<Finding> {
     let css = &without_comments(css);
-    let urls = each(css, "url(").filter_map(|found| {
-        let is_import = found.before.trim_end().ends_with("@import");
+    let urls = occurrences(css, "url(").filter_map(|found| {
+        if found.before.trim_end().ends_with("@import") {
+            return None;
+        }
         let url = unquoted(found.after.split(')').next()?);
-        (!is_import).then_some((found.line, url, &[Load::Image, Load::Font][..]))
+        Some((found.line, url, &[ResourceKind::Image, ResourceKind::Font][..]))
     });
-    let imports = each(css, "@import").filter_map(|found| {
+    let imports = occurrences(css, "@import").filter_map(|found| {
         let rest = found.after.split(';').next()?.trim();
         let rest = rest.strip_prefix("url(").unwrap_or(rest);
-        Some((
-            found.line,
-            unquoted(rest.split([')', ' ']).next()?),
-            &[Load::Style][..],
-        ))
+        let url = unquoted(rest.split([')', ' ']).next()?);
+        Some((found.line, url, &[ResourceKind::Style][..]))
     });
     let mut findings: Vec<Finding> = Vec::new();
     for (line, url, loads) in imports.chain(urls) {
-        let is_far = url.starts_with("//")
-            || url
-                .split(['/', '?', '#'])
-                .next()
-                .is_some_and(|start| start.contains(':'));
+        let first_part = url.split(['/', '?', '#']).next().unwrap_or_default();
+        let is_far = url.starts_with("//") || first_part.contains(':');
         let is_allowed = loads.iter().any(|load| policy.allows(*load, url));
         let message = if url.is_empty() || url.starts_with('#') || is_allowed {
             continue;
@@ -52,27 +48,27 @@ pub fn inspect(
     findings
 }
 
-/// A place where a mark stands in a stylesheet.
-struct Found<'a> {
+/// An occurrence of a mark, such as `url(`, in a stylesheet.
+struct Occurrence<'a> {
     line: usize,
-    /// What stands between the mark before and this one.
+    /// The text between the previous mark and this one.
     before: &'a str,
-    /// What stands between this mark and the next.
+    /// The text between this mark and the next.
     after: &'a str,
 }
 
-/// Where `mark` stands. No part of the text belongs to two places, so that all of them are read in the time of one.
-fn each<'a>(css: &'a str, mark: &'a str) -> impl Iterator<Item = Found<'a>> {
+/// The occurrences of `mark`. Their texts do not overlap, so that the whole takes linear time.
+fn occurrences<'a>(css: &'a str, mark: &'a str) -> impl Iterator<Item = Occurrence<'a>> {
     let mut line = 1_usize;
     css.split(mark)
         .zip(css.split(mark).skip(1))
         .map(move |(before, after)| {
             line = line.saturating_add(before.matches('\n').count());
-            Found { line, before, after }
+            Occurrence { line, before, after }
         })
 }
 
-/// The text with comments blanked out, so that every place stays where it is.
+/// The text without comments. Line breaks in comments stay, so that line numbers stay right.
 fn without_comments(css: &str) -> String {
     let mut clean = String::with_capacity(css.len());
     let mut rest = css;
@@ -112,7 +108,7 @@ mod tests {
 
     fn said(css: &str) -> Vec<String> {
         let policy = ContentSecurityPolicy::default()
-            .allow(Load::Font, "https://fonts.example")
+            .allow(ResourceKind::Font, "https://fonts.example")
             .unwrap();
         let has = |path: &str| path == "img/a.svg";
         inspect("css/site.css", css, &policy, has)
@@ -129,7 +125,7 @@ mod tests {
         assert_eq!(said(css), Vec::<String>::new());
     }
 
-    /// Each of them with all that follows it would be gigabytes.
+    /// If each occurrence had the whole rest of the text, this would read gigabytes.
     #[test]
     fn addresses_without_an_end_are_no_longer_than_the_stylesheet() {
         for mark in ["url(", "@import", "@import url("] {

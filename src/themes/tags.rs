@@ -1,13 +1,14 @@
-//! Reads the tags of a rendered page, and refuses HTML in which browsers could find others.
+//! Reads the tags of a rendered page, and refuses HTML in which browsers could find other tags.
 //!
-//! Each `<` of a page begins a tag, a comment or the doctype, and none of these holds another `<`. A browser looks for
-//! tags nowhere else. So it finds every tag that is found here, except within elements that hold no tags, such as
-//! `script`. No form is hidden from the check, and no entity table is needed: an HTML parser takes 260 KB or more of
-//! the executable, most of it for that.
+//! Each `<` of a page begins a tag, a comment or the doctype, and none of these contains another `<`. A browser looks for
+//! tags nowhere else. So this finds every tag that a browser finds, and no form is hidden from the check. It also finds
+//! tags within elements such as `script`, where a browser finds none.
+//!
+//! An HTML parser would add 260 KB or more to the executable, most of it for a table of entities.
 
 use std::borrow::Cow;
 
-/// The character references that values are written with. The ampersand is the last to be replaced.
+/// The known character references. The ampersand is replaced last.
 const REFERENCES: [(&str, &str); 8] = [
     ("&lt;", "<"),
     ("&gt;", ">"),
@@ -22,16 +23,16 @@ const REFERENCES: [(&str, &str); 8] = [
 /// A start tag, an end tag or the doctype.
 #[derive(Debug)]
 pub(super) struct Tag<'a> {
-    /// In lower case; `!doctype` for the doctype.
+    /// The name in lower case; `!doctype` for the doctype.
     pub name: String,
     pub is_end: bool,
     pub is_self_closing: bool,
-    /// Names in lower case, and values.
+    /// The names in lower case, with their values.
     pub attributes: Vec<(String, Cow<'a, str>)>,
 }
 
 impl Tag<'_> {
-    /// The value of an attribute: of the first of that name, as browsers have it.
+    /// The value of an attribute. If the name occurs twice, the first one counts, as in browsers.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_ref())
@@ -43,7 +44,7 @@ impl Tag<'_> {
     }
 }
 
-/// The tags of a page, or what is wrong with the first that is none.
+/// The tags of a page, or why the first invalid one is refused.
 pub(super) fn read(page: &str) -> Result<Vec<Tag<'_>>, String> {
     let pieces = page.split('<').skip(1);
     let tags = pieces.filter(|piece| !(piece.starts_with("!--") && piece.contains("-->")));
@@ -59,7 +60,7 @@ pub(super) fn read(page: &str) -> Result<Vec<Tag<'_>>, String> {
     .collect()
 }
 
-/// Reads a tag from behind its `<`, as section 13.2.5.6 and the following of the HTML standard do.
+/// Reads a tag after its `<`, as sections 13.2.5.6 and following of the HTML standard do.
 fn read_tag(piece: &str) -> Option<Tag<'_>> {
     let is_space = |c: char| c.is_ascii_whitespace();
     let is_end = piece.starts_with('/');
@@ -114,7 +115,7 @@ fn split(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// Replaces the character references known here. Others stay, so that what has them equals nothing that is compared.
+/// Replaces the known character references. A value with others is left as it is, and matches nothing that is compared.
 fn decode(value: &str) -> Cow<'_, str> {
     let mut value = Cow::Borrowed(value);
     if value.contains('&') {
@@ -151,7 +152,7 @@ mod tests {
         assert!(tags[1].is_self_closing && tags[2].is_self_closing);
     }
 
-    /// Browsers would read each of them another way in another place.
+    /// Browsers read each of these differently in different contexts.
     #[test]
     fn what_is_no_tag_for_every_browser_is_refused() {
         let texts = "<|</|<a|<a b|<a b=|<a b='>|<a b=\"<\">|<!--|<!-- <p> -->|<!-- x --!>|< b|<1>|</>|<?x?>|<!x>|\

@@ -1,4 +1,4 @@
-//! The operator's HTML: templates that are drawn within bounds.
+//! Templates: the operator's HTML, drawn with limits on time and size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -15,25 +15,25 @@ use crate::pages::template_context::TemplateContext;
 /// The filters that templates have.
 pub const FILTERS: [&str; 5] = ["asset", "lower", "trim", "upper", "with"];
 
-/// Instructions that one page may take; the greatest page of the built-in themes takes a tenth of it.
-const FUEL: u64 = 20_000;
+/// The most instructions for one page. The largest page of the built-in themes takes a tenth.
+const MAX_INSTRUCTIONS: u64 = 20_000;
 /// How deep templates may include each other.
-const DEPTH: usize = 24;
+const MAX_INCLUDE_DEPTH: usize = 24;
 /// The most bytes of a page.
-pub(super) const LONGEST_PAGE: usize = 256 * 1024;
+pub(super) const MAX_PAGE_BYTES: usize = 256 * 1024;
 /// The most bytes of a template. Line numbers of the parser have 16 bits.
-const LONGEST_TEMPLATE: usize = 64_000;
+const MAX_TEMPLATE_BYTES: usize = 64_000;
 
 /// The templates of one theme.
 #[derive(Debug)]
 pub struct Templates {
     environment: Environment<'static>,
-    /// The names that any of them reads.
+    /// The names that the templates read.
     names: Arc<BTreeSet<String>>,
 }
 
 impl Templates {
-    /// Compiles every template that keeps to the grammar; the others are not there, and said why.
+    /// Compiles every template that keeps to the grammar. The findings say why others are left out.
     pub fn compile(
         sources: BTreeMap<String, String>,
         assets: Arc<BTreeMap<String, String>>,
@@ -41,8 +41,8 @@ impl Templates {
         let mut environment = Environment::empty();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_fuel(Some(FUEL));
-        environment.set_recursion_limit(DEPTH);
+        environment.set_fuel(Some(MAX_INSTRUCTIONS));
+        environment.set_recursion_limit(MAX_INCLUDE_DEPTH);
         environment.set_formatter(|out, state, value| match value.kind() {
             ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::Undefined => {
                 escape_formatter(out, state, value)
@@ -56,7 +56,7 @@ impl Templates {
         environment.add_filter("lower", |text: &str| text.to_lowercase());
         environment.add_filter("trim", |text: &str| text.trim().to_owned());
         environment.add_filter("with", |text: &str, name: &str| {
-            // maud lets an apostrophe be, which would end an attribute in apostrophes
+            // maud does not escape an apostrophe, which would end an attribute in apostrophes.
             let sentence = sentence(text, name).into_string().replace('\'', "&#x27;");
             Value::from_safe_string(sentence)
         });
@@ -69,17 +69,17 @@ impl Templates {
         let mut findings = Vec::new();
         let mut names = BTreeSet::new();
         for (name, source) in sources {
-            if source.len() > LONGEST_TEMPLATE {
-                let message = format!("a template has at most {LONGEST_TEMPLATE} bytes");
+            if source.len() > MAX_TEMPLATE_BYTES {
+                let message = format!("a template has at most {MAX_TEMPLATE_BYTES} bytes");
                 findings.push(Finding::refused(&name, message));
                 continue;
             }
             let mut faults = grammar::check(&name, &source, &mut names);
-            faults.extend(unquoted(&name, &source));
+            faults.extend(unquoted_attributes(&name, &source));
             if faults.is_empty()
                 && let Err(error) = environment.add_template_owned(name.clone(), source)
             {
-                faults.push(of_error(&name, &error));
+                faults.push(finding_of_error(&name, &error));
             }
             findings.extend(faults);
         }
@@ -87,7 +87,7 @@ impl Templates {
         (Self { environment, names }, findings)
     }
 
-    /// An empty context for one of them, which takes the values that any of them reads.
+    /// An empty context. It takes only values that the templates read.
     pub fn context(&self) -> TemplateContext {
         TemplateContext::of(Arc::clone(&self.names))
     }
@@ -97,14 +97,14 @@ impl Templates {
         self.environment.get_template(name).is_ok()
     }
 
-    /// Draws one, or says what went wrong and where.
+    /// Draws a template; a finding if that fails.
     pub fn draw(&self, name: &str, context: TemplateContext) -> Result<String, Finding> {
-        let fault = |error: &Error| of_error(name, error);
+        let fault = |error: &Error| finding_of_error(name, error);
         let template = self
             .environment
             .get_template(name)
             .map_err(|error| fault(&error))?;
-        let mut page = Capped(Vec::with_capacity(8 * 1024));
+        let mut page = LimitedWriter(Vec::with_capacity(8 * 1024));
         template
             .render_captured_to(context.into_value(), &mut page)
             .map_err(|error| fault(&error))?;
@@ -112,12 +112,12 @@ impl Templates {
     }
 }
 
-/// A page that is being written, up to the most that one may have.
-struct Capped(Vec<u8>);
+/// The buffer of a page, with a limit on its size.
+struct LimitedWriter(Vec<u8>);
 
-impl Write for Capped {
+impl Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len().saturating_add(bytes.len()) > LONGEST_PAGE {
+        if self.0.len().saturating_add(bytes.len()) > MAX_PAGE_BYTES {
             return Err(io::Error::other("the page is too long"));
         }
         self.0.extend_from_slice(bytes);
@@ -129,15 +129,15 @@ impl Write for Capped {
     }
 }
 
-/// What minijinja says, as a finding about the innermost template.
-fn of_error(name: &str, error: &Error) -> Finding {
+/// An error of minijinja, as a finding about the innermost template.
+fn finding_of_error(name: &str, error: &Error) -> Finding {
     let mut innermost = error;
     while let Some(cause) = std::error::Error::source(innermost).and_then(|cause| cause.downcast_ref()) {
         innermost = cause;
     }
     let message = match (innermost.kind(), innermost.detail()) {
         (ErrorKind::OutOfFuel, _) => "the page takes too long to draw".to_owned(),
-        (ErrorKind::WriteFailure, _) => format!("the page is longer than {} KiB", LONGEST_PAGE / 1024),
+        (ErrorKind::WriteFailure, _) => format!("the page is longer than {} KiB", MAX_PAGE_BYTES / 1024),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     };
@@ -148,8 +148,8 @@ fn of_error(name: &str, error: &Error) -> Finding {
     }
 }
 
-/// Values that stand in an attribute without quotes: a space in them would begin another attribute.
-fn unquoted<'a>(name: &'a str, source: &'a str) -> impl Iterator<Item = Finding> + 'a {
+/// Reports values in attributes without quotes. A space in such a value would begin another attribute.
+fn unquoted_attributes<'a>(name: &'a str, source: &'a str) -> impl Iterator<Item = Finding> + 'a {
     source.match_indices("{{").filter_map(move |(at, _)| {
         let before = source.get(..at)?.trim_end();
         let is_bare = before.ends_with('=') && before.rfind('<') > before.rfind('>');
@@ -250,7 +250,7 @@ mod tests {
         .unwrap_err();
         assert!(found.contains("recursion limit"), "{found}");
         assert!(
-            page(&"x".repeat(LONGEST_TEMPLATE + 1))
+            page(&"x".repeat(MAX_TEMPLATE_BYTES + 1))
                 .unwrap_err()
                 .contains("at most 64000 bytes")
         );

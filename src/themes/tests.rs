@@ -1,4 +1,4 @@
-//! What becomes of themes, good and bad.
+//! Loading and drawing of valid and invalid themes.
 
 use super::sample;
 use crate::pages::{Account, Consent, ErrorPage, Login, LoginProblem};
@@ -91,7 +91,7 @@ fn a_page_that_fails_for_some_people_only_falls_back_for_them_and_is_told_once()
     );
 }
 
-/// A template knows who reads it and in which language, and the trial knows some of both only.
+/// A template can depend on its reader and the language, and the samples cover only some of both.
 #[test]
 fn a_page_that_leads_some_people_elsewhere_is_not_shown_to_them() {
     let whole = format!("{}</body></html>", FORM.split("</body>").next().unwrap());
@@ -313,8 +313,7 @@ fn every_state_of_every_page_can_be_drawn_by_one_layout() {
     }
 }
 
-/// The words between backquotes in the README of the themes, from one heading to the next of the same or a
-/// higher rank.
+/// The words in backquotes in the first cells of the tables under a heading of the themes' README.
 fn contract(heading: &str) -> BTreeSet<String> {
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/themes/README.md"));
     let rest = text.split_once(&format!("\n{heading}\n")).unwrap().1;
@@ -439,7 +438,7 @@ fn the_contract_names_every_custom_property_and_no_other() {
 fn the_contract_names_every_slot_of_every_page_and_no_other() {
     let theme = default_theme();
     let names = |page: &dyn sample::AnyPage| -> BTreeSet<&'static str> {
-        page.slots(&theme, english()).names().collect()
+        page.template_context(&theme, english()).names().collect()
     };
     let common = names(&crate::pages::Home::sample());
     assert_eq!(slot_names(&contract("## Templates")), common);

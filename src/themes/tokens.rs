@@ -1,9 +1,9 @@
-//! The values that the stylesheet is written in terms of, and whether they can be read.
+//! Design tokens: the values that the stylesheet uses, and the contrast of its colours.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-/// The colours that a theme decides, as its file and the stylesheet's custom properties name them.
+/// The colours of a theme, by their names in `theme.toml` and in the stylesheet's custom properties.
 pub const COLOURS: [&str; 11] = [
     "ground",
     "surface",
@@ -18,7 +18,7 @@ pub const COLOURS: [&str; 11] = [
     "danger-ground",
 ];
 
-/// Text and what it stands on, with the ratio that WCAG 2.2 asks for at level AA (1.4.3).
+/// Text colours and their backgrounds, for the contrast of WCAG 2.2 level AA (1.4.3).
 const TEXT_PAIRS: [(&str, &str); 9] = [
     ("ink", "surface"),
     ("ink", "ground"),
@@ -31,7 +31,7 @@ const TEXT_PAIRS: [(&str, &str); 9] = [
     ("ink", "danger-ground"),
 ];
 
-/// Edges that say where a control is, and what they stand on (1.4.11).
+/// Edges of controls and their backgrounds (1.4.11).
 const EDGE_PAIRS: [(&str, &str); 2] = [("edge", "surface"), ("accent", "ground")];
 
 const TEXT_RATIO: f64 = 4.5;
@@ -100,17 +100,17 @@ impl Colour {
 pub struct Palette([Colour; COLOURS.len()]);
 
 impl Palette {
-    /// The colour of that name; nothing for a name that is none of [`COLOURS`].
+    /// The colour of that name; `None` if the name is not in [`COLOURS`].
     pub fn colour(&self, name: &str) -> Option<Colour> {
         self.named()
             .find(|(known, _)| *known == name)
             .map(|(_, colour)| colour)
     }
 
-    /// Sets the colour of that name; says whether there is one.
+    /// Sets the colour of that name. Returns whether there is one.
     pub fn set(&mut self, name: &str, colour: Colour) -> bool {
-        let place = COLOURS.iter().zip(&mut self.0).find(|(known, _)| **known == name);
-        place.map(|(_, place)| *place = colour).is_some()
+        let found = COLOURS.iter().zip(&mut self.0).find(|(known, _)| **known == name);
+        found.map(|(_, current)| *current = colour).is_some()
     }
 
     fn named(&self) -> impl Iterator<Item = (&'static str, Colour)> {
@@ -124,34 +124,57 @@ impl Palette {
         })
     }
 
-    /// The pairs that cannot be told apart well enough: front, behind, ratio, ratio wanted.
-    pub fn weak_pairs(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
-        let wanted = TEXT_PAIRS.map(|pair| (pair, TEXT_RATIO)).into_iter();
-        wanted
-            .chain(EDGE_PAIRS.map(|pair| (pair, EDGE_RATIO)))
-            .filter_map(|((front, behind), wanted)| {
-                let ratio = self.colour(front)?.contrast(self.colour(behind)?);
-                (ratio < wanted).then_some((front, behind, ratio, wanted))
-            })
-            .collect()
+    /// The pairs of colours with too little contrast.
+    pub fn weak_pairs(&self) -> Vec<WeakPair> {
+        let text = TEXT_PAIRS.map(|pair| (pair, TEXT_RATIO));
+        let edges = EDGE_PAIRS.map(|pair| (pair, EDGE_RATIO));
+        let mut weak = Vec::new();
+        for ((front, behind), required) in text.into_iter().chain(edges) {
+            let (Some(front_colour), Some(behind_colour)) = (self.colour(front), self.colour(behind)) else {
+                continue;
+            };
+            let ratio = front_colour.contrast(behind_colour);
+            if ratio < required {
+                weak.push(WeakPair {
+                    front,
+                    behind,
+                    ratio,
+                    required,
+                });
+            }
+        }
+        weak
     }
 }
 
-/// What a theme sets for the stylesheet, as custom properties of the root element.
+/// Two colours with too little contrast.
+#[derive(Clone, Copy, Debug)]
+pub struct WeakPair {
+    /// The name of the colour in front.
+    pub front: &'static str,
+    /// The name of the colour behind it.
+    pub behind: &'static str,
+    /// The contrast ratio.
+    pub ratio: f64,
+    /// The ratio that WCAG 2.2 requires.
+    pub required: f64,
+}
+
+/// The custom properties that a theme sets on the root element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// The colours by day.
+    /// The colours of the light scheme.
     pub light: Palette,
-    /// The colours where the reader prefers dark.
+    /// The colours of the dark scheme.
     pub dark: Palette,
-    /// How round the corners are, as a CSS length.
+    /// The radius of corners, as a CSS length.
     pub radius: String,
     /// The font stack of text.
     pub font: String,
 }
 
 impl Tokens {
-    /// The tokens as CSS, to stand before the stylesheet.
+    /// The tokens as CSS, for the beginning of the stylesheet.
     pub fn css(&self) -> String {
         format!(
             ":root{{color-scheme:light dark;--radius:{};--font:{};{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n",
@@ -176,7 +199,7 @@ pub fn is_length(text: &str) -> bool {
         })
 }
 
-/// Whether a text is a list of font names and nothing else: it can end neither its declaration nor the file.
+/// Whether a text is a list of font names and nothing else. It cannot end its declaration or the file.
 pub fn is_font_stack(text: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | ',' | '"' | '\'' | '-' | '_');
     let is_paired = |quote: char| text.matches(quote).count().is_multiple_of(2);
@@ -214,7 +237,7 @@ mod tests {
     fn a_palette_without_contrast_says_which_pairs() {
         let weak = Palette::default().weak_pairs();
         assert_eq!(weak.len(), TEXT_PAIRS.len() + EDGE_PAIRS.len());
-        assert_eq!((weak[0].0, weak[0].1), ("ink", "surface"));
+        assert_eq!((weak[0].front, weak[0].behind), ("ink", "surface"));
     }
 
     #[test]

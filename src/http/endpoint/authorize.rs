@@ -6,7 +6,7 @@ use crate::flow::login::authorize::begin_authorization;
 use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::Answer;
+use crate::http::response::HttpResponse;
 use crate::http::screen::browser_redirect;
 use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::oauth::authorize::UntrustedRedirect;
@@ -15,8 +15,8 @@ use crate::pages::Heading;
 use crate::route::Route;
 
 /// Answers an authorization request, or shows the user why it cannot be answered.
-pub async fn respond(context: &RequestContext) -> Answer {
-    let parameters = match context.link_parameters() {
+pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let parameters = match context.parameters_or_page() {
         Ok(parameters) => parameters,
         Err(page) => return *page,
     };
@@ -43,7 +43,6 @@ pub async fn respond(context: &RequestContext) -> Answer {
     }
 }
 
-/// What the log is told of it besides.
 fn refusal_log(untrusted: UntrustedRedirect, parameters: &Parameters) -> RefusalLog {
     RefusalLog {
         reason: match untrusted {

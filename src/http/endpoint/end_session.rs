@@ -5,14 +5,14 @@ use ::http::{Method, StatusCode};
 use crate::flow::login::sign_out::{SignOut, begin_sign_out};
 use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::error;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::http::screen::browser_redirect::repeat_as_get;
 use crate::http::screen::logout;
 use crate::pages::Heading;
 use crate::route::Route;
 
 /// Ends the session of this browser where an ID token names its user, or asks.
-pub async fn respond(context: &RequestContext) -> Answer {
+pub async fn respond(context: &RequestContext) -> HttpResponse {
     let parameters = match context.page_parameters() {
         Ok(parameters) => parameters,
         Err(page) => return *page,

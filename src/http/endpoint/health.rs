@@ -1,32 +1,26 @@
-//! `GET /healthz` and `GET /readyz`, for whatever watches the process.
+//! `GET /healthz` and `GET /readyz`, for monitors of the process.
 
 use ::http::StatusCode;
 
 use crate::app::App;
-use crate::http::context::RequestContext;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 
-/// The process answers.
-pub fn alive() -> Answer {
+/// The process runs and answers.
+pub fn alive() -> HttpResponse {
     response::no_store(response::text(StatusCode::OK, "alive\n"))
 }
 
-/// The service can do its work.
-pub fn ready(context: &RequestContext) -> Answer {
-    readiness(&context.app)
-}
-
-/// Whether the service can do its work: it can be reached, the store takes writes, the disk has room for more and
-/// there are keys to sign with.
-pub fn readiness(app: &App) -> Answer {
+/// Whether the service can do its work: it can be reached, the store takes writes, the disk has space, and there are keys
+/// to sign with.
+pub fn readiness(app: &App) -> HttpResponse {
     let core = &app.core;
-    let wanting = if let Some(why) = app.unreachable.load_full() {
+    let problem = if let Some(why) = app.unreachable.load_full() {
         format!("{why}\n")
     } else if let Some(stalled) = core.store.stalled() {
         format!("{stalled}\n")
     } else if !core.store.is_writable() {
         "the store cannot be written to\n".to_owned()
-    } else if let Some(free) = app.scarce_bytes() {
+    } else if let Some(free) = app.free_bytes_if_low() {
         format!("the disk is full: {free} bytes are free where the data is\n")
     } else if core
         .catalog()
@@ -37,5 +31,5 @@ pub fn readiness(app: &App) -> Answer {
     } else {
         return response::no_store(response::text(StatusCode::OK, "ready\n"));
     };
-    response::no_store(response::text(StatusCode::SERVICE_UNAVAILABLE, wanting))
+    response::no_store(response::text(StatusCode::SERVICE_UNAVAILABLE, problem))
 }

@@ -2,16 +2,16 @@
 
 use ::http::StatusCode;
 
-use super::client::authenticated_form;
+use super::client::authenticate_form;
 use crate::flow::token::introspect::introspect;
 use crate::http::context::RequestContext;
 use crate::http::error;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::Refusal;
 
-/// Judges a token for a client that can keep a secret: a public one has proven nothing.
-pub async fn respond(context: &RequestContext) -> Answer {
-    let (parameters, client) = match authenticated_form(context).await {
+/// Introspects a token for a confidential client. A public client is refused: it has not proven who it is.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let (parameters, client) = match authenticate_form(context).await {
         Ok(Ok((_, client))) if client.is_public() => {
             let refusal = Refusal::invalid_client("introspection is for clients that authenticate");
             return error::refused(context, &refusal);

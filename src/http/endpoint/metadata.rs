@@ -2,11 +2,11 @@
 
 use crate::http::context::RequestContext;
 use crate::http::headers::cacheable;
-use crate::http::response::Answer;
+use crate::http::response::HttpResponse;
 use crate::oauth::policy::KeyRotation;
 
 /// The discovery document.
-pub fn document(context: &RequestContext) -> Answer {
+pub fn document(context: &RequestContext) -> HttpResponse {
     cacheable(
         context.headers(),
         "application/json",
@@ -16,7 +16,7 @@ pub fn document(context: &RequestContext) -> Answer {
 }
 
 /// The public keys.
-pub fn jwks(context: &RequestContext) -> Answer {
+pub fn jwks(context: &RequestContext) -> HttpResponse {
     cacheable(
         context.headers(),
         "application/json",

@@ -1,34 +1,34 @@
 //! `POST /v4/tokens`: a refresh by an application that has an API key and no client secret.
 
-use super::client::limited;
+use super::client::authenticate_within_limits;
 use super::token;
 use crate::flow::authenticate_client::authenticate_api_key;
 use crate::http::context::RequestContext;
 use crate::http::request::{self, Parameters};
-use crate::http::response::Answer;
+use crate::http::response::HttpResponse;
 use crate::oauth::api_key::{self, PresentedApiKey};
 use crate::oauth::client::GrantType;
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::token::TokenRequest;
 
-/// Answers a refresh: parse, find the client by its API key, then as at the token endpoint.
-pub async fn respond(context: &RequestContext) -> Answer {
+/// Answers a refresh: parses it, finds the client by its API key, then goes on as the token endpoint does.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
     let grant = GrantType::RefreshToken.as_str();
     let (parameters, presented) = match parse(context) {
         Ok(parsed) => parsed,
         Err(refusal) => return token::refused(context, grant, &refusal),
     };
-    let checking = authenticate_api_key(&context.app.core, &presented, context.now);
-    let client = match limited(context, presented.key.locator(), checking).await {
+    let authentication = authenticate_api_key(&context.app.core, &presented, context.now);
+    let client = match authenticate_within_limits(context, presented.key.locator(), authentication).await {
         Ok(Ok(client)) => {
-            context.is_of(&client.client_id);
+            context.record_client_id(&client.client_id);
             client
         }
         Ok(Err(refusal)) => return token::refused(context, grant, &refusal),
         Err(failure) => return token::failed(context, grant, &failure),
     };
-    let gate = context.app.core.grant_policy();
-    let request = gate
+    let policy = context.app.core.grant_policy();
+    let request = policy
         .check_grant(&client, GrantType::RefreshToken)
         .and_then(|()| TokenRequest::parse(GrantType::RefreshToken, &parameters));
     match request {

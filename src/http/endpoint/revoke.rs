@@ -2,16 +2,16 @@
 
 use ::http::StatusCode;
 
-use super::client::authenticated_form;
+use super::client::authenticate_form;
 use crate::flow::token::revoke::revoke;
 use crate::http::context::RequestContext;
 use crate::http::error;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::Refusal;
 
-/// Revokes a token; one that is worth nothing already is answered alike. Another client's is refused.
-pub async fn respond(context: &RequestContext) -> Answer {
-    let (parameters, client) = match authenticated_form(context).await {
+/// Revokes a token. An invalid token gets the same answer (RFC 7009 section 2.2). A token of another client is refused.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
+    let (parameters, client) = match authenticate_form(context).await {
         Ok(Ok(parsed)) => parsed,
         Ok(Err(refusal)) => return error::refused(context, &refusal),
         Err(failure) => return error::failed(context, &failure),

@@ -2,24 +2,24 @@
 
 use ::http::StatusCode;
 
-use super::client::authenticated;
+use super::client::authenticate;
 use crate::flow::token::anonymous::create_anonymous_user;
 use crate::flow::token::authorization_code::redeem_code;
 use crate::flow::token::client_credentials::issue_client_token;
 use crate::flow::token::jwt_bearer::exchange_assertion;
 use crate::flow::token::refresh_token::rotate_refresh_token;
-use crate::flow::{Answer as Reply, Failure};
+use crate::flow::{Answer, Failure};
 use crate::http::context::{RequestContext, throttled};
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{self, TokenRequest, TokenResponse};
 
-/// Answers a token request: parse, authenticate the client, check the grant, then what the grant demands.
-pub async fn respond(context: &RequestContext) -> Answer {
+/// Answers a token request: parses it, authenticates the client, checks the grant, then issues the tokens.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
     let service_name = &context.app.core.policy.service_name;
     let parameters = match parameters(context, service_name) {
         Ok(parameters) => parameters,
@@ -27,7 +27,7 @@ pub async fn respond(context: &RequestContext) -> Answer {
     };
     let asked = token::grant_type(&parameters, service_name);
     let grant = asked.as_ref().map_or(UNKNOWN, |grant| grant.as_str());
-    let client = match authenticated(context, &parameters).await {
+    let client = match authenticate(context, &parameters).await {
         Ok(Ok(client)) => client,
         Ok(Err(refusal)) => return refused(context, grant, &refusal),
         Err(failure) => return failed(context, grant, &failure),
@@ -42,29 +42,29 @@ pub async fn respond(context: &RequestContext) -> Answer {
     }
 }
 
-/// What requests are counted under whose grant type is none that is known.
+/// The label in the metrics for requests with an unknown grant type.
 const UNKNOWN: &str = "unknown";
 
-/// Says no, and counts it.
-pub(super) fn refused(context: &RequestContext, grant: &'static str, refusal: &Refusal) -> Answer {
+/// Answers with a refusal, and counts it.
+pub(super) fn refused(context: &RequestContext, grant: &'static str, refusal: &Refusal) -> HttpResponse {
     context.app.metrics.granted(grant, refusal.code.as_str());
     error::refused(context, refusal)
 }
 
-/// Says that it cannot be said, and counts it.
-pub(super) fn failed(context: &RequestContext, grant: &'static str, failure: &Failure) -> Answer {
+/// Answers with a failure, and counts it.
+pub(super) fn failed(context: &RequestContext, grant: &'static str, failure: &Failure) -> HttpResponse {
     let outcome = match failure {
         Failure::Throttled { .. } => "throttled",
-        failure if error::is_passing(failure) => "busy",
+        failure if error::is_temporary(failure) => "busy",
         _ => "failed",
     };
     context.app.metrics.granted(grant, outcome);
     error::failed(context, failure)
 }
 
-/// The parameters in the body: a form, or a JSON object for the grants that take one. What is wrong with
-/// `grant_type` itself is said of a JSON object as of a form.
-fn parameters(context: &RequestContext, service_name: &str) -> Reply<Parameters> {
+/// The parameters in the body: a form, or a JSON object for grants that accept one. If `grant_type` itself is wrong, a
+/// JSON object gets the same error as a form.
+fn parameters(context: &RequestContext, service_name: &str) -> Answer<Parameters> {
     if !context.is_json() {
         return context.form();
     }
@@ -75,13 +75,13 @@ fn parameters(context: &RequestContext, service_name: &str) -> Reply<Parameters>
     }
 }
 
-/// Makes a user for a device. What made none is no part of what the address and the client may have made: devices that
-/// came in vain, and come again as they are told, would find no room in it.
+/// Creates an anonymous user for a device. An attempt that created none is not counted: otherwise devices that retry
+/// would use up the limit of the address and the client.
 async fn anonymous(
     context: &RequestContext,
     client: &AuthenticatedClient,
     scope: Option<Scope>,
-) -> Result<Reply<TokenResponse>, Failure> {
+) -> Result<Answer<TokenResponse>, Failure> {
     context.require_disk_for_login()?;
     let (limits, from) = (&context.app.limits, context.client_address());
     let attempt = limits
@@ -94,13 +94,13 @@ async fn anonymous(
     answer
 }
 
-/// Carries the request out for a client that has proven who it is.
+/// Issues tokens to an authenticated client.
 pub(super) async fn issue(
     context: &RequestContext,
     client: &AuthenticatedClient,
     grant: &'static str,
     request: TokenRequest,
-) -> Answer {
+) -> HttpResponse {
     let core = &context.app.core;
     let answer = match request {
         TokenRequest::AuthorizationCode(exchange) => redeem_code(core, client, exchange, context.now).await,

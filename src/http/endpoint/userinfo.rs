@@ -6,12 +6,12 @@ use crate::flow::token::userinfo::read_userinfo;
 use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::{self, MediaType};
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::error::Refusal;
 
 /// Answers with claims about the user of the access token, which comes in the header or the form body
-/// (RFC 6750 sections 2.1 and 2.2); never in the address.
-pub fn respond(context: &RequestContext) -> Answer {
+/// (RFC 6750 sections 2.1 and 2.2). A token in the query is ignored.
+pub fn respond(context: &RequestContext) -> HttpResponse {
     let token = match presented(context) {
         Ok(Some(token)) => token,
         Ok(None) => return error::refused_bearer(context, None),
@@ -27,10 +27,10 @@ pub fn respond(context: &RequestContext) -> Answer {
 fn presented(context: &RequestContext) -> Result<Option<String>, Refusal> {
     let header = request::bearer_token(context.headers())
         .map_err(|_| Refusal::invalid_request("the Authorization header is malformed"))?;
-    // Beside a token in the header, a body of another type is no concern of this endpoint (RFC 6750 section 2.2).
+    // If the header has a token, a body that is no form is ignored (RFC 6750 section 2.2).
     let is_form = request::media_type(context.headers()) == Some(MediaType::Form);
-    let is_looked_at = header.is_none() || is_form;
-    let form = if context.method() == Method::POST && !context.body.is_empty() && is_looked_at {
+    let reads_body = header.is_none() || is_form;
+    let form = if context.method() == Method::POST && !context.body.is_empty() && reads_body {
         let form = context.form()?;
         if form.is_repeated("access_token") {
             return Err(Refusal::invalid_request("access_token was sent more than once"));

@@ -1,4 +1,4 @@
-//! `GET` and `POST /account`: the page on which people see to their own account.
+//! `GET` and `POST /account`: the page on which users manage their own account.
 
 use ::http::{Method, StatusCode};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::Answer;
+use crate::http::response::HttpResponse;
 use crate::identity::{LoginName, Session};
 use crate::pages::{Account, AccountNotice, ApplicationLine, Locale, SessionLine};
 use crate::password::PasswordProblem;
@@ -24,7 +24,7 @@ use crate::route::Route;
 
 const FORM: &str = "account";
 
-/// What a form asks for.
+/// An action that a form of the page asks for.
 enum AccountAction {
     Password(NewPassword),
     EndSession(Uuid),
@@ -33,8 +33,8 @@ enum AccountAction {
     Language(Option<String>),
 }
 
-/// Shows the page, or does what a form of it asks for and shows it again.
-pub async fn respond(context: &RequestContext) -> Answer {
+/// Shows the page, or performs the action of a form and shows the page again.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
     if context.method() != Method::POST {
         return show(context, account_notice::read(context)).await;
     }
@@ -43,9 +43,9 @@ pub async fn respond(context: &RequestContext) -> Answer {
         Err(page) => return *page,
     };
     let cookie = context.cookie(Cookie::Session);
-    let is_ours = context.is_from_own_page()
+    let is_authentic = context.is_from_own_page()
         && cookie.is_some_and(|cookie| csrf::is_valid(form.get("csrf"), cookie, FORM));
-    match AccountAction::read(context, &form).filter(|_| is_ours) {
+    match AccountAction::read(context, &form).filter(|_| is_authentic) {
         Some(action) => action.perform(context).await,
         None => show(context, Some(AccountNotice::Expired)).await,
     }
@@ -78,44 +78,45 @@ impl AccountAction {
         }
     }
 
-    async fn perform(self, context: &RequestContext) -> Answer {
+    async fn perform(self, context: &RequestContext) -> HttpResponse {
         let (core, browser, now) = (&context.app.core, context.browser(), context.now);
-        let is_here = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
-        let outcome = match self {
-            Self::Password(typed) => {
-                return take_password(context, typed).await;
-            }
+        let is_this_session = |id| browser.session.as_ref().is_some_and(|session| session.id == id);
+        let (outcome, notice) = match self {
+            Self::Password(new) => return submit_new_password(context, new).await,
             Self::Language(language) => return set_language(context, language),
-            Self::EndSession(id) if is_here(id) => {
+            Self::EndSession(id) if is_this_session(id) => {
                 return match sign_out::confirm_sign_out(core, &browser, now).await {
                     Ok(()) => super::logout::done(context, None),
                     Err(failure) => error::failed_page(context, &failure),
                 };
             }
-            Self::EndSession(id) => end_sessions(core, &browser, SessionsToEnd::One(id), now)
-                .await
-                .map(|outcome| (outcome, AccountNotice::SignedOut)),
-            Self::EndOthers => end_sessions(core, &browser, SessionsToEnd::Others, now)
-                .await
-                .map(|outcome| (outcome, AccountNotice::SignedOut)),
-            Self::Disconnect(client_id) => disconnect(core, &browser, client_id, now)
-                .await
-                .map(|outcome| (outcome, AccountNotice::Disconnected)),
+            Self::EndSession(id) => {
+                let outcome = end_sessions(core, &browser, SessionsToEnd::One(id), now).await;
+                (outcome, AccountNotice::SignedOut)
+            }
+            Self::EndOthers => {
+                let outcome = end_sessions(core, &browser, SessionsToEnd::Others, now).await;
+                (outcome, AccountNotice::SignedOut)
+            }
+            Self::Disconnect(client_id) => {
+                let outcome = disconnect(core, &browser, client_id, now).await;
+                (outcome, AccountNotice::Disconnected)
+            }
         };
         match outcome {
-            Ok((ActionResult::Done(()), notice)) => {
+            Ok(ActionResult::Done(())) => {
                 let session = context.cookie(Cookie::Session).unwrap_or_default();
                 account_notice::redirect(context, notice, session)
             }
-            Ok((ActionResult::SignInRequired, _)) => sign_in(context, true).await,
+            Ok(ActionResult::SignInRequired) => sign_in(context, true).await,
             Err(failure) => error::failed_page(context, &failure),
         }
     }
 }
 
-/// Sends the browser to sign in, for the first time or again, unless no sign-in may be begun. If an action was asked
-/// for, the pages say that it was not done.
-async fn sign_in(context: &RequestContext, action_pending: bool) -> Answer {
+/// Sends the browser to sign in, unless a limit forbids it. If an action was asked for, the pages say that it was not
+/// done.
+async fn sign_in(context: &RequestContext, action_pending: bool) -> HttpResponse {
     let begun = match context.admit_sign_in() {
         Ok(()) => begin::sign_in(&context.app.core, &context.browser(), action_pending, context.now).await,
         Err(failure) => Err(failure),
@@ -126,12 +127,12 @@ async fn sign_in(context: &RequestContext, action_pending: bool) -> Answer {
     }
 }
 
-/// Changes the password, unless too many were wrong in this session or too many of the same address wait. Failures in
-/// other browsers do not count here.
+/// Changes the password, unless too many passwords were wrong in this session or too many requests of this address wait.
+/// Failures in other browsers do not count here.
 ///
-/// If the session is over, the form may have been sent twice: the first time has changed the password and ended the
-/// session. So nothing is said of an action that was not done.
-async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
+/// If the session is over, the form may have been sent twice, and the first time changed the password and ended the
+/// session. So the pages do not say that the action was not done.
+async fn submit_new_password(context: &RequestContext, typed: NewPassword) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, typed.from);
     let live = match session::signed_in(core, &context.browser(), context.now) {
         Ok(Some(live)) => live,
@@ -144,30 +145,30 @@ async fn take_password(context: &RequestContext, typed: NewPassword) -> Answer {
         Err(wait) => {
             context.log_refusal("throttled", "too many wrong passwords");
             let mut page = show(context, Some(AccountNotice::Throttled)).await;
-            error::ask_to_wait(&mut page, wait.seconds());
+            error::set_retry_after(&mut page, wait.seconds());
             return page;
         }
     };
-    // Under which name this browser is known, while the old password is still in force.
+    // Looked up before the change: the device cookie is only valid for the old password.
     let names = live.user.login_names();
     let known_as = names
         .into_iter()
         .find(|name| device_cookie::device_id(context, name, Some(&live.user)).is_some());
     let outcome = match limits.permit_for_password(from) {
-        Some(_place) => change_password(core, &context.browser(), typed, context.now).await,
+        Some(_permit) => change_password(core, &context.browser(), typed, context.now).await,
         None => Err(Failure::Busy),
     };
     if !matches!(outcome, Ok(ActionResult::Done(PasswordChange::WrongPassword))) {
         attempt.refund(context.now);
     }
-    changed(context, outcome, &known_as.unwrap_or(name)).await
+    show_password_change(context, outcome, &known_as.unwrap_or(name)).await
 }
 
-async fn changed(
+async fn show_password_change(
     context: &RequestContext,
     outcome: Result<ActionResult<PasswordChange>, Failure>,
     name: &LoginName,
-) -> Answer {
+) -> HttpResponse {
     let notice = match outcome {
         Ok(ActionResult::Done(PasswordChange::Changed { session, user })) => {
             let notice = AccountNotice::PasswordChanged;
@@ -194,9 +195,9 @@ async fn changed(
     show(context, Some(notice)).await
 }
 
-/// Remembers the language in this browser, not in the user's record: the sign-in page has to be in it too. What
-/// applications are told (`locale`) stays the operator's decision.
-fn set_language(context: &RequestContext, language: Option<String>) -> Answer {
+/// Stores the language in this browser, not in the user's record, so that the sign-in page has it too. The `locale` claim
+/// for applications stays the operator's decision.
+fn set_language(context: &RequestContext, language: Option<String>) -> HttpResponse {
     let session = context.cookie(Cookie::Session).unwrap_or_default();
     let mut answer = account_notice::redirect(context, AccountNotice::LanguageChosen, session);
     let cookie = match language {
@@ -207,7 +208,7 @@ fn set_language(context: &RequestContext, language: Option<String>) -> Answer {
     answer
 }
 
-async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> Answer {
+async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> HttpResponse {
     match view(&context.app.core, &context.browser(), context.now).await {
         Ok(ActionResult::Done(account)) => draw(context, *account, notice),
         Ok(ActionResult::SignInRequired) => sign_in(context, notice == Some(AccountNotice::Expired)).await,
@@ -215,7 +216,7 @@ async fn show(context: &RequestContext, notice: Option<AccountNotice>) -> Answer
     }
 }
 
-fn draw(context: &RequestContext, account: view::Account, notice: Option<AccountNotice>) -> Answer {
+fn draw(context: &RequestContext, account: view::Account, notice: Option<AccountNotice>) -> HttpResponse {
     let view::Account {
         live,
         sessions,
@@ -252,7 +253,7 @@ fn draw(context: &RequestContext, account: view::Account, notice: Option<Account
     };
     let mut answer = context.page(status, &page, None);
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        error::ask_to_retry(&mut answer);
+        error::set_retry_after(&mut answer, error::RETRY_SECONDS);
     }
     answer
 }

@@ -1,19 +1,19 @@
-//! The notice at the top of the account page, as it survives a redirect.
+//! The notice at the top of the account page, carried through a redirect.
 //!
-//! The address carries a proof that the notice comes from this service: a link from elsewhere must not tell users that
+//! The address has a proof that the notice comes from this service: a link from elsewhere must not tell users that
 //! their password was changed.
 
 use super::csrf;
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::redirect_uri::with_query;
 use crate::pages::AccountNotice;
 use crate::route::Route;
 
-/// To the account page with this notice, for the browser with this session cookie. Loading the page again repeats no
+/// Redirects to the account page with this notice. The proof is for this session cookie. A reload of the page repeats no
 /// action.
-pub(super) fn redirect(context: &RequestContext, notice: AccountNotice, session: &str) -> Answer {
+pub(super) fn redirect(context: &RequestContext, notice: AccountNotice, session: &str) -> HttpResponse {
     let name = notice.name().unwrap_or_default();
     let proof = csrf::token(session, &csrf_context(name));
     let path = context.app.path(&Route::Account);

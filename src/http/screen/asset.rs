@@ -6,31 +6,31 @@ use ::http::StatusCode;
 use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue};
 use bytes::Bytes;
 
-use crate::app::Document;
+use crate::app::PublishedDocument;
 use crate::http::context::RequestContext;
 use crate::http::headers::cacheable;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::pages::asset;
 use crate::themes::theme_set::Themes;
 
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// An image that is opened by itself is a page: it runs nothing and loads nothing.
-const HARMLESS: HeaderValue = HeaderValue::from_static(
+/// The policy of a theme's files. A browser may open an SVG image as a page: it must run and load nothing.
+const INERT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'",
 );
 
 /// Sends a file of the pages.
-pub fn respond(context: &RequestContext, file: &str) -> Answer {
+pub fn respond(context: &RequestContext, file: &str) -> HttpResponse {
     find(file).unwrap_or_else(|| context.not_found())
 }
 
 /// Sends a file of a theme: `path` is the theme, its version and the file.
-pub fn of_theme(context: &RequestContext, path: &str) -> Answer {
+pub fn of_theme(context: &RequestContext, path: &str) -> HttpResponse {
     find_of_theme(&context.app.themes, path, context.headers()).unwrap_or_else(|| context.not_found())
 }
 
 /// A file of the pages, to be kept for a year.
-pub fn find(file: &str) -> Option<Answer> {
+pub fn find(file: &str) -> Option<HttpResponse> {
     let asset = asset::find(file)?;
     let mut answer = response::with_body(
         StatusCode::OK,
@@ -43,9 +43,9 @@ pub fn find(file: &str) -> Option<Answer> {
 
 /// A file of a theme, to be kept for a year.
 ///
-/// A page that was drawn before the theme changed asks for a version that is gone. It gets the file as it is now,
-/// which is not cached under the old address.
-pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option<Answer> {
+/// A page that was drawn before the theme changed asks for an old version. It gets the present file, which is not cached
+/// under the old address.
+pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option<HttpResponse> {
     let mut parts = path.splitn(3, '/');
     let (name, version, file) = (parts.next()?, parts.next()?, parts.next()?);
     let theme_set = themes.current();
@@ -57,8 +57,13 @@ pub fn find_of_theme(themes: &Themes, path: &str, request: &HeaderMap) -> Option
         answer.headers_mut().insert(CACHE_CONTROL, FOR_EVER);
         answer
     } else {
-        cacheable(request, content_type, &Document::new(bytes), Duration::ZERO)
+        cacheable(
+            request,
+            content_type,
+            &PublishedDocument::new(bytes),
+            Duration::ZERO,
+        )
     };
-    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HARMLESS);
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, INERT_POLICY);
     Some(answer)
 }

@@ -1,4 +1,4 @@
-//! Where the browser goes after a step of a sign-in.
+//! Redirects of the browser after a step of a sign-in.
 
 use ::http::StatusCode;
 use ::http::header::{HeaderValue, SET_COOKIE};
@@ -8,14 +8,14 @@ use super::account_notice;
 use crate::flow::login::transaction::{BrowserRedirect, Destination};
 use crate::http::context::RequestContext;
 use crate::http::cookie::{A_YEAR, Cookie};
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::authorize::{AuthorizationResponse, ResponseMode};
 use crate::pages::{AccountNotice, FormPost, Heading};
 use crate::route::Route;
 use crate::secret::{Secret, SessionCookie};
 
-/// Sends the browser on, with the cookies it is given.
-pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> Answer {
+/// Sends the browser to its next page, with new cookies if there are any.
+pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> HttpResponse {
     let mut answer = match redirect.destination {
         Destination::Respond(response) => deliver(context, response),
         Destination::SignIn(id) => response::redirect_303(&page_address(context, &Route::Login, id)),
@@ -41,26 +41,26 @@ pub fn send(context: &RequestContext, redirect: BrowserRedirect) -> Answer {
     answer
 }
 
-/// Gives the browser the cookie of its session. It ends with the browser.
-pub fn append_session(answer: &mut Answer, secret: &Secret<SessionCookie>) {
+/// Sets the cookie of the session. It has no `Max-Age`, so it ends with the browser.
+pub fn append_session(answer: &mut HttpResponse, secret: &Secret<SessionCookie>) {
     append_cookie(answer, Cookie::Session.set(secret.reveal(), None));
 }
 
 /// Adds a `Set-Cookie` header, if there is a value.
-pub fn append_cookie(answer: &mut Answer, cookie: Option<HeaderValue>) {
+pub fn append_cookie(answer: &mut HttpResponse, cookie: Option<HeaderValue>) {
     if let Some(cookie) = cookie {
         answer.headers_mut().append(SET_COOKIE, cookie);
     }
 }
 
-/// Has the browser ask again with GET, the form as the query.
+/// Redirects a POST to the same address with GET and the form as the query.
 ///
-/// A form that a client's page posts comes without our cookies, which are `SameSite=Lax`; the redirect brings them. A
-/// form that does not fit into an address is refused.
-pub fn repeat_as_get(context: &RequestContext, route: &Route) -> Answer {
-    // Together with what else a browser sends, it stays below the 16 KiB of a header.
-    const LONGEST: usize = 14 * 1024;
-    if context.body.len() > LONGEST {
+/// A form that a client's page posts comes without our cookies, which are `SameSite=Lax`. The redirected request has them.
+/// A form that does not fit into an address is refused.
+pub fn repeat_as_get(context: &RequestContext, route: &Route) -> HttpResponse {
+    // With the other headers of a browser, the request stays below the 16 KiB of a header.
+    const MAX_QUERY: usize = 14 * 1024;
+    if context.body.len() > MAX_QUERY {
         let message = "The request is too long.";
         return context.error_page(StatusCode::PAYLOAD_TOO_LARGE, Heading::Request, message);
     }
@@ -81,7 +81,7 @@ pub fn page_address(context: &RequestContext, page: &Route, id: Uuid) -> String 
 }
 
 /// Sends the answer to the client in the response mode that it asked for.
-fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> Answer {
+fn deliver(context: &RequestContext, answer: AuthorizationResponse) -> HttpResponse {
     match answer.response_mode {
         ResponseMode::Query => response::redirect_303(&answer.location()),
         ResponseMode::FormPost => {

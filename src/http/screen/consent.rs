@@ -10,13 +10,13 @@ use crate::flow::login::consent::{decline, give_consent};
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
-use crate::http::response::Answer;
+use crate::http::response::HttpResponse;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::pages::Consent;
 use crate::route::Route;
 
 /// Shows the page, or takes the answer.
-pub async fn respond(context: &RequestContext) -> Answer {
+pub async fn respond(context: &RequestContext) -> HttpResponse {
     let LoginRequest {
         parameters,
         browser,
@@ -30,10 +30,10 @@ pub async fn respond(context: &RequestContext) -> Answer {
         ResolvedPurpose::Code { request, client } => (request, client),
         ResolvedPurpose::Account(_) => return login_context::continue_login(context, login).await,
     };
-    let is_ours = context.method() == Method::POST && context.is_from_own_page();
-    let decision = parameters.get("decision").filter(|_| is_ours);
+    let is_from_us = context.method() == Method::POST && context.is_from_own_page();
+    let decision = parameters.get("decision").filter(|_| is_from_us);
     if decision == Some("deny") && !login.is_refused {
-        // It counts whatever has happened in other tabs, and from any user of this browser. It needs no CSRF token: it
+        // A denial counts for any user of this browser, also if another tab has signed in anew. It needs no CSRF token: it
         // comes from our own page, grants nothing, and ends only the request of this browser.
         return match decline(core, &login, request, context.now).await {
             Ok(redirect) => browser_redirect::send(context, redirect),
@@ -60,8 +60,8 @@ pub async fn respond(context: &RequestContext) -> Answer {
         csrf: csrf::token(cookie, &form),
         client_name: client.display_name().to_owned(),
         user: person(&live.user),
-        // The consent that was sent was asked for in another session, and does not count.
-        is_again: is_allowed,
+        // The consent was given in another session, and does not count.
+        is_repeated: is_allowed,
         scopes: scope
             .iter()
             .map(|name| context.scope_line(Some(client), name))
@@ -70,7 +70,7 @@ pub async fn respond(context: &RequestContext) -> Answer {
     context.page(StatusCode::OK, &page, request.ui_locales.as_deref())
 }
 
-/// The form is drawn for one user's session: the answer does not count in another.
+/// The CSRF context of the form. It names the session: the consent does not count in another one.
 fn form(id: Uuid, session: Uuid) -> String {
     format!("consent:{id}:{session}")
 }

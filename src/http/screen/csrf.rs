@@ -1,4 +1,4 @@
-//! The token that a form carries: proof that the page it came from was drawn for this browser.
+//! The CSRF token of a form: proof that its page was drawn for this browser.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,10 +1,10 @@
-//! The device cookie: it says who has signed in in this browser before.
+//! The device cookie: it names the users who have signed in in this browser before.
 //!
 //! A browser with this cookie gets a limit of its own for wrong passwords. So its user can sign in while others fail
 //! under the same name or from the same network. It opens no session.
 //!
-//! It is sealed for the name that was typed, and inside is a digest that identifies the password that was right. So it
-//! is good for one user and one password, and cannot be made without the master key.
+//! It is sealed for the typed name, and contains a digest that identifies the password. So it is valid for one user and
+//! one password, and cannot be made without the master key.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::http::cookie::Cookie;
 use crate::identity::{LoginName, User};
 
 /// How long a browser stays known after its last sign-in.
-const REMEMBERED: Duration = Duration::from_hours(365 * 24);
+const LIFETIME: Duration = Duration::from_hours(365 * 24);
 const ID_LEN: usize = 16;
-/// For how many names a browser is known at most: families share one.
-const MOST_NAMES: usize = 4;
+/// The most names of one cookie: families share a browser.
+const MAX_NAMES: usize = 4;
 /// Between the seals of several names.
 const SEPARATOR: char = '.';
 
-/// The cookie for a browser in which this user has just signed in under this name with a password. It keeps the seals
-/// of other names, the last ones first.
+/// The cookie for a browser in which this user has just signed in under this name with a password. The seals of other
+/// names stay in it, the latest first.
 pub fn issue(context: &RequestContext, name: &LoginName, user: &User) -> Option<HeaderValue> {
     let (sealer, random) = (&context.app.core.sealer, &context.app.core.random);
-    let until = context.now + REMEMBERED;
+    let until = context.now + LIFETIME;
     let mut plain = random.bytes::<ID_LEN>().to_vec();
     plain.extend_from_slice(&until.seconds().to_be_bytes());
     plain.extend_from_slice(password_fingerprint(user)?.as_ref());
@@ -39,26 +39,26 @@ pub fn issue(context: &RequestContext, name: &LoginName, user: &User) -> Option<
     let newest = URL_SAFE_NO_PAD.encode(sealer.seal(&sealing_context, &plain, random));
     let is_others =
         |seal: &&str| seal.len() == newest.len() && open(context, &sealing_context, seal).is_none();
-    let others = seals(context).filter(is_others).take(MOST_NAMES - 1);
+    let others = seals(context).filter(is_others).take(MAX_NAMES - 1);
     let value = others.fold(newest.clone(), |value, seal| format!("{value}{SEPARATOR}{seal}"));
-    Cookie::Device.set(&value, Some(REMEMBERED))
+    Cookie::Device.set(&value, Some(LIFETIME))
 }
 
-/// The id of this browser, if somebody has signed in in it under this name with the present password of this user.
+/// The id of this browser, if this user has signed in in it under this name with the present password.
 pub fn device_id(context: &RequestContext, name: &LoginName, user: Option<&User>) -> Option<[u8; ID_LEN]> {
     let sealing_context = sealing_context(name);
     let plain = seals(context).find_map(|seal| open(context, &sealing_context, seal))?;
     let (id, rest) = plain.split_first_chunk::<ID_LEN>()?;
     let (until, fingerprint) = rest.split_first_chunk()?;
     let until = Timestamp::from_seconds(u64::from_be_bytes(*until));
-    let is_current = context.now < until && !(until - REMEMBERED).is_ahead_of(context.now);
+    let is_current = context.now < until && !(until - LIFETIME).is_ahead_of(context.now);
     (is_current && password_fingerprint(user?)?.as_ref() == fingerprint).then_some(*id)
 }
 
 /// The seals that the browser presents.
 fn seals(context: &RequestContext) -> impl Iterator<Item = &str> {
     let cookie = context.cookie(Cookie::Device).into_iter();
-    cookie.flat_map(|value| value.split(SEPARATOR)).take(MOST_NAMES)
+    cookie.flat_map(|value| value.split(SEPARATOR)).take(MAX_NAMES)
 }
 
 fn open(context: &RequestContext, sealing_context: &str, seal: &str) -> Option<Zeroizing<Vec<u8>>> {

@@ -1,4 +1,4 @@
-//! `GET /federation/{provider}/start`, `…/callback` and `…/logo`: the way to a provider and back.
+//! `GET /federation/{provider}/start`, `…/callback` and `…/logo`: the redirect to a provider and back.
 
 use ::http::StatusCode;
 use ::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
@@ -16,12 +16,12 @@ use crate::flow::login::finish_federation::{CallbackResult, finish_federation, p
 use crate::flow::login::transaction::LoginTransactionError;
 use crate::http::context::RequestContext;
 use crate::http::error;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::pages::{Heading, LoginProblem};
 use crate::route::Route;
 
 /// Sends the browser to the provider.
-pub async fn start(context: &RequestContext, provider: &str) -> Answer {
+pub async fn start(context: &RequestContext, provider: &str) -> HttpResponse {
     let LoginRequest { browser, login, .. } = match login_context::load(context) {
         Ok(request) => request,
         Err(page) => return *page,
@@ -35,13 +35,13 @@ pub async fn start(context: &RequestContext, provider: &str) -> Answer {
     }
     match begin_federation(&context.app.core, &browser, login, provider, context.now).await {
         Ok(Ok(address)) => response::no_store(response::redirect_303(&address)),
-        Ok(Err(problem)) => again(context, id, problem),
+        Ok(Err(problem)) => back_to_login(context, id, problem),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
-/// Takes the browser back from the provider.
-pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
+/// Receives the browser with the provider's answer.
+pub async fn callback(context: &RequestContext, provider: &str) -> HttpResponse {
     let parameters = match context.page_parameters() {
         Ok(parameters) => parameters,
         Err(page) => return *page,
@@ -63,15 +63,15 @@ pub async fn callback(context: &RequestContext, provider: &str) -> Answer {
     .await
     {
         Ok(CallbackResult::Redirect(redirect)) => browser_redirect::send(context, redirect),
-        Ok(CallbackResult::TryAgain(id, problem)) => again(context, id, problem),
+        Ok(CallbackResult::TryAgain(id, problem)) => back_to_login(context, id, problem),
         Ok(CallbackResult::TransactionError(error)) => login_context::transaction_error(context, error),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
-/// Back to the sign-in page, which says what happened. By a redirect, so that neither the address with the provider's
-/// answer stays nor a reload sends it again.
-fn again(context: &RequestContext, id: Uuid, problem: FederationProblem) -> Answer {
+/// Redirects to the sign-in page, which says what went wrong. Because of the redirect, a reload does not send the
+/// provider's answer again.
+fn back_to_login(context: &RequestContext, id: Uuid, problem: FederationProblem) -> HttpResponse {
     let address = browser_redirect::page_address(context, &Route::Login, id);
     response::redirect_303(&format!("{address}&problem={}", problem_name(problem)))
 }
@@ -87,8 +87,7 @@ const fn problem_name(problem: FederationProblem) -> &'static str {
     }
 }
 
-/// What the sign-in page says about a problem of this name. The name comes from the address and only chooses one of
-/// these sentences.
+/// The problem of this name. The name comes from the address, so it only selects one of these.
 pub(super) fn problem_named(name: &str) -> Option<LoginProblem> {
     match name {
         "not_offered" | "failed" => Some(LoginProblem::ProviderFailed),
@@ -99,13 +98,16 @@ pub(super) fn problem_named(name: &str) -> Option<LoginProblem> {
     }
 }
 
-/// Sends the picture. It may be a drawing with scripts in it: opened by itself it can do nothing.
-pub fn logo(context: &RequestContext, provider: &str) -> Answer {
+/// Sends the provider's logo. It may be an SVG image with scripts; the policy keeps them from running.
+pub fn logo(context: &RequestContext, provider: &str) -> HttpResponse {
     let catalog = context.app.core.catalog();
     let logo = catalog
         .provider(provider)
         .and_then(|provider| provider.logo.as_ref());
-    let Some((logo, bytes)) = logo.and_then(|logo| Some((logo, STANDARD.decode(&logo.data).ok()?))) else {
+    let Some(logo) = logo else {
+        return context.not_found();
+    };
+    let Ok(bytes) = STANDARD.decode(&logo.data) else {
         return context.not_found();
     };
     let content_type = match logo.media_type.as_str() {

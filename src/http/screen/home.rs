@@ -13,7 +13,7 @@ use crate::flow::token::authorization_code::redeem_code;
 use crate::http::context::RequestContext;
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::client_auth::Credentials;
 use crate::oauth::code::CodeExchange;
 use crate::oauth::error::Refusal;
@@ -23,9 +23,9 @@ use crate::oauth::token::TokenResponse;
 use crate::pages::{DevToken, DevTokens, Heading, Home};
 use crate::route::Route;
 
-/// Offers to sign in with the example client. On a server that is no development server a browser is redirected to the
-/// account page. A probe is not: it would begin a sign-in each time.
-pub fn respond(context: &RequestContext) -> Answer {
+/// Offers to sign in with the example client. On other servers a browser is redirected to the account page. A probe is
+/// not: each probe would begin a sign-in.
+pub fn respond(context: &RequestContext) -> HttpResponse {
     let Some(dev) = &context.app.dev else {
         return if context.accepts_html() {
             response::redirect_303(&context.app.path(&Route::Account))
@@ -67,7 +67,7 @@ pub fn respond(context: &RequestContext) -> Answer {
 }
 
 /// Receives the code, redeems it as the example client, and shows the tokens.
-pub async fn callback(context: &RequestContext) -> Answer {
+pub async fn callback(context: &RequestContext) -> HttpResponse {
     let Some(dev) = &context.app.dev else {
         return context.not_found();
     };
@@ -109,9 +109,7 @@ fn exchange(
     let verifier = parameters
         .get("state")
         .and_then(|state| dev.recall(state))
-        .ok_or(Refusal::invalid_request(
-            "this sign-in is not one of ours; start again",
-        ))?;
+        .ok_or(Refusal::invalid_request("this sign-in is unknown; start again"))?;
     let code = parameters
         .get("code")
         .ok_or(Refusal::invalid_request("code is missing"))?;
@@ -123,7 +121,7 @@ fn exchange(
     Ok((exchange, credentials))
 }
 
-fn show(context: &RequestContext, tokens: &TokenResponse) -> Answer {
+fn show(context: &RequestContext, tokens: &TokenResponse) -> HttpResponse {
     let mut shown = vec![decoded("Access token", &tokens.access_token)];
     shown.extend(tokens.id_token.as_deref().map(|token| decoded("ID token", token)));
     let mut sign_out = vec![];

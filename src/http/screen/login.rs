@@ -1,4 +1,4 @@
-//! `GET` and `POST /login`: the page that asks who the user is.
+//! `GET` and `POST /login`: the sign-in page.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::flow::login::transaction::{LoginContext, LoginTransactionError};
 use crate::http::context::{RefusalLog, RequestContext};
 use crate::http::cookie::Cookie;
 use crate::http::error;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::identity::{AuthenticationMethod, LoginName};
 use crate::oauth::error::printable;
 use crate::oauth::login::{LoginStep, ResolvedPurpose};
 use crate::pages::{Login, LoginProblem, ProviderChoice};
 use crate::route::Route;
 
-/// The longest user name that is written back into the page.
-const LONGEST_USERNAME: usize = 256;
+/// The most characters of a user name that the page repeats.
+const MAX_USERNAME: usize = 256;
 
-/// Shows the page, or takes what was typed. Its bare address, which people and password managers keep, leads to the
-/// account page.
-pub async fn respond(context: &RequestContext) -> Answer {
+/// Shows the page, or checks what was typed. Without a transaction, as in a bookmark, the address leads to the account
+/// page.
+pub async fn respond(context: &RequestContext) -> HttpResponse {
     let query = context.query().unwrap_or_default();
     if context.method() != Method::POST && query.get("transaction").is_none() {
         return response::redirect_303(&context.app.path(&Route::Account));
@@ -60,16 +60,14 @@ pub async fn respond(context: &RequestContext) -> Answer {
         return login_context::transaction_error(context, LoginTransactionError::Expired);
     }
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
-    let is_known = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));
-    if !is_known || !context.is_from_own_page() {
-        // Only a page of ours has the token.
-        let other_name = context.other_name().filter(|_| is_known);
-        return draw(
-            context,
-            &login,
-            Some(other_name.map_or(LoginProblem::Expired, |name| log_other_origin(context, name))),
-            None,
-        );
+    let has_token = csrf::is_valid(parameters.get("csrf"), cookie, &form(id));
+    if !has_token || !context.is_from_own_page() {
+        let problem = match context.alternate_origin() {
+            // A valid token shows that the page is ours, opened under another name.
+            Some(origin) if has_token => log_alternate_origin(context, origin),
+            _ => LoginProblem::Expired,
+        };
+        return draw(context, &login, Some(problem), None);
     }
     if parameters.get("decision") == Some("continue") {
         return match password::continue_as(&context.app.core, &browser, &login, context.now).await {
@@ -85,14 +83,14 @@ pub async fn respond(context: &RequestContext) -> Answer {
         password: Zeroizing::new(password.to_owned()),
         from: context.client_address(),
     };
-    take_password(context, &browser, &login, &credentials, username).await
+    sign_in_with_password(context, &browser, &login, &credentials, username).await
 }
 
-/// A browser that opened our pages under another name of this host stays there. The cookies and codes belong to the
-/// issuer's name, so no sign-in can succeed.
-fn log_other_origin(context: &RequestContext, other_name: &str) -> LoginProblem {
+/// Logs that the page was opened under another name than the issuer's. Cookies and codes belong to the issuer's name, so
+/// no sign-in can succeed there.
+fn log_alternate_origin(context: &RequestContext, origin: &str) -> LoginProblem {
     context.log_detail(RefusalLog {
-        origin: Some(printable(other_name, 200)),
+        origin: Some(printable(origin, 200)),
         own_origin: Some(context.app.issuer_origin.clone()),
         ..RefusalLog::default()
     });
@@ -101,14 +99,14 @@ fn log_other_origin(context: &RequestContext, other_name: &str) -> LoginProblem 
     LoginProblem::Elsewhere
 }
 
-/// Checks a password, unless too many were wrong or too many of the same address wait.
-async fn take_password(
+/// Signs in with a password, unless too many passwords were wrong or too many requests of this address wait.
+async fn sign_in_with_password(
     context: &RequestContext,
     browser: &Browser,
     login: &LoginContext,
     credentials: &PasswordCredentials,
     username: &str,
-) -> Answer {
+) -> HttpResponse {
     let (core, limits, from) = (&context.app.core, &context.app.limits, credentials.from);
     let draw_again = |problem| redraw(context, login.id, problem, Some(username));
     let user = match password::user_named(core, &credentials.name) {
@@ -122,12 +120,12 @@ async fn take_password(
         Err(wait) => {
             context.log_refusal("throttled", "too many failed sign-ins");
             let mut page = draw_again(LoginProblem::Throttled);
-            error::ask_to_wait(&mut page, wait.seconds());
+            error::set_retry_after(&mut page, wait.seconds());
             return page;
         }
     };
     let outcome = match limits.permit_for_password(from) {
-        Some(_place) => password::sign_in(core, browser, login, user, credentials, context.now).await,
+        Some(_permit) => password::sign_in(core, browser, login, user, credentials, context.now).await,
         None => Err(Failure::Busy),
     };
     if !matches!(outcome, Ok(SignIn::Refused)) {
@@ -136,10 +134,8 @@ async fn take_password(
     match outcome {
         Ok(SignIn::Done { redirect, user }) => {
             let mut answer = browser_redirect::send(context, redirect);
-            browser_redirect::append_cookie(
-                &mut answer,
-                device_cookie::issue(context, &credentials.name, &user),
-            );
+            let cookie = device_cookie::issue(context, &credentials.name, &user);
+            browser_redirect::append_cookie(&mut answer, cookie);
             answer
         }
         Ok(SignIn::Refused) => draw_again(LoginProblem::Credentials),
@@ -149,7 +145,7 @@ async fn take_password(
     }
 }
 
-/// The provider to which the browser is sent without showing the page.
+/// The provider to which the browser is sent without the page, if there is one.
 fn direct_provider(context: &RequestContext, login: &LoginContext) -> Option<Route> {
     if login.offered_session(context.now).is_some() {
         return None;
@@ -163,13 +159,10 @@ fn direct_provider(context: &RequestContext, login: &LoginContext) -> Option<Rou
 fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<ProviderChoice> {
     let offered = context.app.core.catalog().offered_for(&login.purpose);
     let choice = |provider: &Arc<Provider>| {
+        let start = Route::FederationStart(provider.id.clone());
         let logo = Route::FederationLogo(provider.id.clone());
         ProviderChoice {
-            href: browser_redirect::page_address(
-                context,
-                &Route::FederationStart(provider.id.clone()),
-                login.id,
-            ),
+            href: browser_redirect::page_address(context, &start, login.id),
             name: provider.display_name().to_owned(),
             logo: provider.logo.as_ref().map(|_| context.app.path(&logo)),
         }
@@ -178,7 +171,7 @@ fn provider_choices(context: &RequestContext, login: &LoginContext) -> Vec<Provi
 }
 
 /// Draws the page again and says why.
-fn redraw(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> Answer {
+fn redraw(context: &RequestContext, id: Uuid, problem: LoginProblem, username: Option<&str>) -> HttpResponse {
     match login_context::reload(context, id) {
         Ok(login) => draw(context, &login, Some(problem), username),
         Err(page) => *page,
@@ -190,14 +183,12 @@ fn draw(
     login: &LoginContext,
     problem: Option<LoginProblem>,
     typed: Option<&str>,
-) -> Answer {
+) -> HttpResponse {
     let purpose = &login.purpose;
     let cookie = context.cookie(Cookie::Browser).unwrap_or_default();
     let offered_session = login.offered_session(context.now);
-    let (takes_password, providers) = (
-        purpose.accepts(&AuthenticationMethod::Password),
-        provider_choices(context, login),
-    );
+    let takes_password = purpose.accepts(&AuthenticationMethod::Password);
+    let providers = provider_choices(context, login);
     let (client_name, purpose_problem) = match purpose {
         ResolvedPurpose::Code { client, .. } => (client.display_name().to_owned(), None),
         ResolvedPurpose::Account(account) => (
@@ -217,7 +208,7 @@ fn draw(
         action: context.app.path(&Route::Login),
         transaction: login.id.to_string(),
         csrf: csrf::token(cookie, &form(login.id)),
-        username: username.chars().take(LONGEST_USERNAME).collect(),
+        username: username.chars().take(MAX_USERNAME).collect(),
         problem,
         issuer: context.app.core.policy.issuer.clone(),
         client_name,
@@ -229,20 +220,11 @@ fn draw(
         Some(LoginProblem::Busy) => StatusCode::SERVICE_UNAVAILABLE,
         Some(LoginProblem::Throttled) => StatusCode::TOO_MANY_REQUESTS,
         Some(LoginProblem::Expired | LoginProblem::Elsewhere) => StatusCode::BAD_REQUEST,
-        Some(
-            LoginProblem::Credentials
-            | LoginProblem::ProviderCancelled
-            | LoginProblem::ProviderFailed
-            | LoginProblem::ProviderUnavailable
-            | LoginProblem::NotAdmitted
-            | LoginProblem::NoWay
-            | LoginProblem::ReauthenticationRequired,
-        )
-        | None => StatusCode::OK,
+        _ => StatusCode::OK,
     };
     let mut answer = context.page(status, &page, purpose.ui_locales());
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        error::ask_to_retry(&mut answer);
+        error::set_retry_after(&mut answer, error::RETRY_SECONDS);
     }
     answer
 }

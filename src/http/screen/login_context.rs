@@ -1,4 +1,4 @@
-//! What the pages of a sign-in begin with: the form or address, and the sign-in it belongs to.
+//! Loads the sign-in that a form or an address belongs to.
 
 use ::http::StatusCode;
 use uuid::Uuid;
@@ -11,12 +11,12 @@ use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
 use crate::http::request::Parameters;
-use crate::http::response::Answer;
+use crate::http::response::HttpResponse;
 use crate::pages::Heading;
 
-/// The sign-in under way that a request to a page is about.
+/// A request to a page of a sign-in, with that sign-in.
 pub struct LoginRequest {
-    /// What was sent.
+    /// The parameters of the form or the query.
     pub parameters: Parameters,
     /// The browser that sent it.
     pub browser: Browser,
@@ -24,8 +24,8 @@ pub struct LoginRequest {
     pub login: LoginContext,
 }
 
-/// Finds it, or says on a page why there is none.
-pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<Answer>> {
+/// Loads the sign-in that the request names; a page if it cannot.
+pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<HttpResponse>> {
     let parameters = context.page_parameters()?;
     let id = parameters.get("transaction").and_then(|text| text.parse().ok());
     let browser = context.browser();
@@ -37,8 +37,8 @@ pub fn load(context: &RequestContext) -> Result<LoginRequest, Box<Answer>> {
     })
 }
 
-/// Looks at a sign-in once more, after something was tried.
-pub fn reload(context: &RequestContext, id: Uuid) -> Result<LoginContext, Box<Answer>> {
+/// Loads a sign-in by its id, such as again after an attempt; a page if it cannot.
+pub fn reload(context: &RequestContext, id: Uuid) -> Result<LoginContext, Box<HttpResponse>> {
     match transaction::load_login(&context.app.core, &context.browser(), id, context.now) {
         Ok(Ok(login)) => {
             set_page_style_for(context, &login);
@@ -49,22 +49,23 @@ pub fn reload(context: &RequestContext, id: Uuid) -> Result<LoginContext, Box<An
     }
 }
 
-/// Says why a sign-in cannot go on here. A browser that has none of our cookies takes none, or has never been here.
-pub fn transaction_error(context: &RequestContext, error: LoginTransactionError) -> Answer {
+/// The page that says why a sign-in cannot go on. A browser without any of our cookies may refuse cookies, so its page
+/// says that they are needed.
+pub fn transaction_error(context: &RequestContext, error: LoginTransactionError) -> HttpResponse {
     let has_any = Cookie::ALL.iter().any(|cookie| context.cookie(*cookie).is_some());
     let heading = if has_any { Heading::Stale } else { Heading::Cookies };
     context.error_page(StatusCode::BAD_REQUEST, heading, &error.to_string())
 }
 
-/// Sends the browser to the page or the answer that comes next, without anything new from the user.
-pub async fn continue_login(context: &RequestContext, login: LoginContext) -> Answer {
+/// Sends the browser to the next step of the sign-in, without new input from the user.
+pub async fn continue_login(context: &RequestContext, login: LoginContext) -> HttpResponse {
     match transaction::continue_login(&context.app.core, &context.browser(), login, context.now).await {
         Ok(redirect) => browser_redirect::send(context, redirect),
         Err(failure) => error::failed_page(context, &failure),
     }
 }
 
-/// Has the pages of this request look as the client of a sign-in wants them, if this browser has begun it.
+/// Sets the theme and languages of the client of a sign-in, if this browser has begun it.
 pub fn set_page_style(context: &RequestContext, id: Uuid) {
     if let Ok(Ok(login)) = transaction::load_login(&context.app.core, &context.browser(), id, context.now) {
         set_page_style_for(context, &login);

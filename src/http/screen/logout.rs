@@ -9,15 +9,15 @@ use crate::flow::login::sign_out::confirm_sign_out;
 use crate::http::context::RequestContext;
 use crate::http::cookie::Cookie;
 use crate::http::error;
-use crate::http::response::{self, Answer};
+use crate::http::response::{self, HttpResponse};
 use crate::oauth::redirect_uri::with_query;
 use crate::pages::{LoggedOut, LogoutConfirm};
 use crate::route::Route;
 
 const FORM: &str = "logout";
 
-/// The address of a page of a sign-out, in the languages that were asked for (OpenID Connect RP-Initiated Logout
-/// 1.0 section 2).
+/// The address of a sign-out page, with the `ui_locales` of this request (OpenID Connect RP-Initiated Logout 1.0
+/// section 2).
 pub fn address(context: &RequestContext, page: &Route) -> String {
     let path = context.app.path(page);
     let query = context.query().unwrap_or_default();
@@ -27,9 +27,8 @@ pub fn address(context: &RequestContext, page: &Route) -> String {
     }
 }
 
-/// Asks whether the user wants to sign out, or takes the answer. Where the browser has no session there is nothing
-/// to ask.
-pub async fn confirm(context: &RequestContext) -> Answer {
+/// Asks whether the user wants to sign out, or reads the answer. A browser without a session is not asked.
+pub async fn confirm(context: &RequestContext) -> HttpResponse {
     let form = match context.page_parameters() {
         Ok(form) => form,
         Err(page) => return *page,
@@ -64,8 +63,8 @@ pub async fn confirm(context: &RequestContext) -> Answer {
     }
 }
 
-/// To the client, or to the page that says so; the browser forgets the session.
-pub fn done(context: &RequestContext, return_to: Option<String>) -> Answer {
+/// Redirects to the client, or to the page that says that the user is signed out. Removes the session cookie.
+pub fn done(context: &RequestContext, return_to: Option<String>) -> HttpResponse {
     let location = return_to.unwrap_or_else(|| address(context, &Route::LoggedOut));
     let mut answer = response::redirect_303(&location);
     answer
@@ -75,6 +74,6 @@ pub fn done(context: &RequestContext, return_to: Option<String>) -> Answer {
 }
 
 /// Says that the user is signed out.
-pub fn logged_out(context: &RequestContext) -> Answer {
+pub fn logged_out(context: &RequestContext) -> HttpResponse {
     context.page(StatusCode::OK, &LoggedOut {}, None)
 }

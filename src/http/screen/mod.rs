@@ -17,7 +17,7 @@ pub mod logout;
 use crate::identity::User;
 use crate::pages::Person;
 
-/// A user as pages name them.
+/// The user's names, as pages show them.
 pub fn person(user: &User) -> Person {
     Person {
         name: user.display_name().to_owned(),

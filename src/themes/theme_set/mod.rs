@@ -1,7 +1,5 @@
-//! The themes of one installation: those inside the executable, and those in the operator's folder, which are
-//! read again when they change.
-//!
-//! [`crate::themes`] knows what a theme is. This room reads them from the disk and hands them out.
+//! The themes of one installation: the built-in ones, and those in the operator's folder, which is read again when it
+//! changes.
 
 #[cfg(test)]
 mod tests;
@@ -12,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::folder::{Fingerprint, Read};
-use super::{DEFAULT, Finding, Severity, Source, built_in};
+use super::folder::{Fingerprint, FolderContents};
+use super::{DEFAULT, Finding, Severity, built_in};
 use crate::oauth::client::is_theme_name;
 use crate::themes::Theme;
 
 /// The most themes that are read from the operator's folder.
-const MOST_THEMES: usize = 200;
+const MAX_THEMES: usize = 200;
 
-/// Every theme there is, as of the last look at the folder.
+/// All themes, as the folder was when it was last read.
 #[derive(Debug)]
 pub struct ThemeSet {
     default: Arc<Theme>,
@@ -30,35 +28,35 @@ pub struct ThemeSet {
 }
 
 impl ThemeSet {
-    /// The theme of that name, where it can be used.
+    /// The theme of that name, if it can be used.
     pub fn theme(&self, name: &str) -> Option<&Arc<Theme>> {
         self.themes.get(name)
     }
 
-    /// The names of all themes, the refused ones too, in alphabetical order.
+    /// The names of all themes in alphabetical order, with the refused ones.
     pub fn names(&self) -> BTreeSet<&str> {
         let names = self.themes.keys().chain(self.refused.keys());
         names.map(String::as_str).collect()
     }
 
-    /// Why a theme cannot be used; nothing when it can, or when there is none of that name.
+    /// Why a theme cannot be used; `None` if it can, or if there is none of that name.
     pub fn refused(&self, name: &str) -> Option<&[Finding]> {
         self.refused.get(name).map(Vec::as_slice)
     }
 
-    /// Why files with a language for all themes are not read.
+    /// Why languages for all themes could not be read.
     pub fn unread_languages(&self) -> &[Finding] {
         &self.languages
     }
 
-    /// What is wrong with a theme, and with the languages that every theme is given.
+    /// The findings about a theme, and about the languages for all themes.
     pub fn findings(&self, name: &str) -> Vec<Finding> {
         let used = || self.theme(name).map_or(&[][..], |theme| theme.findings());
         let own = self.refused(name).unwrap_or_else(used);
         own.iter().chain(&self.languages).cloned().collect()
     }
 
-    /// The theme that stands in for every other.
+    /// The theme that replaces others that cannot be used.
     pub fn default_theme(&self) -> &Arc<Theme> {
         &self.default
     }
@@ -71,34 +69,33 @@ pub struct Themes {
     chosen: String,
     folder: Option<PathBuf>,
     current: ArcSwap<ThemeSet>,
-    watch: Mutex<Watch>,
+    watch: Mutex<FolderWatch>,
 }
 
-/// What was seen of the folder, and what was said about it.
+/// The last states of the folder, and the faults that are in the log already.
 #[derive(Debug, Default)]
-struct Watch {
+struct FolderWatch {
     loaded: Fingerprint,
-    seen: Fingerprint,
-    said: BTreeSet<String>,
+    last_seen: Fingerprint,
+    reported: BTreeSet<String>,
 }
 
 impl Themes {
-    /// The built-in themes alone, for an issuer with that path.
+    /// Only the built-in themes, for an issuer with that path.
     pub fn built_in(base_path: &str) -> Self {
         Self::open(base_path, DEFAULT, None)
     }
 
-    /// The built-in themes and those in `folder`, which need not be there yet. `chosen` is the theme of all
-    /// clients that name none.
+    /// The built-in themes and those in `folder`, which may not exist yet. `chosen` is the theme of clients that name none.
     pub fn open(base_path: &str, chosen: &str, folder: Option<&Path>) -> Self {
-        let mut watch = Watch::default();
+        let mut watch = FolderWatch::default();
         let loaded = folder.map(super::folder::fingerprint).unwrap_or_default();
         let themes = load(base_path, folder);
         watch.report(&themes);
         if themes.theme(chosen).is_none() {
-            watch.say_missing(chosen);
+            watch.log_missing(chosen);
         }
-        watch.seen = loaded.clone();
+        watch.last_seen = loaded.clone();
         watch.loaded = loaded;
         Self {
             base_path: base_path.to_owned(),
@@ -109,41 +106,36 @@ impl Themes {
         }
     }
 
-    /// The theme of that name, or the chosen one; the default theme where that cannot be used. The log says
-    /// once of each theme that it is not there.
+    /// The theme of that name. If there is none of that name, the chosen one; if a theme is refused, the default one. The
+    /// log reports each missing theme once.
     pub fn theme(&self, name: Option<&str>) -> Arc<Theme> {
         let themes = self.current.load();
         for name in name.into_iter().chain([self.chosen.as_str()]) {
             if let Some(theme) = themes.theme(name) {
                 return Arc::clone(theme);
             }
-            if themes.refused(name).is_none() {
-                self.watch().say_missing(name);
-            } else {
+            if themes.refused(name).is_some() {
                 break;
             }
+            self.watch().log_missing(name);
         }
         Arc::clone(&themes.default)
     }
 
-    /// All themes as of the last look.
+    /// All themes, as they were last read.
     pub fn current(&self) -> Arc<ThemeSet> {
         self.current.load_full()
     }
 
-    /// Looks at the folder and reads it anew when it has changed and has not changed again since the look
-    /// before, so that no theme is read while somebody copies it. Says whether it was read. Blocks on the disk.
+    /// Reads the folder again if it has changed since it was read, and is the same as at the previous call. So a theme is
+    /// not read while it is being copied. Returns whether the folder was read. Blocks on the disk.
     pub fn refresh(&self) -> bool {
         let Some(folder) = &self.folder else { return false };
         let now = super::folder::fingerprint(folder);
         {
             let mut watch = self.watch();
-            if now == watch.loaded {
-                watch.seen = now;
-                return false;
-            }
-            if now != watch.seen {
-                watch.seen = now;
+            if now == watch.loaded || now != watch.last_seen {
+                watch.last_seen = now;
                 return false;
             }
         }
@@ -155,15 +147,15 @@ impl Themes {
         true
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
+    fn watch(&self) -> MutexGuard<'_, FolderWatch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watch {
-    /// Says what is wrong with themes, each fault once for as long as it stays.
+impl FolderWatch {
+    /// Logs the faults of themes, each one once while it lasts.
     fn report(&mut self, themes: &ThemeSet) {
-        let mut standing = BTreeSet::new();
+        let mut present = BTreeSet::new();
         let used = themes.themes.iter().map(|(name, theme)| (name, theme.findings()));
         let refused = themes
             .refused
@@ -175,38 +167,38 @@ impl Watch {
                 .filter(|finding| finding.severity == Severity::Refused);
             for finding in refusing {
                 let line = format!("{name}: {finding}");
-                if !self.said.contains(&line) {
+                if !self.reported.contains(&line) {
                     tracing::warn!(theme = %name, place = %finding.place, "a theme cannot be used as it is, the default one stands in: {}", finding.message);
                 }
-                standing.insert(line);
+                present.insert(line);
             }
         }
         for finding in &themes.languages {
             let line = finding.to_string();
-            if !self.said.contains(&line) {
+            if !self.reported.contains(&line) {
                 tracing::warn!(place = %finding.place, "a language for all themes is not read: {}", finding.message);
             }
-            standing.insert(line);
+            present.insert(line);
         }
-        self.said = standing;
+        self.reported = present;
     }
 
-    fn say_missing(&mut self, name: &str) {
-        if self.said.len() < MOST_THEMES && self.said.insert(format!("{name}: missing")) {
+    fn log_missing(&mut self, name: &str) {
+        if self.reported.len() < MAX_THEMES && self.reported.insert(format!("{name}: missing")) {
             tracing::warn!(theme = %name, "there is no such theme: the default theme stands in");
         }
     }
 }
 
-/// Reads everything.
+/// Loads the built-in themes and those of the folder.
 fn load(base_path: &str, folder: Option<&Path>) -> ThemeSet {
     let mut refused: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
-    let Read {
+    let FolderContents {
         sources,
         languages,
         faults,
     } = folder
-        .map(|folder| super::folder::read(folder, MOST_THEMES))
+        .map(|folder| super::folder::read(folder, MAX_THEMES))
         .unwrap_or_default();
     let (of_languages, of_themes): (Vec<_>, Vec<_>) = faults
         .into_iter()
@@ -214,19 +206,12 @@ fn load(base_path: &str, folder: Option<&Path>) -> ThemeSet {
     for (name, finding) in of_themes {
         refused.entry(name).or_default().push(finding);
     }
-    let with_languages = |mut source: Source| {
-        source.languages.clone_from(&languages);
-        source
-    };
     let mut themes = HashMap::new();
     let mut default: Option<Arc<Theme>> = None;
-    let own = sources
-        .into_iter()
-        .filter(|source| !refused.contains_key(&source.name));
-    for source in built_in::sources()
-        .chain(own.collect::<Vec<_>>())
-        .map(with_languages)
-    {
+    let mut own = sources;
+    own.retain(|source| !refused.contains_key(&source.name));
+    for mut source in built_in::sources().chain(own) {
+        source.languages.clone_from(&languages);
         let name = source.name.clone();
         match Theme::load(&source, base_path, default.clone()) {
             Ok(theme) => {

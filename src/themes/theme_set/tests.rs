@@ -1,4 +1,4 @@
-//! Themes on a disk: what is read, what is not, and when.
+//! Themes on a disk: which files are read, and when.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -89,7 +89,7 @@ fn no_link_leads_out_of_a_theme() {
     assert!(refused(&folder, "away").contains("leads out of theme_dir"));
 }
 
-/// What cannot be read as words is told in the log, with a piece of it.
+/// The log shows a piece of a text that cannot be read.
 #[test]
 fn no_link_leads_out_of_the_languages() {
     let folder = Folder::new();
@@ -115,7 +115,7 @@ fn what_is_too_much_is_refused() {
     );
     assert!(refused(&folder, "text").contains("theme.toml: it is larger than 256 KiB"));
     folder.write("many/theme.toml", "contract = 1");
-    for number in 0..=crate::themes::MOST_FILES {
+    for number in 0..=crate::themes::MAX_FILES {
         folder.write(&format!("many/{number}.css"), "");
     }
     assert!(refused(&folder, "many").contains("at most 200 files"));
@@ -130,7 +130,7 @@ fn what_is_too_much_is_refused() {
         .status()
         .unwrap();
     assert!(status.success());
-    assert!(refused(&folder, "pipe").contains("no regular file"));
+    assert!(refused(&folder, "pipe").contains("not a regular file"));
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn a_language_file_that_is_wrong_leaves_the_themes_alone() {
     let with_theme = themes.findings("horizon");
     assert!(
         with_theme.ends_with(said),
-        "whoever looks at a theme sees them: {with_theme:?}"
+        "the findings about a theme include them: {with_theme:?}"
     );
     assert!(!themes.names().contains(crate::themes::folder::LANGUAGES));
 }
 
-/// Some editors write one; behind the stylesheet of the service it would void the rule that it stands before.
+/// Some editors write one. After the stylesheet of the service, it would make the next rule invalid.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_text() {
     let folder = Folder::new();

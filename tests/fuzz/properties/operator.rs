@@ -14,7 +14,7 @@ use idsvc::themes::manifest;
 use idsvc::themes::manifest::Manifest;
 use idsvc::themes::template::Templates;
 use idsvc::themes::tokens::is_length;
-use idsvc::themes::{ContentSecurityPolicy, Load, TemplateContext, style};
+use idsvc::themes::{ContentSecurityPolicy, ResourceKind, TemplateContext, style};
 
 /// Every value of a file is one that the reference names, and every fault names a line of it.
 pub(super) fn config_file(data: &[u8]) -> bool {
@@ -89,7 +89,11 @@ pub(super) fn theme_manifest(data: &[u8]) -> bool {
             let mut words = policy.split([' ', ';']);
             let is_tame = |word: &str| !word.contains('\'') || matches!(word, "'none'" | "'self'");
             assert!(words.all(is_tame) && !policy.contains(','), "{policy}");
-            assert!(!manifest.policy.allows(Load::Script, "javascript:alert(1)"));
+            assert!(
+                !manifest
+                    .policy
+                    .allows(ResourceKind::Script, "javascript:alert(1)")
+            );
             for link in &manifest.links {
                 assert!(
                     !link.href.to_ascii_lowercase().starts_with("javascript:"),

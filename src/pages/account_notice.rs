@@ -1,0 +1,116 @@
+//! The notices of the account page.
+
+use super::Text;
+
+/// The field for the present password.
+pub(super) const CURRENT_PASSWORD: &str = "current-password";
+/// The field for the new password.
+pub(super) const NEW_PASSWORD: &str = "new-password";
+
+/// The result of an action on the account page, shown at its top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountNotice {
+    /// The password was changed.
+    PasswordChanged,
+    /// Sessions were ended.
+    SignedOut,
+    /// An application lost its access.
+    Disconnected,
+    /// The language was chosen.
+    LanguageChosen,
+    /// The action required a new sign-in and was not done.
+    ActionPending,
+    /// The typed present password is wrong.
+    WrongPassword,
+    /// The new password is too short.
+    TooShort,
+    /// The new password is too long.
+    TooLong,
+    /// The new password is easy to guess.
+    Guessable,
+    /// The new password is the present one.
+    SamePassword,
+    /// Too many passwords were wrong; this one was not checked.
+    Throttled,
+    /// The service is busy.
+    Busy,
+    /// The form was too old or came from elsewhere.
+    Expired,
+}
+
+impl AccountNotice {
+    /// Every notice, for tests and previews.
+    pub const ALL: [Self; 13] = [
+        Self::PasswordChanged,
+        Self::SignedOut,
+        Self::Disconnected,
+        Self::LanguageChosen,
+        Self::ActionPending,
+        Self::WrongPassword,
+        Self::TooShort,
+        Self::TooLong,
+        Self::Guessable,
+        Self::SamePassword,
+        Self::Throttled,
+        Self::Busy,
+        Self::Expired,
+    ];
+
+    /// The name in the address, for a notice that is shown after a redirect; `None` for the direct answer to a form.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::PasswordChanged => Some("password"),
+            Self::SignedOut => Some("sessions"),
+            Self::Disconnected => Some("applications"),
+            Self::LanguageChosen => Some("language"),
+            Self::ActionPending => Some("nothing"),
+            _ => None,
+        }
+    }
+
+    /// The word that templates can compare.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::PasswordChanged => "password-changed",
+            Self::SignedOut => "signed-out",
+            Self::Disconnected => "disconnected",
+            Self::LanguageChosen => "language-chosen",
+            Self::ActionPending => "action-pending",
+            Self::WrongPassword => "wrong-password",
+            Self::TooShort => "too-short",
+            Self::TooLong => "too-long",
+            Self::Guessable => "guessable",
+            Self::SamePassword => "same-password",
+            Self::Throttled => "throttled",
+            Self::Busy => "busy",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// The field that has to be filled in again.
+    pub(super) fn field(self) -> Option<&'static str> {
+        match self {
+            Self::WrongPassword => Some(CURRENT_PASSWORD),
+            Self::TooShort | Self::TooLong | Self::Guessable | Self::SamePassword => Some(NEW_PASSWORD),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text<'a>(self, text: &Text<'a>) -> &'a str {
+        match self {
+            Self::PasswordChanged => text.account_password_changed,
+            Self::SignedOut => text.account_signed_out,
+            Self::Disconnected => text.account_disconnected,
+            Self::LanguageChosen => text.account_language_chosen,
+            Self::ActionPending => text.account_action_pending,
+            Self::WrongPassword => text.problem_current_password,
+            Self::TooShort => text.problem_too_short,
+            Self::TooLong => text.problem_too_long,
+            Self::Guessable => text.problem_guessable,
+            Self::SamePassword => text.problem_same_password,
+            Self::Throttled => text.problem_throttled,
+            Self::Busy => text.problem_busy,
+            Self::Expired => text.problem_expired_account,
+        }
+    }
+}

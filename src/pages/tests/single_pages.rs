@@ -1,0 +1,175 @@
+//! Rules for single pages.
+
+use super::*;
+
+#[test]
+fn the_sign_in_page_has_the_elements_that_scripts_look_for() {
+    everywhere(|page, _, _, html| {
+        if page == Login::NAME && html.contains("type=\"password\"") {
+            assert!(has(
+                html,
+                "input",
+                &[
+                    ("id", "username"),
+                    ("name", "username"),
+                    ("autocomplete", "username")
+                ]
+            ));
+            assert!(has(html, "input", &[("id", "password"), ("type", "password")]));
+            assert!(has(
+                html,
+                "input",
+                &[
+                    ("type", "hidden"),
+                    ("name", "transaction"),
+                    ("value", "4lQ0bI2xQ9mN")
+                ]
+            ));
+            assert!(has(
+                html,
+                "input",
+                &[("type", "hidden"), ("name", "csrf"), ("value", "b1x0Jm5vYQ")]
+            ));
+            assert!(!html.contains("readonly") && !html.contains("disabled"));
+            assert_eq!(html.matches("type=\"submit\"").count(), 1);
+        }
+    });
+    let html = render(&Login::sample());
+    assert!(html.contains("<title>Sign in · idsvc</title>") && html.contains("<h1>Sign in</h1>"));
+}
+
+#[test]
+fn a_failed_sign_in_is_announced_and_tied_to_its_fields() {
+    for problem in LoginProblem::ALL {
+        let page = Login {
+            problem: Some(problem),
+            username: "alice".to_owned(),
+            ..Login::sample()
+        };
+        let html = render(&page);
+        assert!(has(&html, "p", &[("id", "problem"), ("role", "alert")]));
+        assert_eq!(html.matches("aria-describedby=\"problem\"").count(), 2);
+        assert_eq!(
+            html.contains("aria-invalid"),
+            problem == LoginProblem::Credentials
+        );
+        assert!(has(&html, "input", &[("id", "username"), ("value", "alice")]));
+        assert!(has(&html, "input", &[("id", "password"), ("autofocus", "")]));
+    }
+    let wrong = Login {
+        problem: Some(LoginProblem::Credentials),
+        ..Login::sample()
+    };
+    let html = render(&wrong);
+    assert!(has(&html, "a", &[("href", "#password")]), "it leads to the field");
+    let first = render(&Login::sample());
+    assert!(!first.contains("role=\"alert\"") && !first.contains("aria-describedby"));
+    assert!(has(&first, "input", &[("id", "username"), ("autofocus", "")]));
+}
+
+#[test]
+fn a_present_session_can_be_continued_from_a_form_of_its_own() {
+    let page = Login {
+        continue_as: Some(Person::sample()),
+        ..Login::sample()
+    };
+    let html = render(&page);
+    assert_eq!(html.matches("<form").count(), 2);
+    assert_eq!(html.matches("name=\"csrf\"").count(), 2);
+    assert!(has(
+        &html,
+        "button",
+        &[("name", "decision"), ("value", "continue")]
+    ));
+    assert!(html.find("value=\"continue\"") < html.find("id=\"username\""));
+    assert!(!html.contains("autofocus"));
+}
+
+#[test]
+fn decisions_are_buttons_with_values() {
+    let consent = render(&Consent::sample());
+    for value in ["allow", "deny"] {
+        assert!(has(
+            &consent,
+            "button",
+            &[("type", "submit"), ("name", "decision"), ("value", value)]
+        ));
+    }
+    assert!(
+        consent.contains("See your email address") && consent.contains("Write and share notes in your name")
+    );
+    for page in LogoutConfirm::samples() {
+        let html = render(&page);
+        assert!(has(
+            &html,
+            "button",
+            &[("type", "submit"), ("name", "decision"), ("value", "logout")]
+        ));
+    }
+}
+
+#[test]
+fn a_form_post_sends_its_fields_and_nothing_else() {
+    let html = render(&FormPost::sample());
+    let form = &html[html.find("<form").unwrap()..html.find("</form>").unwrap()];
+    assert_eq!(form.matches(" name=").count(), 3);
+    assert_eq!(form.matches("type=\"hidden\"").count(), 3);
+    assert!(form.ends_with("<button class=\"button\" type=\"submit\">Continue</button>"));
+    assert!(has(
+        &html,
+        "form",
+        &[("method", "post"), ("action", "https://app.example/cb")]
+    ));
+}
+
+#[test]
+fn the_words_that_the_certification_looks_for_are_there() {
+    assert!(render(&ErrorPage::samples()[0]).contains("<h1>Request error</h1>"));
+    assert!(render(&LoggedOut {}).contains("<h1>You are signed out</h1>"));
+}
+
+#[test]
+fn a_password_that_was_refused_is_announced_at_its_field() {
+    for (notice, field) in [
+        (AccountNotice::WrongPassword, "current-password"),
+        (AccountNotice::TooShort, "new-password"),
+        (AccountNotice::TooLong, "new-password"),
+        (AccountNotice::Guessable, "new-password"),
+        (AccountNotice::SamePassword, "new-password"),
+    ] {
+        let page = Account {
+            notice: Some(notice),
+            ..Account::sample()
+        };
+        let html = render(&page);
+        assert!(has(&html, "p", &[("id", "notice"), ("role", "alert")]));
+        assert!(has(&html, "a", &[("href", &format!("#{field}"))]));
+        assert!(has(
+            &html,
+            "input",
+            &[("id", field), ("aria-invalid", "true"), ("autofocus", "")]
+        ));
+        assert_eq!(html.matches("aria-invalid").count(), 1);
+    }
+}
+
+#[test]
+fn password_managers_find_their_way_on_the_account_page() {
+    let html = render(&Account::sample());
+    for (name, autocomplete) in [
+        ("username", "username"),
+        ("current-password", "current-password"),
+        ("new-password", "new-password"),
+    ] {
+        assert!(has(
+            &html,
+            "input",
+            &[("name", name), ("autocomplete", autocomplete)]
+        ));
+    }
+    let without = Account {
+        min_length: None,
+        ..Account::sample()
+    };
+    assert!(!render(&without).contains("password"));
+}
