@@ -1,4 +1,4 @@
-//! Carries a command out: by the running server, or on the store when none runs.
+//! Carries out commands, through the running server or on the store if none runs.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, BufWriter};
@@ -13,7 +13,8 @@ use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::resolve::resolve_settings;
-use crate::control::{self, Command, PourError, Reply, client};
+use crate::control::protocol::{Command, Reply, StreamError};
+use crate::control::{self, client};
 use crate::data_dir::lock::{is_served, wait_and_open};
 use crate::data_dir::{DataDir, DataDirError, control_socket, exposure};
 use crate::flow::Core;
@@ -22,22 +23,22 @@ use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::store::OpenError;
 
-/// How commands reach the service that the flags and settings mean.
+/// Connects to the service that the flags and settings name.
 pub struct AdminConnector<'a> {
     global: &'a Global,
-    said: RefCell<Vec<String>>,
+    printed_warnings: RefCell<Vec<String>>,
 }
 
 impl<'a> AdminConnector<'a> {
-    /// The service that these flags mean.
+    /// A connector to the service that these flags name.
     pub fn of(global: &'a Global) -> Self {
         Self {
             global,
-            said: RefCell::default(),
+            printed_warnings: RefCell::default(),
         }
     }
 
-    /// The settings, with what looks like a mistake said.
+    /// The settings. Prints their warnings.
     pub fn settings(&self, output: &mut Output<'_>) -> Result<Settings, CliError> {
         let sources = self.global.sources(Vec::new());
         for warning in &sources.warnings {
@@ -46,17 +47,17 @@ impl<'a> AdminConnector<'a> {
         resolve_settings(&sources).map_err(CliError::refused)
     }
 
-    /// Says what looks like a mistake, once.
+    /// Prints a warning, once.
     fn warn(&self, warning: &str, output: &mut Output<'_>) {
-        let mut said = self.said.borrow_mut();
-        if said.iter().all(|before| before != warning) {
+        let mut printed = self.printed_warnings.borrow_mut();
+        if printed.iter().all(|known| known != warning) {
             output.say(&format!("warning: {warning}"));
-            said.push(warning.to_owned());
+            printed.push(warning.to_owned());
         }
     }
 
-    /// Carries out one command and prints its reply; a refusal is the error, and so is a change that could
-    /// not be shown.
+    /// Carries out one command and prints its reply. A refusal is an error, and so is a change whose reply cannot be
+    /// printed.
     pub fn run(
         &self,
         command: Command,
@@ -65,28 +66,29 @@ impl<'a> AdminConnector<'a> {
     ) -> Result<(), CliError> {
         let summary = ChangeSummary::of(&command);
         let reply = self.ask(command, output)?;
-        print(reply, output).map_err(|stop| match summary {
-            Some(summary) => summary.unshown(stop),
-            None => stop,
+        print(reply, output).map_err(|error| match summary {
+            Some(summary) => summary.unshown(error),
+            None => error,
         })
     }
 
-    /// Carries out one command; a refusal is the error.
+    /// Carries out one command. A refusal is an error.
     pub fn ask(&self, command: Command, output: &mut Output<'_>) -> Result<Reply, CliError> {
         self.session(&command, output)?.ask(command)
     }
 
-    /// Reaches the service for several commands, the first of which is this one.
+    /// Connects for several commands, the first of which is this one.
     pub fn session(&self, first: &Command, output: &mut Output<'_>) -> Result<AdminConnection, CliError> {
         let settings = self.settings(output)?;
         AdminConnection::begin(settings, first, |warning| self.warn(warning, output))
     }
 }
 
-/// A service that was reached: one that runs, or the store of one that does not, opened once.
+/// A connection to a running service, or the open store of one that does not run.
 pub struct AdminConnection {
     settings: Settings,
     runtime: Runtime,
+    /// The core on the open store, if no service runs.
     core: Option<Core>,
 }
 
@@ -113,7 +115,7 @@ impl AdminConnection {
             }
             if let Some(copy) = core.store.copy() {
                 warn(&format!(
-                    "the data was that of an earlier release and has been brought up to this one; how it was is in {}",
+                    "the data was that of an earlier release and was upgraded to this one; a copy of the old data is in {}",
                     copy.display()
                 ));
             }
@@ -131,24 +133,24 @@ impl AdminConnection {
         self.core.is_none()
     }
 
-    /// The settings of this command, which a running service need not share.
+    /// The settings of this command. A running service may have others.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Carries out one command; a refusal is the error.
+    /// Carries out one command. A refusal is an error.
     pub fn ask(&self, command: Command) -> Result<Reply, CliError> {
         let reply = if let Some(core) = &self.core {
             self.runtime.block_on(control::execute(Admin { core }, command))
         } else {
             let socket = control_socket(&self.settings.data_dir);
-            let asked = self.runtime.block_on(client::ask(&socket, &command));
-            asked.map_err(CliError::refused)?.ok_or_else(gone)?
+            let reply = client::ask(&socket, &command).map_err(CliError::refused)?;
+            reply.ok_or_else(service_ended)?
         };
-        settled(reply)
+        refusal_to_error(reply)
     }
 
-    /// Carries out one command whose reply bytes follow, and hands them to `take`.
+    /// Carries out one command whose reply is followed by bytes, and passes them to `take`.
     pub fn take_bytes<T>(
         &self,
         command: Command,
@@ -156,9 +158,9 @@ impl AdminConnection {
     ) -> Result<T, CliError> {
         let Some(core) = &self.core else {
             let socket = control_socket(&self.settings.data_dir);
-            let asked = client::ask_for_bytes(&socket, &command).map_err(CliError::refused)?;
-            let (reply, mut bytes) = asked.ok_or_else(gone)?;
-            return match settled(reply)? {
+            let answer = client::ask_for_bytes(&socket, &command).map_err(CliError::refused)?;
+            let (reply, mut bytes) = answer.ok_or_else(service_ended)?;
+            return match refusal_to_error(reply)? {
                 Reply::Bytes => take(&mut bytes),
                 _ => Err(unexpected()),
             };
@@ -166,19 +168,21 @@ impl AdminConnection {
         let (source, sink) = UnixStream::pair().map_err(CliError::refused)?;
         let mut source = BufReader::new(source);
         std::thread::scope(|scope| {
-            let pouring = scope.spawn(move || control::pour(core, command, &mut BufWriter::new(sink)));
+            let writer = scope.spawn(move || control::stream_reply(core, command, &mut BufWriter::new(sink)));
             let taken = take(&mut source);
-            // Whoever still writes is not waited for when nobody reads any more.
+            // Closes the stream, so that a writer that still runs gets an error and ends.
             drop(source);
-            match pouring.join() {
-                Ok(Err(error)) if !matches!(error, PourError::Unwritable(_)) => Err(CliError::refused(error)),
+            match writer.join() {
+                Ok(Err(error)) if !matches!(error, StreamError::Unwritable(_)) => {
+                    Err(CliError::refused(error))
+                }
                 _ => taken,
             }
         })
     }
 }
 
-fn settled(reply: Reply) -> Result<Reply, CliError> {
+fn refusal_to_error(reply: Reply) -> Result<Reply, CliError> {
     match reply {
         Reply::Refused(refusal) => Err(refusal.into()),
         Reply::Failed(message) => Err(CliError::refused(message)),
@@ -186,14 +190,14 @@ fn settled(reply: Reply) -> Result<Reply, CliError> {
     }
 }
 
-fn gone() -> CliError {
+fn service_ended() -> CliError {
     CliError::refused("the service has just ended: run the command again")
 }
 
 /// Opens the store of a service that does not run.
 fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
     let random = Random::system();
-    let may_create = settings.base_url.is_some() && command.may_begin();
+    let may_create = settings.base_url.is_some() && command.may_create_data_dir();
     let data = DataDir::open(&settings.data_dir, may_create, &random)?;
     let issuer = match command {
         Command::SetIssuer(issuer) => issuer.clone(),
@@ -213,7 +217,7 @@ fn open(settings: &Settings, command: &Command) -> Result<Core, DataDirError> {
         .map_err(crate::flow::OpenError::from)?)
 }
 
-/// The sentence about a reply that belongs to another command.
+/// The error about a reply that belongs to another command.
 pub(super) fn unexpected() -> CliError {
     CliError::refused("the running service gave another kind of answer: it is of another release, restart it")
 }

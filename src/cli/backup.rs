@@ -1,4 +1,4 @@
-//! `idsvc backup` and `idsvc restore`.
+//! Runs `idsvc backup` and `idsvc restore`.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -12,10 +12,11 @@ use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, moment, yes_no};
 use super::progress::Progress;
+use super::value_parsers::{unreadable, unwritable};
 use crate::admin::SecretString;
 use crate::admin::backup::BackUp;
 use crate::clock::Clock;
-use crate::control::Command;
+use crate::control::protocol::Command;
 use crate::data_dir;
 use crate::data_dir::atomic_file;
 use crate::data_dir::atomic_file::AtomicFile;
@@ -30,16 +31,16 @@ use crate::seal::Sealer;
 use crate::store::backup::{BackupError, Header, Incoming, NAME_LEN, may_be_one};
 use crate::store::owner;
 
-/// What the names of backups end with, and those begin with that somebody asked for.
+/// How the names of backups begin that the operator asked for.
 const STEM: &str = "idsvc";
 
-/// Where a backup goes and what is in it.
+/// The flags of `idsvc backup`.
 #[derive(Debug, Args)]
 pub struct Backup {
     /// The file to write, - for standard output [default: a new one in backups/ of the data directory]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Put the master key into the backup: whoever reads the file can then sign tokens
+    /// Put the master key into the backup: any reader of the file can then sign tokens
     #[arg(long)]
     pub with_master_key: bool,
     /// Replace the file if there is one, which has to be a backup
@@ -47,7 +48,7 @@ pub struct Backup {
     pub replace: bool,
 }
 
-/// Where a backup comes from.
+/// The flags of `idsvc restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// The backup, - for standard input
@@ -58,7 +59,7 @@ pub struct Restore {
     pub master_key: Option<PathBuf>,
 }
 
-/// Copies what is read, and counts it.
+/// Copies the bytes that are read to `sink`, and counts them.
 struct Tee<'a> {
     source: &'a mut dyn Read,
     sink: &'a mut dyn Write,
@@ -81,7 +82,7 @@ impl Read for Tee<'_> {
     }
 }
 
-/// Reads a backup to its end, which proves it whole; every byte goes to `sink` too. Says how many there were.
+/// Reads a backup to its end, which verifies it, and copies every byte to `sink`. Returns the number of bytes.
 fn copy(
     source: &mut dyn Read,
     sink: &mut dyn Write,
@@ -109,7 +110,7 @@ fn copy(
     drop(progress);
     match (header, tee.unwritable.take()) {
         (_, Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(CliError::refused(
-            "nobody reads the backup any more: it is not whole",
+            "the reader of the backup has closed the pipe: the backup is not whole",
         )),
         (_, Some(error)) => Err(CliError::refused(BackupError::Unwritable(error))),
         (Err(BackupError::CutOff), None) => Err(CliError::Refused {
@@ -180,20 +181,17 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
         return Err(exists(&file));
     }
     atomic_file::sweep(owner::folder_of(&file), |_, left| {
-        begins_as_one(left).unwrap_or(false)
+        begins_as_backup(left).unwrap_or(false)
     });
     let mut unfinished = AtomicFile::beside(&file, &random);
-    let unwritable = |file: &Path, error: io::Error| {
-        CliError::refused(format!("{} cannot be written: {error}", file.display()))
-    };
-    let in_place = |error| unwritable(&file, error);
-    let own = is_within(&file, &data_dir).then_some(data_dir.as_path());
-    let mut sink = BufWriter::new(unfinished.create(own).map_err(in_place)?);
+    let at_file = |error| unwritable(&file, &error);
+    let owner_folder = is_within(&file, &data_dir).then_some(data_dir.as_path());
+    let mut sink = BufWriter::new(unfinished.create(owner_folder).map_err(at_file)?);
     let (header, bytes) = session.take_bytes(request, |mut source| {
         copy(&mut source, &mut sink, &sealer, "backup")
     })?;
     drop(sink);
-    let mut again = File::open(unfinished.path()).map_err(in_place)?;
+    let mut again = File::open(unfinished.path()).map_err(at_file)?;
     copy(
         &mut BufReader::new(&mut again),
         &mut io::sink(),
@@ -201,33 +199,43 @@ pub fn run(backup: &Backup, connector: &AdminConnector<'_>, output: &mut Output<
         "verify",
     )?;
     if may_replace {
-        // What came there meanwhile is kept as well.
+        // A file that appeared during the backup is kept unless it is a backup too.
         is_backup_there(&file)?;
     }
     let mut attempt = 1_u32;
     while let Err(error) = unfinished.place(&file, may_replace) {
         match error.kind() {
             io::ErrorKind::AlreadyExists if is_named => return Err(exists(&file)),
-            // Another one of this second.
+            // Another backup has the time of the same second in its name.
             io::ErrorKind::AlreadyExists => {
                 attempt = attempt.saturating_add(1);
                 file.set_file_name(
                     backup_name(STEM, now).replace(BACKUP_ENDING, &format!("-{attempt}{BACKUP_ENDING}")),
                 );
             }
-            _ => return Err(unwritable(&file, error)),
+            _ => return Err(unwritable(&file, &error)),
         }
     }
     let name = file.display().to_string();
     show(&header, &name, bytes, output)
-        .map_err(|stop| ChangeSummary::plain(format!("the backup {name} was made")).unshown(stop))?;
+        .map_err(|error| ChangeSummary::plain(format!("the backup {name} was made")).unshown(error))?;
     output.hint(&advice(&header, &data_dir));
     Ok(())
 }
 
 fn show(header: &Header, file: &str, bytes: u64, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
-        return output.document(&document(header, file, bytes));
+        return output.document(&json!({
+            "file": file,
+            "rows": header.rows,
+            "bytes": bytes,
+            "created_at": header.created_at,
+            "schema": header.schema,
+            "issuer": header.issuer,
+            "verified": true,
+            "holds_master_key": header.master_key.is_some(),
+            "master_key_fingerprint": header.master_key_fingerprint,
+        }));
     }
     output.facts(&[
         ("file", file.to_owned()),
@@ -248,32 +256,28 @@ fn is_within(file: &Path, data_dir: &Path) -> bool {
     }
 }
 
-fn begins_as_one(file: &mut File) -> io::Result<bool> {
+fn begins_as_backup(file: &mut File) -> io::Result<bool> {
     let mut beginning = Vec::new();
     file.take(NAME_LEN as u64).read_to_end(&mut beginning)?;
     Ok(may_be_one(&beginning))
 }
 
-/// Whether there is a backup, or an empty file, of this name. Anything else is refused: whoever replaced it by mistake
-/// would have lost it.
+/// Whether a backup or an empty file has this name. Any other file is refused, so that it is not replaced by mistake.
 fn is_backup_there(file: &Path) -> Result<bool, CliError> {
-    let is_one = match fs::symlink_metadata(file) {
+    let is_backup = match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Ok(found) if !found.is_file() => Ok(false),
         found => found
             .and_then(|_| File::open(file))
-            .and_then(|mut file| begins_as_one(&mut file)),
+            .and_then(|mut file| begins_as_backup(&mut file)),
     };
-    match is_one {
+    match is_backup {
         Ok(true) => Ok(true),
         Ok(false) => Err(CliError::refused(format!(
             "{} is no backup, and nothing else is replaced: name another file",
             file.display()
         ))),
-        Err(error) => Err(CliError::refused(format!(
-            "{} cannot be read: {error}",
-            file.display()
-        ))),
+        Err(error) => Err(unreadable(file, &error)),
     }
 }
 
@@ -284,23 +288,9 @@ fn exists(file: &Path) -> CliError {
     ))
 }
 
-fn document(header: &Header, file: &str, bytes: u64) -> serde_json::Value {
-    json!({
-        "file": file,
-        "rows": header.rows,
-        "bytes": bytes,
-        "created_at": header.created_at,
-        "schema": header.schema,
-        "issuer": header.issuer,
-        "verified": true,
-        "holds_master_key": header.master_key.is_some(),
-        "master_key_fingerprint": header.master_key_fingerprint,
-    })
-}
-
 fn advice(header: &Header, data_dir: &Path) -> String {
     if header.master_key.is_some() {
-        "\nThe master key is in the backup: whoever reads the file can sign tokens. Keep it as you keep a password."
+        "\nThe master key is in the backup: any reader of the file can sign tokens. Keep it as you keep a password."
             .to_owned()
     } else {
         format!(
@@ -325,13 +315,10 @@ pub fn restore(
         locked = stdin.lock();
         (&mut locked, None)
     } else {
-        let unreadable =
-            |error| CliError::refused(format!("{} cannot be read: {error}", request.file.display()));
-        file = BufReader::new(File::open(&request.file).map_err(unreadable)?);
-        (
-            &mut file,
-            fs::metadata(&request.file).ok().map(|found| found.len()),
-        )
+        let opened = File::open(&request.file).map_err(|error| unreadable(&request.file, &error))?;
+        let length = opened.metadata().ok().map(|metadata| metadata.len());
+        file = BufReader::new(opened);
+        (&mut file, length)
     };
     let mut progress = Progress::of("restore");
     let restored = restore::restore(
@@ -348,11 +335,11 @@ pub fn restore(
         command: "restore",
         subject: &header.master_key_fingerprint,
     });
-    show_restored(&header, &data_dir, length, output).map_err(|stop| {
-        ChangeSummary::plain(format!("the backup was restored into {}", data_dir.display())).unshown(stop)
+    show_restored(&header, &data_dir, length, output).map_err(|error| {
+        ChangeSummary::plain(format!("the backup was restored into {}", data_dir.display())).unshown(error)
     })?;
     output.hint(&format!(
-        "\nStart the service. What happened after {} is forgotten: whoever refreshed since then signs in again.",
+        "\nStart the service. Changes after {} are lost: users whose tokens were refreshed since then sign in again.",
         moment(header.created_at)
     ));
     if fs::metadata(&data_dir).is_ok_and(|made| made.uid() == 0) {

@@ -1,15 +1,15 @@
-//! What a command has changed, for the case that its output cannot be written.
+//! Describes what a command has changed, for the error message when its output cannot be written.
 
 use super::output::CliError;
 use crate::admin::user::NewPassword;
-use crate::control::Command;
+use crate::control::protocol::Command;
 
-/// A change that was made, and what is lost if it cannot be shown.
+/// A change that was made, and the part of its output that cannot be shown again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeSummary {
     done: String,
     lost: &'static str,
-    /// How to get what is lost, or another one.
+    /// How to get the lost part, or a new one.
     remedies: Vec<String>,
 }
 
@@ -23,9 +23,9 @@ impl ChangeSummary {
         }
     }
 
-    /// What this command changes; none if it only reads.
+    /// The change of this command, or `None` if it only reads.
     pub fn of(command: &Command) -> Option<Self> {
-        if command.is_reading() {
+        if command.is_read_only() {
             return None;
         }
         Some(match command {
@@ -89,12 +89,12 @@ impl ChangeSummary {
         }
     }
 
-    /// The end of a command that made this change and whose output stopped.
-    pub fn unshown(self, stop: CliError) -> CliError {
-        let cause = match stop {
+    /// The error of a command that made this change and whose output could not be written.
+    pub fn unshown(self, error: CliError) -> CliError {
+        let cause = match error {
             CliError::BrokenPipe => String::new(),
-            CliError::Unwritable(_) => format!("{stop}\n"),
-            CliError::Refused { .. } | CliError::Misused(_) => return stop,
+            CliError::Unwritable(_) => format!("{error}\n"),
+            CliError::Refused { .. } | CliError::Misused(_) => return error,
         };
         let Self { done, lost, remedies } = self;
         let separator = if remedies.is_empty() { "" } else { ": " };

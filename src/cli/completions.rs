@@ -1,4 +1,4 @@
-//! `idsvc completions …`
+//! Runs `idsvc completions …`.
 
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell as Generator;
@@ -6,7 +6,7 @@ use clap_complete::Shell as Generator;
 use super::Cli;
 use super::output::{CliError, Output};
 
-/// The shells there are scripts for.
+/// The supported shells.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Shell {
     /// GNU Bash
@@ -17,7 +17,7 @@ pub enum Shell {
     Fish,
 }
 
-/// Which shell.
+/// The arguments of `idsvc completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell that will read the script

@@ -1,4 +1,4 @@
-//! `idsvc config …`
+//! Runs `idsvc config …`.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::reference::reference;
 use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 use crate::net::certificate::{Examined, examine};
 use crate::themes::theme_set::Themes;
 
@@ -27,7 +27,7 @@ pub enum Verb {
     SetIssuer(SetIssuer),
 }
 
-/// A new issuer.
+/// The flags of `set-issuer`.
 #[derive(Debug, Args)]
 pub struct SetIssuer {
     /// The issuer.
@@ -66,10 +66,7 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
         for warning in &config.warnings {
             output.say(&format!("warning: {warning}"));
         }
-        for warning in check_tls(&config)? {
-            output.say(&format!("warning: {warning}"));
-        }
-        if let Some(warning) = check_theme(&config) {
+        for warning in check_tls(&config)?.into_iter().chain(check_theme(&config)) {
             output.say(&format!("warning: {warning}"));
         }
         Ok(config)
@@ -82,21 +79,16 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
             "data_dir": config.settings.data_dir,
             "listen": config.listen,
         })),
-        Ok(config) => output.facts(&[
-            ("settings", "all right".to_owned()),
-            ("file", file.unwrap_or_else(|| "none".to_owned())),
-            ("issuer", config.issuer.clone()),
-            ("data_dir", config.settings.data_dir.display().to_string()),
-            (
-                "listen",
-                config
-                    .listen
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            ),
-        ]),
+        Ok(config) => {
+            let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
+            output.facts(&[
+                ("settings", "all right".to_owned()),
+                ("file", file.unwrap_or_else(|| "none".to_owned())),
+                ("issuer", config.issuer.clone()),
+                ("data_dir", config.settings.data_dir.display().to_string()),
+                ("listen", listen.join(" ")),
+            ])
+        }
         Err(error) => {
             if output.json {
                 let faults: Vec<_> = error
@@ -104,7 +96,7 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
                     .iter()
                     .map(|fault| json!({ "place": fault.place, "message": fault.message }))
                     .collect();
-                // Read or not, they are refused.
+                // The exit code says so even if the output cannot be written.
                 let _ = output.document(&json!({ "ok": false, "file": file, "faults": faults }));
             }
             Err(CliError::refused(error))
@@ -112,7 +104,7 @@ fn check(flags: SettingFlags, global: &Global, output: &mut Output<'_>) -> Resul
     }
 }
 
-/// Reads the files of TLS as a start would; warnings when there is something to be said of them.
+/// Checks the TLS files as a start would, and returns the warnings about them.
 fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
     let Tls::Files { cert, key } = &config.tls else {
         return Ok(Vec::new());
@@ -138,7 +130,7 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
         .collect())
 }
 
-/// Looks at the theme as a start would; a warning when another one would stand in.
+/// Checks the theme as a start would. Returns a warning if the default theme would replace it.
 fn check_theme(config: &Config) -> Option<String> {
     let settings = &config.settings;
     let theme_set = Themes::open("", &settings.theme, Some(&settings.theme_dir)).current();
@@ -171,18 +163,16 @@ fn set_issuer(
     };
     check_base_url(&issuer).map_err(|message| CliError::Misused(format!("{issuer:?}: {message}")))?;
     if !request.i_know {
-        // Nothing ends where nothing changes.
+        // Without a change of the issuer nothing ends, so --i-know is not needed.
         if let Ok(Reply::SetUp(set_up)) = connector.ask(Command::SetUp, output)
             && set_up.issuer == issuer
         {
             let previous_issuer = Some(issuer.clone());
-            return show_issuer(
-                &IssuerView {
-                    issuer,
-                    previous_issuer,
-                },
-                output,
-            );
+            let view = IssuerView {
+                issuer,
+                previous_issuer,
+            };
+            return show_issuer(&view, output);
         }
         return Err(CliError::Misused(format!(
             "with the issuer {issuer} every access token issued so far is refused, and every client must be configured anew. Refresh tokens go on and bring tokens of the new issuer, unless idsvc session revoke --user ends those of a user; sessions go on where the host is the same. Add --i-know to go on"

@@ -1,4 +1,4 @@
-//! `idsvc events`
+//! Runs `idsvc events`: it prints audit events, and follows new ones.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -17,12 +17,12 @@ use super::admin_connection::AdminConnector;
 use super::output::{CliError, Output, moment};
 use crate::clock::{Clock, Timestamp};
 use crate::config::reader::parse_duration;
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 use crate::data_dir::{DATABASE, DataDirError, io_error};
 use crate::observe::audit::NAMES;
 use crate::observe::audit_file::{CURRENT, EVENTS, FILES, older};
 
-/// Which events.
+/// The flags of `idsvc events`.
 #[derive(Debug, Args)]
 pub struct Events {
     /// Go on with what happens from now on, until interrupted
@@ -38,25 +38,25 @@ pub struct Events {
     #[arg(long, value_name = "TEXT")]
     pub about: Option<String>,
     /// Show only what happened within this time, as in 24h
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub since: Option<Duration>,
-    /// The uuid of the user that `about` names: events have nothing else of a user.
+    /// The uuid of the user that `about` names. Events name a user only by it.
     #[arg(skip)]
     pub about_user: Option<String>,
 }
 
-fn span(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "write a time with its unit, as in 24h, 90d, 30m or 60s".to_owned())
 }
 
-/// How often the file is looked at for more.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How often the file is checked for new lines.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The longest line that is read; events are far shorter.
 const LINE_LIMIT: u64 = 1 << 20;
 
 impl Events {
-    /// The event on a line, if it is one that was asked for.
-    fn wanted(&self, line: &[u8], earliest: Timestamp) -> Option<Value> {
+    /// The event on a line, if the flags ask for it.
+    fn matching_event(&self, line: &[u8], earliest: Timestamp) -> Option<Value> {
         let event: Value = serde_json::from_slice(line).ok()?;
         let name = event.get("event")?.as_str()?;
         let at = event.get("time")?.as_u64()?;
@@ -73,15 +73,15 @@ impl Events {
 }
 
 /// A file of events, read line by line.
-struct Reading {
+struct EventFile {
     file: BufReader<File>,
     inode: u64,
-    /// How many bytes of it were read.
+    /// The number of bytes that were read.
     position: u64,
     unfinished: Vec<u8>,
 }
 
-impl Reading {
+impl EventFile {
     fn open(path: &Path) -> io::Result<Option<Self>> {
         match File::open(path) {
             Ok(file) => Ok(Some(Self {
@@ -95,7 +95,7 @@ impl Reading {
         }
     }
 
-    /// The next whole line; none when there is no more for now.
+    /// The next whole line, or `None` if there is none yet.
     fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         use io::Read;
         let read = (&mut self.file)
@@ -108,19 +108,19 @@ impl Reading {
         Ok(is_whole.then(|| std::mem::take(&mut self.unfinished)))
     }
 
-    /// Whether the file has another name by now, or was cut: what comes is read from the beginning.
+    /// Whether the path now has another file, or the file was cut. New events are then read from its beginning.
     fn is_replaced(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|found| found.ino() != self.inode || found.len() < self.position)
     }
 }
 
-/// All that is kept, the oldest first. It is opened in the other direction: a file that gets an older name meanwhile is
-/// met again then, and not missed.
-fn opened(
+/// Opens all files of events, and returns them with the oldest first. They are opened from the newest on: a file that is
+/// renamed at the same time is found again under its older name, and not missed.
+fn open_files(
     folder: &Path,
-    mut open: impl FnMut(&Path) -> io::Result<Option<Reading>>,
-) -> io::Result<Vec<(PathBuf, Reading)>> {
-    let mut files: Vec<(PathBuf, Reading)> = Vec::new();
+    mut open: impl FnMut(&Path) -> io::Result<Option<EventFile>>,
+) -> io::Result<Vec<(PathBuf, EventFile)>> {
+    let mut files: Vec<(PathBuf, EventFile)> = Vec::new();
     let names = std::iter::once(CURRENT.to_owned()).chain((1..FILES).map(older));
     for path in names.map(|name| folder.join(name)) {
         if let Some(file) = open(&path)?
@@ -138,7 +138,7 @@ fn is_there(path: &Path) -> Result<bool, CliError> {
         .map_err(|error| CliError::refused(io_error(path)(error)))
 }
 
-/// The uuid of the user of that name or address, if there is one and the service or its store can be asked.
+/// The uuid of the user with this name or address. `None` if there is none, or if the store cannot be read.
 fn uuid_of(who: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Option<String> {
     match connector.ask(Command::UserShow(who.to_owned()), output) {
         Ok(Reply::User(user)) => Some(user.uuid.to_string()),
@@ -158,7 +158,7 @@ pub fn run(
     }
     let data_dir = connector.settings(output)?.data_dir;
     let folder = data_dir.join(EVENTS);
-    // A directory with neither is another than the one that was meant.
+    // A directory with neither is not the data directory.
     if !is_there(&folder)? && !is_there(&data_dir.join(DATABASE))? {
         return Err(CliError::refused(DataDirError::Absent(data_dir)));
     }
@@ -176,9 +176,9 @@ pub fn run(
     let current = folder.join(CURRENT);
     let mut last = VecDeque::new();
     let mut reading = None;
-    for (path, mut file) in opened(&folder, Reading::open).map_err(unreadable)? {
+    for (path, mut file) in open_files(&folder, EventFile::open).map_err(unreadable)? {
         while let Some(line) = file.next_line().map_err(unreadable)? {
-            if let Some(event) = request.wanted(&line, earliest) {
+            if let Some(event) = request.matching_event(&line, earliest) {
                 last.push_back(event);
                 if last.len() > request.limit {
                     last.pop_front();
@@ -191,10 +191,7 @@ pub fn run(
         for event in &last {
             show(event, output)?;
         }
-        return follow(request, reading, &current, output).map_err(|stop| match stop {
-            Followed::Stopped(stop) => stop,
-            Followed::Unreadable(error) => unreadable(error),
-        });
+        return follow(request, reading, &current, &unreadable, output);
     }
     if output.json {
         return output.document(&last);
@@ -214,31 +211,21 @@ pub fn run(
     Ok(())
 }
 
-enum Followed {
-    Stopped(CliError),
-    Unreadable(io::Error),
-}
-
-impl From<io::Error> for Followed {
-    fn from(error: io::Error) -> Self {
-        Self::Unreadable(error)
-    }
-}
-
-/// Shows what comes, past the change of files, until nobody reads any more.
+/// Prints new events, across the change of files, until the output is closed.
 fn follow(
     request: &Events,
-    mut reading: Option<Reading>,
+    mut reading: Option<EventFile>,
     current: &Path,
+    unreadable: &dyn Fn(io::Error) -> CliError,
     output: &mut Output<'_>,
-) -> Result<(), Followed> {
+) -> Result<(), CliError> {
     loop {
         if let Some(file) = &mut reading {
-            // Asked before the rest is read: what is written afterwards is in the new file.
+            // This check comes before the rest is read, so that no line of the old file is missed.
             let is_replaced = file.is_replaced(current);
-            while let Some(line) = file.next_line()? {
-                if let Some(event) = request.wanted(&line, Timestamp::from_seconds(0)) {
-                    show(&event, output).map_err(Followed::Stopped)?;
+            while let Some(line) = file.next_line().map_err(unreadable)? {
+                if let Some(event) = request.matching_event(&line, Timestamp::from_seconds(0)) {
+                    show(&event, output)?;
                 }
             }
             if is_replaced {
@@ -246,16 +233,16 @@ fn follow(
                 continue;
             }
         } else {
-            reading = Reading::open(current)?;
+            reading = EventFile::open(current).map_err(unreadable)?;
             if reading.is_some() {
                 continue;
             }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// One event on one line: an object with `--json`, else the time, the name, and the rest in the order of names.
+/// Prints one event on one line: as JSON with `--json`, else the time, the name, and the other members by name.
 fn show(event: &Value, output: &mut Output<'_>) -> Result<(), CliError> {
     if output.json {
         return output.exact(&event.to_string());
@@ -289,7 +276,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join(CURRENT);
         fs::write(&path, "first\nunfinis").unwrap();
-        let mut reading = Reading::open(&path).unwrap().unwrap();
+        let mut reading = EventFile::open(&path).unwrap().unwrap();
         assert_eq!(reading.next_line().unwrap(), Some(b"first\n".to_vec()));
         assert_eq!(reading.next_line().unwrap(), None);
         assert!(!reading.is_replaced(&path));
@@ -300,12 +287,12 @@ mod tests {
             fs::write(&path, cut).unwrap();
             assert!(reading.is_replaced(&path), "{cut:?}");
         }
-        let mut reading = Reading::open(&path).unwrap().unwrap();
+        let mut reading = EventFile::open(&path).unwrap().unwrap();
         assert_eq!(reading.next_line().unwrap(), Some(b"other\n".to_vec()));
     }
 
     #[test]
-    fn no_file_is_missed_and_none_read_twice_when_names_change_meanwhile() {
+    fn no_file_is_missed_and_none_read_twice_when_names_change() {
         let folder = TempDir::new().unwrap();
         let path = |name: String| folder.path().join(name);
         fs::write(path(CURRENT.to_owned()), "new\n").unwrap();
@@ -313,8 +300,8 @@ mod tests {
         fs::write(path(older(2)), "oldest\n").unwrap();
         for rename_after in 1..=FILES {
             let mut looks = 0;
-            let files = opened(folder.path(), |path| {
-                let file = Reading::open(path)?;
+            let files = open_files(folder.path(), |path| {
+                let file = EventFile::open(path)?;
                 looks += 1;
                 if looks == rename_after {
                     for number in (1..FILES - 1).rev() {

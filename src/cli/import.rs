@@ -1,4 +1,4 @@
-//! `idsvc user import`
+//! Runs `idsvc user import`: it checks every line, then writes the users.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -13,13 +13,13 @@ use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
 use super::progress::Progress;
-use super::value_parsers::warn_of_claims;
+use super::value_parsers;
 use crate::admin::import;
 use crate::admin::import::{BadLine, ImportUsers, Imported};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 use crate::identity::LoginName;
 
-/// Which users come.
+/// The flags of `idsvc user import`.
 #[derive(Debug, Args)]
 pub struct Import {
     /// JSON lines, one user each, - for standard input
@@ -36,7 +36,7 @@ pub struct Import {
     pub dry_run: bool,
 }
 
-/// What happens to users who are there already.
+/// What happens to lines about existing users.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Existing {
     /// Their lines are bad.
@@ -47,21 +47,21 @@ pub enum Existing {
     Update,
 }
 
-/// The longest line.
+/// The longest line, in bytes.
 const LINE_LIMIT: u64 = 64 * 1024;
-/// How many lines, and about how many bytes, go into one transaction.
+/// The most lines, and about the most bytes, of one transaction.
 const CHUNK_LINES: usize = 500;
 const CHUNK_BYTES: usize = 256 * 1024;
-/// The most that standard input or a pipe may hold: it is read twice.
+/// The most bytes from standard input or a pipe. They are kept in memory, because the input is read twice.
 const INPUT_LIMIT: u64 = 2 << 30;
-/// How many bad lines are shown to people.
-const SHOWN: usize = 20;
+/// The most bad lines that are printed as text.
+const MAX_SHOWN: usize = 20;
 
-/// Something that can be read twice.
-trait Twice: Read + Seek {}
-impl<T: Read + Seek> Twice for T {}
+/// A source that can be read twice.
+trait Rewind: Read + Seek {}
+impl<T: Read + Seek> Rewind for T {}
 
-/// Some lines, or what is wrong with one that cannot be a user.
+/// Some lines of the input, and those of them that are bad.
 #[derive(Default)]
 struct Chunk {
     lines: Vec<(u64, String)>,
@@ -75,22 +75,22 @@ impl Chunk {
     }
 }
 
-/// The lines of the input.
-struct Lines<'a> {
-    source: BufReader<&'a mut dyn Twice>,
+/// Reads the lines of the input.
+struct LineReader<'a> {
+    source: BufReader<&'a mut dyn Rewind>,
     number: u64,
 }
 
-impl Lines<'_> {
-    fn of(source: &mut dyn Twice) -> Result<Lines<'_>, CliError> {
+impl LineReader<'_> {
+    fn of(source: &mut dyn Rewind) -> Result<LineReader<'_>, CliError> {
         source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-        Ok(Lines {
+        Ok(LineReader {
             source: BufReader::new(source),
             number: 0,
         })
     }
 
-    /// The next line, as far as the limit; none at the end. The rest of a longer one is passed over.
+    /// Reads the next line, up to the limit, and skips the rest of a longer one. Returns its number, or `None` at the end.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>, CliError> {
         line.clear();
         let mut limited = (&mut self.source).take(LINE_LIMIT + 1);
@@ -101,12 +101,12 @@ impl Lines<'_> {
         if line.last() == Some(&b'\n') {
             line.pop();
         } else if u64::try_from(line.len()).is_ok_and(|length| length > LINE_LIMIT) {
-            self.pass_over()?;
+            self.skip_line()?;
         }
         Ok(Some(self.number))
     }
 
-    fn pass_over(&mut self) -> Result<(), CliError> {
+    fn skip_line(&mut self) -> Result<(), CliError> {
         loop {
             let buffer = self.source.fill_buf().map_err(unreadable)?;
             let end = buffer.iter().position(|byte| *byte == b'\n');
@@ -121,7 +121,7 @@ impl Lines<'_> {
         }
     }
 
-    /// The next lines that fit into one transaction; none at the end. Blank lines are no users.
+    /// The next lines that fit into one transaction, without blank lines. `None` at the end.
     fn next_chunk(&mut self) -> Result<Option<Chunk>, CliError> {
         let mut chunk = Chunk::default();
         let mut line = Vec::new();
@@ -157,23 +157,22 @@ fn unreadable(error: std::io::Error) -> CliError {
     CliError::refused(format!("the input cannot be read: {error}"))
 }
 
-fn open(file: &Path) -> Result<Box<dyn Twice>, CliError> {
-    let mut stream: Box<dyn Read> = if file.as_os_str() == "-" {
+fn open(path: &Path) -> Result<Box<dyn Rewind>, CliError> {
+    let mut stream: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
-        let mut opened = File::open(file)
-            .map_err(|error| CliError::refused(format!("{} cannot be read: {error}", file.display())))?;
-        match opened.stream_position() {
-            Ok(_) => return Ok(Box::new(opened)),
-            // A pipe is read once.
-            Err(_) => Box::new(opened),
+        let mut file = File::open(path).map_err(|error| value_parsers::unreadable(path, &error))?;
+        // A pipe has no position and can be read only once.
+        if file.stream_position().is_ok() {
+            return Ok(Box::new(file));
         }
+        Box::new(file)
     };
-    whole(stream.as_mut(), INPUT_LIMIT).map(|text| -> Box<dyn Twice> { Box::new(Cursor::new(text)) })
+    read_all(stream.as_mut(), INPUT_LIMIT).map(|text| -> Box<dyn Rewind> { Box::new(Cursor::new(text)) })
 }
 
-/// All that comes, unless it is more than `limit` bytes: a part of it would pass for all.
-fn whole(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, CliError> {
+/// Reads the stream to its end. More than `limit` bytes are an error, so that no part is imported as the read_all.
+fn read_all(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     let length = stream
         .take(limit + 1)
@@ -188,14 +187,14 @@ fn whole(stream: &mut dyn Read, limit: u64) -> Result<Vec<u8>, CliError> {
     Ok(text)
 }
 
-fn count(source: &mut dyn Twice) -> Result<u64, CliError> {
-    let mut lines = Lines::of(source)?;
+fn count_lines(source: &mut dyn Rewind) -> Result<u64, CliError> {
+    let mut lines = LineReader::of(source)?;
     let mut line = Vec::new();
     while lines.next_line(&mut line)?.is_some() {}
     Ok(lines.number)
 }
 
-/// What tells users apart, as far as a line says it.
+/// The names of a user and the claims, as a line has them.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Names {
@@ -205,18 +204,17 @@ struct Names {
     claims: Value,
 }
 
-/// Remembers who was in which line, so that two lines in different transactions do not mean the same user, and what
-/// claims there were.
+/// The users and claims of earlier lines. They show a second line about the same user in another transaction.
 #[derive(Default)]
-struct Seen {
+struct KnownUsers {
     users: HashMap<LoginName, u64>,
     claims: BTreeSet<String>,
 }
 
-impl Seen {
-    /// Takes the lines out of a chunk that mean a user of an earlier chunk.
-    fn sift(&mut self, chunk: &mut Chunk) {
-        let (seen, bad) = (&mut self.users, &mut chunk.bad);
+impl KnownUsers {
+    /// Moves lines about a user of an earlier chunk to the bad ones.
+    fn remove_duplicates(&mut self, chunk: &mut Chunk) {
+        let (known, bad) = (&mut self.users, &mut chunk.bad);
         let mut new = Vec::new();
         chunk.lines.retain(|(number, text)| {
             let names: Names = serde_json::from_str(text).unwrap_or_default();
@@ -229,7 +227,7 @@ impl Seen {
                 .flatten()
                 .map(|name| LoginName::new(&name))
                 .collect();
-            if let Some(first) = names.iter().find_map(|name| seen.get(name)) {
+            if let Some(first) = names.iter().find_map(|name| known.get(name)) {
                 bad.push(BadLine {
                     line: *number,
                     reason: format!("the same user as in line {first}"),
@@ -240,7 +238,7 @@ impl Seen {
             true
         });
         for (name, number) in new {
-            seen.entry(name).or_insert(number);
+            known.entry(name).or_insert(number);
         }
     }
 }
@@ -255,14 +253,14 @@ fn add(total: &mut Imported, mut part: Imported, chunk: Chunk) {
     total.bad.append(&mut part.bad);
 }
 
-/// One pass over all lines; `seen` hears of every one.
+/// Checks or writes all lines. On an error it also returns what was imported.
 fn pass(
     request: &Import,
     write: bool,
     session: &AdminConnection,
-    source: &mut dyn Twice,
+    source: &mut dyn Rewind,
     lines: u64,
-    seen: &mut Seen,
+    known: &mut KnownUsers,
 ) -> Result<Imported, (Imported, CliError)> {
     let mut total = Imported::default();
     let mut progress = Progress::of(if write { "import" } else { "check" });
@@ -272,9 +270,9 @@ fn pass(
         Existing::Update => import::Existing::Update,
     };
     let mut work = || -> Result<(), CliError> {
-        let mut input = Lines::of(source)?;
+        let mut input = LineReader::of(source)?;
         while let Some(mut chunk) = input.next_chunk()? {
-            seen.sift(&mut chunk);
+            known.remove_duplicates(&mut chunk);
             let command = Command::UserImport(ImportUsers {
                 lines: std::mem::take(&mut chunk.lines),
                 existing,
@@ -295,14 +293,13 @@ fn pass(
         }
         Ok(())
     };
-    let worked = work();
-    match worked {
+    match work() {
         Ok(()) => Ok(total),
-        Err(stop) => Err((total, stop)),
+        Err(error) => Err((total, error)),
     }
 }
 
-/// Runs the import: every line is looked at before the first user is written.
+/// Runs the import. Every line is checked before the first user is written.
 pub fn run(
     request: &Import,
     connector: &AdminConnector<'_>,
@@ -317,19 +314,19 @@ pub fn run(
         write: !request.dry_run,
     });
     let session = connector.session(&first, output)?;
-    let lines = count(source)?;
-    let mut seen = Seen::default();
-    let checked = pass(request, false, &session, source, lines, &mut seen).map_err(|(_, stop)| stop)?;
-    warn_of_claims(seen.claims.iter().map(String::as_str), output);
-    drop(seen);
+    let lines = count_lines(source)?;
+    let mut known = KnownUsers::default();
+    let checked = pass(request, false, &session, source, lines, &mut known).map_err(|(_, error)| error)?;
+    value_parsers::warn_of_claims(known.claims.iter().map(String::as_str), output);
+    drop(known);
     if !checked.bad.is_empty() && !request.skip_bad {
         if output.json {
-            // Read or not, it is refused.
+            // The import is refused even if the output cannot be written.
             let _ = output.document(&document(&checked, false));
         }
-        let mut message: Vec<String> = checked.bad.iter().take(SHOWN).map(sentence).collect();
-        if checked.bad.len() > SHOWN {
-            message.push(format!("and {} more bad lines", checked.bad.len() - SHOWN));
+        let mut message: Vec<String> = checked.bad.iter().take(MAX_SHOWN).map(sentence).collect();
+        if checked.bad.len() > MAX_SHOWN {
+            message.push(format!("and {} more bad lines", checked.bad.len() - MAX_SHOWN));
         }
         return Err(CliError::Refused {
             message: message.join("\n"),
@@ -341,18 +338,21 @@ pub fn run(
     let done = if request.dry_run {
         checked
     } else {
-        let seen = &mut Seen::default();
-        pass(request, true, &session, source, lines, seen)
-            .map_err(|(so_far, stop)| broken_off(&so_far, &stop))?
+        let known = &mut KnownUsers::default();
+        pass(request, true, &session, source, lines, known)
+            .map_err(|(so_far, error)| broken_off(&so_far, &error))?
     };
-    let changed = if request.dry_run {
-        0
-    } else {
-        done.added + done.updated
-    };
-    show(&done, request.dry_run, output).map_err(|stop| match changed {
-        0 => stop,
-        _ => ChangeSummary::plain(imported(&done)).unshown(stop),
+    show(&done, request.dry_run, output).map_err(|error| {
+        if request.dry_run || done.added + done.updated == 0 {
+            return error;
+        }
+        let summary = format!(
+            "users were imported: {} added, {} updated, {} bad",
+            done.added,
+            done.updated,
+            done.bad.len()
+        );
+        ChangeSummary::plain(summary).unshown(error)
     })
 }
 
@@ -360,11 +360,11 @@ fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<()
     if output.json {
         return output.document(&document(done, !is_dry_run));
     }
-    for bad in done.bad.iter().take(SHOWN) {
+    for bad in done.bad.iter().take(MAX_SHOWN) {
         output.say(&sentence(bad));
     }
-    if done.bad.len() > SHOWN {
-        output.say(&format!("and {} more bad lines", done.bad.len() - SHOWN));
+    if done.bad.len() > MAX_SHOWN {
+        output.say(&format!("and {} more bad lines", done.bad.len() - MAX_SHOWN));
     }
     output.facts(&[
         ("added", done.added.to_string()),
@@ -380,23 +380,13 @@ fn show(done: &Imported, is_dry_run: bool, output: &mut Output<'_>) -> Result<()
     Ok(())
 }
 
-fn imported(done: &Imported) -> String {
-    let Imported {
-        added, updated, bad, ..
-    } = done;
-    format!(
-        "users were imported: {added} added, {updated} updated, {} bad",
-        bad.len()
-    )
-}
-
 fn sentence(bad: &BadLine) -> String {
     format!("line {}: {}", bad.line, bad.reason)
 }
 
-fn broken_off(so_far: &Imported, stop: &CliError) -> CliError {
+fn broken_off(so_far: &Imported, error: &CliError) -> CliError {
     let written = so_far.added + so_far.updated;
-    let message = format!("{stop}\nbroken off after {written} users had been imported");
+    let message = format!("{error}\nbroken off after {written} users had been imported");
     CliError::Refused {
         message,
         hint: Some("run the same command again: it goes on where this ended".to_owned()),
@@ -418,9 +408,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_is_taken_in_is_refused_and_not_cut_off() {
-        assert_eq!(whole(&mut &b"12345678"[..], 8).unwrap(), b"12345678");
-        let refused = whole(&mut &b"123456789"[..], 8).unwrap_err().to_string();
+    fn too_much_input_is_refused_and_not_cut_off() {
+        assert_eq!(read_all(&mut &b"12345678"[..], 8).unwrap(), b"12345678");
+        let refused = read_all(&mut &b"123456789"[..], 8).unwrap_err().to_string();
         assert!(refused.contains("put them into a file"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! `idsvc key …`
+//! Runs `idsvc key …`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::output::{CliError, Output, moment};
 use super::value_parsers::{algorithm, read_secret};
 use crate::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
 use crate::clock::Clock;
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 use crate::oauth::policy::KeyRotation;
 
@@ -29,7 +29,7 @@ pub enum Verb {
     Import(Import),
 }
 
-/// Which key is replaced.
+/// The flags of `rotate`.
 #[derive(Debug, Args)]
 pub struct Rotate {
     /// The algorithm whose key is replaced.
@@ -45,7 +45,7 @@ pub struct Rotate {
     pub now: bool,
 }
 
-/// Which key goes.
+/// The flags of `retire`.
 #[derive(Debug, Args)]
 pub struct Retire {
     /// The key's name, as key list shows it
@@ -56,7 +56,7 @@ pub struct Retire {
     pub yes: bool,
 }
 
-/// Which key comes.
+/// The flags of `import`.
 #[derive(Debug, Args)]
 pub struct Import {
     /// The private key in PEM form, - for standard input
@@ -70,8 +70,7 @@ pub struct Import {
     pub now: bool,
 }
 
-/// Says with which of these algorithms something is signed from now on by a key that verifiers may not have yet. There is
-/// nothing to say of a key that is made at the next start.
+/// Warns if the key of one of these algorithms is so new that verifiers may not have it yet.
 pub(super) fn warn_of_new_keys(algs: &[Algorithm], connector: &AdminConnector<'_>, output: &mut Output<'_>) {
     if algs.is_empty() {
         return;
@@ -93,7 +92,7 @@ pub(super) fn warn_of_new_keys(algs: &[Algorithm], connector: &AdminConnector<'_
     }
 }
 
-/// What is asked before a key is retired; that depends on where it stands.
+/// The question before a key is retired, which depends on its state.
 fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<String, CliError> {
     let Reply::Keys(keys) = connector.ask(Command::KeyList, output)? else {
         return Err(unexpected());

@@ -1,4 +1,4 @@
-//! `idsvc man`
+//! Runs `idsvc man`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,8 +8,9 @@ use clap::{Args, CommandFactory};
 use super::Cli;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output};
+use super::value_parsers::unwritable;
 
-/// Where the pages go.
+/// The arguments of `idsvc man`.
 #[derive(Debug, Args)]
 pub struct Man {
     /// The folder to write a page for every command to [default: print the first one]
@@ -26,16 +27,14 @@ pub fn run(man: &Man, output: &mut Output<'_>) -> Result<(), CliError> {
         output.out.write_all(&page)?;
         return Ok(output.out.flush()?);
     };
-    let unwritable = |error: std::io::Error| {
-        CliError::refused(format!("{} cannot be written: {error}", directory.display()))
-    };
-    fs::create_dir_all(directory).map_err(unwritable)?;
-    clap_mangen::generate_to(Cli::command(), directory).map_err(unwritable)?;
+    fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .map_err(|error| unwritable(directory, &error))?;
     let made = format!("the pages are in {}", directory.display());
     let shown = if output.json {
         output.document(&serde_json::json!({ "directory": directory }))
     } else {
         output.line(&made)
     };
-    shown.map_err(|stop| ChangeSummary::plain(made).unshown(stop))
+    shown.map_err(|error| ChangeSummary::plain(made).unshown(error))
 }

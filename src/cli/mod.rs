@@ -1,4 +1,4 @@
-//! The command line: nouns, then verbs. Exit code 0 for done, 1 for refused, 2 for misused.
+//! Parses the command line and runs one command. Exit code 0 for done, 1 for refused, 2 for misused.
 
 pub mod admin_connection;
 pub mod backup;
@@ -48,18 +48,18 @@ use crate::config::{Fault, Sources, is_read};
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What every command takes.
+    /// The flags of every command.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub noun: Noun,
 }
 
-/// In a help page, what every command takes comes after what is its own.
-const LAST: usize = 900;
+/// The place of global flags on a help page: after those of the command.
+const GLOBAL_ORDER: usize = 900;
 
-/// What every command takes.
+/// The flags of every command.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Global {
     /// The configuration file.
@@ -67,19 +67,19 @@ pub struct Global {
         long,
         help = "The configuration file; otherwise $IDSVC_CONFIG, ./idsvc.toml or /etc/idsvc/idsvc.toml",
         global = true,
-        display_order = LAST,
+        display_order = GLOBAL_ORDER,
         value_name = "FILE"
     )]
     pub config: Option<PathBuf>,
     /// Where the service keeps its data; otherwise as configured
-    #[arg(long, global = true, display_order = LAST, value_name = "DIR")]
+    #[arg(long, global = true, display_order = GLOBAL_ORDER, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Print one JSON document on standard output; errors stay text on standard error
-    #[arg(long, global = true, display_order = LAST)]
+    #[arg(long, global = true, display_order = GLOBAL_ORDER)]
     pub json: bool,
 }
 
-/// What a command is about.
+/// The first word of a command.
 #[derive(Debug, Subcommand)]
 pub enum Noun {
     /// Run the service
@@ -138,20 +138,20 @@ pub enum Noun {
 }
 
 impl Global {
-    /// Everything that was given beside these flags: `flags` as dotted key and value.
+    /// The sources of settings: these flags, `flags` as dotted key and value, the environment and the file.
     pub fn sources(&self, flags: Vec<(&'static str, String)>) -> Sources {
         let (mut flags, mut variables, mut faults) = (flags, Vec::new(), Vec::new());
         if let Some(directory) = &self.data_dir {
             match directory.to_str() {
                 Some(directory) => flags.push(("data_dir", directory.to_owned())),
-                None => faults.push(no_text("--data-dir")),
+                None => faults.push(not_utf8("--data-dir")),
             }
         }
         for (name, value) in std::env::vars_os() {
             match (name.into_string(), value.into_string()) {
                 (Ok(name), Ok(value)) => variables.push((name, value)),
-                (Ok(name), Err(_)) if is_read(&name) => faults.push(no_text(&name)),
-                // Other programs have variables too.
+                (Ok(name), Err(_)) if is_read(&name) => faults.push(not_utf8(&name)),
+                // Variables of other programs may have any value.
                 _ => {}
             }
         }
@@ -161,8 +161,7 @@ impl Global {
     }
 }
 
-/// Half of what was meant could mean another file or directory.
-fn no_text(place: &str) -> Fault {
+fn not_utf8(place: &str) -> Fault {
     Fault {
         place: place.to_owned(),
         message: "its value is not UTF-8, which every setting is: name it otherwise".to_owned(),
@@ -173,19 +172,15 @@ fn no_text(place: &str) -> Fault {
 pub fn main() -> ExitCode {
     #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
     crate::net::nss::stay_built_in();
-    // A core would hold the private keys in the clear, and no limit keeps one from a program that takes them.
+    // A core dump would hold the private keys in the clear. A resource limit does not keep a core from a handler program.
     #[cfg(target_os = "linux")]
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    // A file that may not grow further is then an error of writing, and not the end of the process. Where that cannot
-    // be had the system's way is as good as any.
+    // With the signal handled, a file over the size limit is an error of writing and does not end the process. If the
+    // handler cannot be set, the default action stays.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let (mut out, mut err) = (io::stdout().lock(), crate::observe::log::StandardError);
-    let mut output = Output {
-        json: false,
-        out: &mut out,
-        err: &mut err,
-    };
-    let ran = match Cli::try_parse() {
+    let mut output = Output::new(&mut out, &mut err);
+    let result = match Cli::try_parse() {
         Ok(cli) => {
             output.json = cli.global.json;
             run(cli, &mut output)
@@ -198,15 +193,12 @@ pub fn main() -> ExitCode {
             printed.map_err(CliError::from)
         }
     };
-    let code = match ran {
+    let code = match result {
         Ok(()) | Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
-        Err(stop) => {
-            output.complain(&stop);
-            ExitCode::from(if matches!(stop, CliError::Misused(_)) {
-                2
-            } else {
-                1
-            })
+        Err(error) => {
+            output.complain(&error);
+            let is_misused = matches!(error, CliError::Misused(_));
+            ExitCode::from(if is_misused { 2 } else { 1 })
         }
     };
     crate::observe::log::flush();
@@ -245,7 +237,7 @@ mod tests {
     use crate::config::reference::SETTINGS;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 

@@ -1,4 +1,4 @@
-//! What a command prints: one JSON document or a table on standard output, talk on standard error.
+//! Prints results on standard output, as JSON or as text, and messages on standard error.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -12,24 +12,24 @@ use crate::clock::Timestamp;
 use crate::oauth::fields::Form;
 use crate::server::StartError;
 
-/// How the standard library ends the text of `EMFILE`.
-const TOO_MANY_FILES: &str = "(os error 24)";
+/// The end of the standard library's message for `EMFILE`.
+const EMFILE_SUFFIX: &str = "(os error 24)";
 
-/// Why a command ended without doing what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum CliError {
-    /// It was refused or failed: exit code 1.
+    /// The command was refused or failed: exit code 1.
     Refused {
-        /// Why.
+        /// The reason.
         message: String,
         /// What to do about it.
         hint: Option<String>,
     },
-    /// It was typed wrongly: exit code 2.
+    /// The command line is wrong: exit code 2.
     Misused(String),
-    /// Nobody reads the output any more.
+    /// The reader of standard output has closed it.
     BrokenPipe,
-    /// The output cannot be written: exit code 1.
+    /// Standard output cannot be written: exit code 1.
     Unwritable(io::Error),
 }
 
@@ -72,7 +72,7 @@ impl From<StartError> for CliError {
     }
 }
 
-/// What comes of writing to standard output.
+/// An error of writing to standard output.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -82,7 +82,7 @@ impl From<io::Error> for CliError {
     }
 }
 
-/// Where output goes and in which form.
+/// Standard output and standard error, and the form of the result.
 pub struct Output<'a> {
     /// Whether standard output gets JSON.
     pub json: bool,
@@ -90,6 +90,17 @@ pub struct Output<'a> {
     pub out: &'a mut dyn Write,
     /// Standard error.
     pub err: &'a mut dyn Write,
+}
+
+impl<'a> Output<'a> {
+    /// Text output to these writers.
+    pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
+        Self {
+            json: false,
+            out,
+            err,
+        }
+    }
 }
 
 impl Output<'_> {
@@ -100,7 +111,7 @@ impl Output<'_> {
         Ok(self.out.flush()?)
     }
 
-    /// Refuses `--json` for what is text by its nature and has no document.
+    /// Refuses `--json` for a command whose result is text and has no JSON form.
     pub fn only_text(&self, what: &str) -> Result<(), CliError> {
         if self.json {
             return Err(CliError::Misused(format!(
@@ -110,18 +121,18 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Prints a line for people, or several.
+    /// Prints one or more lines of text, without control characters.
     pub fn line(&mut self, line: &str) -> Result<(), CliError> {
-        self.exact(&harmless(line))
+        self.exact(&without_controls(line))
     }
 
-    /// Prints what a program reads: as it is.
+    /// Prints text for a program, unchanged.
     pub fn exact(&mut self, text: &str) -> Result<(), CliError> {
         writeln!(self.out, "{text}")?;
         Ok(self.out.flush()?)
     }
 
-    /// Prints a table for people; only its head when there are no rows.
+    /// Prints a table. Without rows it has only its head.
     pub fn table<R: IntoIterator<Item = String>>(
         &mut self,
         head: &[&str],
@@ -135,7 +146,7 @@ impl Output<'_> {
         self.line(&table.trim_fmt())
     }
 
-    /// Prints names and values, one pair on each line; pairs without a value are left out.
+    /// Prints names and values, one pair a line. Pairs with an empty value are left out.
     pub fn facts(&mut self, facts: &[(&str, String)]) -> Result<(), CliError> {
         let shown = || facts.iter().filter(|(_, value)| !value.is_empty());
         let width = shown().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -146,35 +157,37 @@ impl Output<'_> {
         Ok(self.out.flush()?)
     }
 
-    /// Says something to people that is no result. Nobody is stopped by a closed standard error.
+    /// Prints a message on standard error. A closed standard error is no error.
     pub fn say(&mut self, text: &str) {
-        // At once, so that nothing comes between a line and its end.
-        let _ = self.err.write_all(format!("{}\n", harmless(text)).as_bytes());
+        // One write, so that other output cannot come between a line and its end.
+        let _ = self
+            .err
+            .write_all(format!("{}\n", without_controls(text)).as_bytes());
     }
 
-    /// Says why a command ended.
-    pub fn complain(&mut self, stop: &CliError) {
-        let message = stop.to_string();
+    /// Prints why a command failed.
+    pub fn complain(&mut self, error: &CliError) {
+        let message = error.to_string();
         for line in message.lines() {
             self.say(&format!("error: {line}"));
         }
-        // Any file may be the one too many, and each error has only its text by now.
-        if message.contains(TOO_MANY_FILES) {
+        // Opening any file can fail with EMFILE, and here only the text of the error is left.
+        if message.contains(EMFILE_SUFFIX) {
             self.say("hint: raise the limit on open files (ulimit -n, LimitNOFILE=)");
         }
-        if let CliError::Refused { hint: Some(hint), .. } = stop {
+        if let CliError::Refused { hint: Some(hint), .. } = error {
             self.say(&format!("hint: {hint}"));
         }
     }
 
-    /// Says what to do next, unless a program is listening.
+    /// Prints what to do next, except with `--json`.
     pub fn hint(&mut self, text: &str) {
         if !self.json {
             self.say(text);
         }
     }
 
-    /// Asks before something that cannot be undone. Without a terminal there is nobody to ask.
+    /// Asks before a change that cannot be undone. Without a terminal it returns an error.
     pub fn confirm(&mut self, question: &str, yes: bool) -> Result<(), CliError> {
         if yes {
             return Ok(());
@@ -195,48 +208,48 @@ impl Output<'_> {
     }
 }
 
-/// A text that is a part of a line, as a cell or what was found: without what a terminal would obey, and without an end
-/// of a line, after which it could pass for something else.
+/// A part of a line, such as a table cell: without control characters, and without line ends, which could fake another line.
 pub fn printable(text: &str) -> String {
-    harmless(text).replace('\n', " ")
+    without_controls(text).replace('\n', " ")
 }
 
-/// Lines without what a terminal would obey: control characters, and those that turn the order of letters around
-/// (Unicode Standard Annex #9 section 2).
-fn harmless(text: &str) -> String {
-    let is_obeyed = |c: char| {
+/// The text without control characters and without characters that change the direction of writing (Unicode Standard
+/// Annex #9 section 2). A terminal would obey them.
+fn without_controls(text: &str) -> String {
+    let is_control = |c: char| {
         c.is_control() && c != '\n'
             || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    text.replace(is_obeyed, "\u{fffd}")
+    text.replace(is_control, "\u{fffd}")
 }
 
-/// A moment as people read it, RFC 3339 in UTC.
+/// A time as in RFC 3339, in UTC.
 pub fn moment(moment: Timestamp) -> String {
     moment.rfc3339()
 }
 
-/// The fields of a record as people read them, in the order of the list; lists in words.
+/// The fields of a record as text, in the order of the list.
 pub fn field_facts(
     record: &impl Serialize,
     fields: &[(&'static str, Form)],
 ) -> Result<Vec<(&'static str, String)>, CliError> {
     let record = serde_json::to_value(record).map_err(CliError::refused)?;
-    let fact = |(name, _): &(&'static str, Form)| (*name, record.get(name).map(in_words).unwrap_or_default());
+    let fact =
+        |(name, _): &(&'static str, Form)| (*name, record.get(name).map(value_text).unwrap_or_default());
     Ok(fields.iter().map(fact).collect())
 }
 
-/// A value as people read it: a list in words, a key by its name.
-fn in_words(value: &Value) -> String {
+/// A value as text: the members of a list separated by spaces, a key by its name.
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Bool(flag) => yes_no(*flag),
         Value::Number(number) => number.to_string(),
         Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(in_words).collect::<Vec<_>>().join(" "),
+        Value::Array(values) => values.iter().map(value_text).collect::<Vec<_>>().join(" "),
         Value::Object(jwk) if jwk.contains_key("kty") => {
             let name = jwk.get("kid").or_else(|| jwk.get("kty"));
-            name.map(in_words).unwrap_or_default()
+            name.map(value_text).unwrap_or_default()
         }
         Value::Object(members) => {
             let pairs = members.iter().map(|(name, value)| format!("{name}={value}"));
@@ -269,11 +282,7 @@ mod tests {
     #[test]
     fn a_closed_pipe_ends_the_output_quietly() {
         let (mut out, mut err) = (Closed, Vec::new());
-        let mut output = Output {
-            json: false,
-            out: &mut out,
-            err: &mut err,
-        };
+        let mut output = Output::new(&mut out, &mut err);
         assert!(matches!(
             output.table(&["A"], [["x".to_owned()]]),
             Err(CliError::BrokenPipe)
@@ -282,13 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn one_file_too_many_is_said_with_the_remedy() {
+    fn too_many_open_files_have_a_hint() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut output = Output {
-            json: false,
-            out: &mut out,
-            err: &mut err,
-        };
+        let mut output = Output::new(&mut out, &mut err);
         let error = io::Error::from(rustix::io::Errno::MFILE);
         output.complain(&CliError::refused(format!(
             "settings.toml cannot be read: {error}"
@@ -301,13 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn talk_stays_off_standard_output_and_terminals_obey_nothing() {
+    fn messages_go_to_standard_error_and_control_characters_are_replaced() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut output = Output {
-            json: false,
-            out: &mut out,
-            err: &mut err,
-        };
+        let mut output = Output::new(&mut out, &mut err);
         output.hint("next");
         output
             .facts(&[("name", "a\u{1b}[2J\nb".to_owned()), ("none", String::new())])

@@ -1,39 +1,41 @@
-//! How far long work has come: one line that is written over, on a terminal only.
+//! Draws the progress of long work on one line of a terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-const PAUSE: Duration = Duration::from_millis(100);
-const WIDTH: u64 = 30;
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+const BAR_WIDTH: u64 = 30;
 
-/// The line on standard error. It is wiped when this is dropped.
+/// The line on standard error. Dropping it clears the line.
 pub struct Progress {
     what: &'static str,
     is_shown: bool,
-    begun: Instant,
-    drawn: Option<Instant>,
+    started: Instant,
+    drawn_at: Option<Instant>,
 }
 
 impl Progress {
-    /// Of that work; nothing is shown when standard error is no terminal.
+    /// The progress of this work. It is shown only if standard error is a terminal.
     pub fn of(what: &'static str) -> Self {
         Self {
             what,
             is_shown: stderr().is_terminal(),
-            begun: Instant::now(),
-            drawn: None,
+            started: Instant::now(),
+            drawn_at: None,
         }
     }
 
-    /// So many of so many are done. Most calls draw nothing.
+    /// Shows that `done` of `of` steps are finished. Most calls draw nothing.
     pub fn show(&mut self, done: u64, of: u64) {
-        let is_due = self.drawn.is_none_or(|drawn| drawn.elapsed() >= PAUSE);
-        if self.is_shown && is_due && self.begun.elapsed() >= PAUSE {
-            self.drawn = Some(Instant::now());
+        let is_due = self
+            .drawn_at
+            .is_none_or(|drawn_at| drawn_at.elapsed() >= REDRAW_INTERVAL);
+        if self.is_shown && is_due && self.started.elapsed() >= REDRAW_INTERVAL {
+            self.drawn_at = Some(Instant::now());
             let _ = write!(
                 stderr(),
                 "\r{}\x1b[K",
-                line(self.what, done, of, self.begun.elapsed())
+                line(self.what, done, of, self.started.elapsed())
             );
         }
     }
@@ -41,7 +43,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.drawn.is_some() {
+        if self.drawn_at.is_some() {
             let _ = write!(stderr(), "\r\x1b[K");
         }
     }
@@ -49,8 +51,10 @@ impl Drop for Progress {
 
 fn line(what: &str, done: u64, of: u64, elapsed: Duration) -> String {
     let of = of.max(done).max(1);
-    let filled = done.saturating_mul(WIDTH) / of;
-    let bar: String = (0..WIDTH).map(|at| if at < filled { '=' } else { ' ' }).collect();
+    let filled = done.saturating_mul(BAR_WIDTH) / of;
+    let bar: String = (0..BAR_WIDTH)
+        .map(|at| if at < filled { '=' } else { ' ' })
+        .collect();
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
     let rate = done.saturating_mul(1000) / millis;
     format!("{what} [{bar}] {done} of {of}, {rate} a second")

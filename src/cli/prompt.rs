@@ -1,4 +1,4 @@
-//! Asks for a password on the terminal, which is left as it was however that ends.
+//! Asks for a password on the terminal, and always restores the terminal.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -15,27 +15,27 @@ use super::output::CliError;
 
 const TERMINAL: &str = "/dev/tty";
 
-static WATCHED: Once = Once::new();
+static SIGNALS_WATCHED: Once = Once::new();
 
-/// Asks for a password, which is not shown.
+/// Asks for a password without showing it.
 pub(super) fn password(prompt: &str) -> Result<Zeroizing<String>, CliError> {
     let unreadable = |error| CliError::refused(format!("the password cannot be read: {error}"));
     let mut watched = Ok(());
-    WATCHED.call_once(|| watched = watch());
+    SIGNALS_WATCHED.call_once(|| watched = watch_signals());
     watched.map_err(unreadable)?;
     let typed = rpassword::prompt_password(prompt);
     if typed
         .as_ref()
         .is_err_and(|error| error.kind() == ErrorKind::Interrupted)
     {
-        // Ctrl-C, which is no signal while the password is read.
+        // Ctrl-C raises no signal while the password is read.
         emulate_default_handler(SIGINT).map_err(unreadable)?;
     }
     typed.map(Zeroizing::new).map_err(unreadable)
 }
 
-/// From now on a signal that ends the process makes the terminal show again what is typed, and then ends it.
-fn watch() -> std::io::Result<()> {
+/// From now on a signal that ends the process first makes the terminal show typed text again.
+fn watch_signals() -> std::io::Result<()> {
     let terminal = File::options().read(true).write(true).open(TERMINAL)?;
     let before = tcgetattr(&terminal)?;
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
@@ -50,7 +50,7 @@ fn watch() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Nothing can be done about a terminal that is gone.
+/// Restores the terminal. Errors are ignored: the terminal may be gone.
 fn restore(mut terminal: &File, before: &Termios) {
     let _ = tcsetattr(terminal, OptionalActions::Now, before);
     let _ = terminal.write_all(b"\n");

@@ -1,4 +1,4 @@
-//! `idsvc provider …`
+//! Runs `idsvc provider …`.
 
 use std::fs;
 use std::io::Read;
@@ -13,12 +13,12 @@ use serde::Serialize;
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, field_facts, moment, yes_no};
 use super::value_parsers::{
-    KeyForm, algorithm, change, read_keys, read_secret, seconds, warn_of_claims, words,
+    KeyForm, algorithm, change, read_keys, read_secret, seconds, unreadable, warn_of_claims, words,
 };
 use crate::admin::SecretString;
 use crate::admin::provider::examine::{ProviderReport, Standing};
 use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 
 /// The verbs of providers.
@@ -41,7 +41,7 @@ pub enum Verb {
     Remove(Remove),
 }
 
-/// Which provider.
+/// The id of a provider.
 #[derive(Debug, Args)]
 pub struct Id {
     /// The provider's id
@@ -49,7 +49,7 @@ pub struct Id {
     pub id: String,
 }
 
-/// Which provider goes.
+/// The flags of `remove`.
 #[derive(Debug, Args)]
 pub struct Remove {
     /// The provider's id
@@ -60,7 +60,7 @@ pub struct Remove {
     pub yes: bool,
 }
 
-/// What `add` and `update` have in common. A flag that is a field of a provider is called as in [`ProviderFields`].
+/// The common flags of `add` and `update`. A flag for a field has the name of the field in [`ProviderFields`].
 #[derive(Debug, Args, Serialize)]
 pub struct Fields {
     /// The issuer identifier, exactly as in the provider's tokens
@@ -117,10 +117,10 @@ pub struct Fields {
     /// How old a token to be exchanged may be, as in 10m [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_age: Option<u64>,
-    /// Make a user of somebody unknown
+    /// Create a user for an unknown person
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub create_users: Option<bool>,
-    /// When somebody unknown becomes a user that exists [default: never]
+    /// When an unknown person becomes an existing user [default: never]
     #[arg(long, value_name = "POLICY", value_parser = words(&[
         ("never", "Never"),
         ("verified-email", "When the e-mail address is the same and verified on both sides"),
@@ -142,7 +142,7 @@ pub struct Fields {
     pub claims: Option<Vec<(String, String)>>,
 }
 
-/// Reads `OURS=THEIRS`; an empty text stands for no claim, so that the last one can be taken away.
+/// Reads `OURS=THEIRS`. An empty text removes all claims.
 fn mapping(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         None if text.is_empty() => Ok((String::new(), String::new())),
@@ -151,19 +151,19 @@ fn mapping(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A path that may be empty, which takes away what a file gave before.
+/// A path, or an empty text to remove the stored value.
 fn file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// What the file holds, or `nothing` where its path is empty.
-fn held<T>(
+/// The content of the file, or `empty` if its path is empty.
+fn read_flag<T>(
     path: Option<&Path>,
-    nothing: T,
+    empty: T,
     read: impl FnOnce(&Path) -> Result<T, CliError>,
 ) -> Result<Option<T>, CliError> {
     match path {
-        Some(path) if path.as_os_str().is_empty() => Ok(Some(nothing)),
+        Some(path) if path.as_os_str().is_empty() => Ok(Some(empty)),
         path => path.map(read).transpose(),
     }
 }
@@ -172,13 +172,13 @@ impl Fields {
     /// The secret and the rest.
     fn into_fields(self) -> Result<(Option<SecretString>, ProviderFields), CliError> {
         let fields = ProviderFields {
-            logo: held(self.logo_file.as_deref(), String::new(), read_logo)?,
-            keys: held(self.jwks_file.as_deref(), Vec::new(), |path| {
+            logo: read_flag(self.logo_file.as_deref(), String::new(), read_logo)?,
+            keys: read_flag(self.jwks_file.as_deref(), Vec::new(), |path| {
                 read_keys(path, KeyForm::JwkSet)
             })?,
             ..change(&self)?
         };
-        let secret = held(
+        let secret = read_flag(
             self.client_secret_file.as_deref(),
             SecretString::new(""),
             read_secret,
@@ -188,14 +188,14 @@ impl Fields {
     }
 }
 
-/// The most that is read as a picture; the service's own bound is smaller.
+/// The most bytes that are read of a picture. The service has a lower limit.
 const LOGO_LIMIT: u64 = 1024 * 1024;
 
 pub(super) fn read_logo(path: &Path) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(LOGO_LIMIT).read_to_end(&mut bytes))
-        .map_err(|error| CliError::refused(format!("{} cannot be read: {error}", path.display())))?;
+        .map_err(|error| unreadable(path, &error))?;
     Ok(STANDARD.encode(bytes))
 }
 
@@ -205,7 +205,7 @@ pub struct Add {
     /// The name under which you know it: the amr and source of its users, and part of addresses
     #[arg(value_name = "ID")]
     pub id: String,
-    /// The rest.
+    /// The fields.
     #[command(flatten)]
     pub fields: Fields,
 }
@@ -216,13 +216,13 @@ pub struct Update {
     /// The provider's id
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Let people come in by it again
+    /// Let people sign in by it again
     #[arg(long, conflicts_with = "disable")]
     pub enable: bool,
-    /// Let nobody come in by it, nor refresh what began there
+    /// Refuse sign-ins by it, and refreshes of what began there
     #[arg(long)]
     pub disable: bool,
-    /// What changes.
+    /// The changed fields.
     #[command(flatten)]
     pub fields: Fields,
 }
@@ -275,7 +275,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     connector.run(command, output, |reply, output| match reply {
         Reply::Provider(view) => show(&view, is_add, output),
         Reply::Providers(views) => list(&views, output),
-        Reply::ProviderReport(report) => tell(&report, output),
+        Reply::ProviderReport(report) => show_report(&report, output),
         Reply::ProviderRemoved(id) if output.json => {
             output.document(&serde_json::json!({ "id": id, "removed": true }))
         }
@@ -284,11 +284,11 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     })
 }
 
-fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show_report(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), CliError> {
     let shown = if output.json {
         output.document(report)
     } else {
-        let standing = |standing| match standing {
+        let label = |standing| match standing {
             Standing::Ok => "ok",
             Standing::Warning => "look",
             Standing::Failed => "FAILED",
@@ -298,7 +298,7 @@ fn tell(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), CliError
             report.findings.iter().map(|finding| {
                 [
                     finding.check.clone(),
-                    standing(finding.standing).to_owned(),
+                    label(finding.standing).to_owned(),
                     finding.seen.clone(),
                     finding.remedy.clone().unwrap_or_default(),
                 ]

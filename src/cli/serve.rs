@@ -1,4 +1,4 @@
-//! `idsvc serve`
+//! Runs `idsvc serve`.
 
 use clap::Args;
 
@@ -13,7 +13,7 @@ use crate::server::StartError;
 use crate::server::dev;
 use crate::server::run::{self, Announcement};
 
-/// How to run the service.
+/// The flags of `idsvc serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Start for development: on loopback, with a certificate, data directory, client and user of its own
@@ -42,7 +42,7 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     }
     let announce = |announcement: &Announcement<'_>| match announce(announcement, output) {
         Err(CliError::BrokenPipe) => {
-            tracing::warn!("nobody reads how to sign in");
+            tracing::warn!("standard output is closed: the credentials were not printed");
             Ok(())
         }
         announced => announced.map_err(StartError::new),
@@ -50,7 +50,7 @@ pub fn run(serve: &Serve, global: &Global, output: &mut Output<'_>) -> Result<()
     Ok(run::run(&config, inherited, announce)?)
 }
 
-/// The three lines of the development server.
+/// Prints the addresses and the credentials of the development server.
 fn announce(announcement: &Announcement<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let Announcement {
         listening,

@@ -1,4 +1,4 @@
-//! `idsvc session …`
+//! Runs `idsvc session …`.
 
 use clap::{Args, Subcommand};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment};
 use crate::admin::session::{RevokeSessions, Revoked};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 
 /// The verbs of sessions.
 #[derive(Debug, Subcommand)]
@@ -17,7 +17,7 @@ pub enum Verb {
     Revoke(Revoke),
 }
 
-/// Whose sessions.
+/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub struct List {
     /// The user's e-mail address, account identifier or uuid
@@ -25,19 +25,19 @@ pub struct List {
     pub who: String,
 }
 
-/// Which sessions end.
+/// The arguments of `revoke`.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Revoke {
     /// The session, as session list shows it; the refresh tokens bound to it end too
-    #[arg(value_name = "SESSION", value_parser = session)]
+    #[arg(value_name = "SESSION", value_parser = parse_session)]
     pub session: Option<Uuid>,
     /// All sessions of this user, with all refresh tokens
     #[arg(long, value_name = "WHO")]
     pub user: Option<String>,
 }
 
-fn session(text: &str) -> Result<Uuid, String> {
+fn parse_session(text: &str) -> Result<Uuid, String> {
     Uuid::try_parse(text).map_err(|_| {
         "a session is named by its uuid, as idsvc session list WHO shows it; --user WHO ends all of a user"
             .to_owned()

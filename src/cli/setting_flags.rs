@@ -1,17 +1,17 @@
-//! A flag for every setting, made from [`SETTINGS`].
+//! Makes a flag for every setting in [`SETTINGS`].
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::config::reference::{Kind, SETTINGS, Setting};
 
-/// The flags that were given. They come before the environment and the file.
+/// The settings that flags give. They override the environment and the file.
 #[derive(Clone, Debug, Default)]
 pub struct SettingFlags {
     given: Vec<(&'static str, String)>,
 }
 
 impl SettingFlags {
-    /// What was given: dotted key and value.
+    /// The given settings, as dotted key and value.
     pub fn into_given(self) -> Vec<(&'static str, String)> {
         self.given
     }

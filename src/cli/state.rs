@@ -1,8 +1,7 @@
-//! `idsvc apply` and `idsvc export`.
+//! Runs `idsvc apply` and `idsvc export`.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,12 +12,12 @@ use super::admin_connection::{AdminConnector, unexpected};
 use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::state_file::{Declared, Sources, parse};
-use super::value_parsers::warn_of_claims;
+use super::value_parsers::{read_limited, unreadable, warn_of_claims};
 use crate::admin::apply::{Action, Applied, Apply as Request, Change, Exported, LeftOut, SecretChange};
 use crate::admin::client::ClientView;
-use crate::control::{Command, ExportLine, Reply};
+use crate::control::protocol::{Command, ExportLine, Reply};
 
-/// Which state, and how far.
+/// The flags of `idsvc apply`.
 #[derive(Debug, Args)]
 pub struct Apply {
     /// The state, as export writes it, - for standard input
@@ -35,7 +34,7 @@ pub struct Apply {
     pub yes: bool,
 }
 
-/// What is in the export.
+/// The flags of `idsvc export`.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Write the hashes of passwords and secrets too, for another installation
@@ -43,25 +42,13 @@ pub struct Export {
     pub with_hashes: bool,
 }
 
-/// The most that a file may hold.
+/// The largest file that `apply` reads, in bytes.
 const FILE_LIMIT: u64 = 12 << 20;
 
 fn read(file: &Path) -> Result<String, CliError> {
-    let mut text = String::new();
-    let read = if file.as_os_str() == "-" {
-        std::io::stdin().take(FILE_LIMIT + 1).read_to_string(&mut text)
-    } else {
-        File::open(file).and_then(|opened| opened.take(FILE_LIMIT + 1).read_to_string(&mut text))
-    };
-    let bytes =
-        read.map_err(|error| CliError::refused(format!("{} cannot be read: {error}", file.display())))?;
-    if u64::try_from(bytes).is_ok_and(|bytes| bytes > FILE_LIMIT) {
-        return Err(CliError::refused(format!(
-            "{} is larger than {FILE_LIMIT} bytes: idsvc user import is for so many users",
-            file.display()
-        )));
-    }
-    Ok(text)
+    let bytes = read_limited(file, FILE_LIMIT, ": idsvc user import is for so many users")?;
+    let text = str::from_utf8(&bytes).map_err(|_| unreadable(file, &"it is not UTF-8"))?;
+    Ok(text.to_owned())
 }
 
 /// Runs `idsvc apply`.
@@ -82,16 +69,16 @@ pub fn apply(
         request.file.display().to_string()
     };
     let Declared { state, places } = parse(&text, &sources).map_err(|faults| {
-        let placed = faults.iter().map(|fault| format!("{file}: {fault}"));
-        CliError::refused(placed.collect::<Vec<_>>().join("\n"))
+        let located = faults.iter().map(|fault| format!("{file}: {fault}"));
+        CliError::refused(located.collect::<Vec<_>>().join("\n"))
     })?;
     let users = state.user.iter().flatten();
     let claims = users.flat_map(|user| user.line.claims.keys());
     let providers = state.provider.iter().flatten();
     let mapped = providers.flat_map(|provider| provider.fields.claims.iter().flatten().map(|(ours, _)| ours));
     warn_of_claims(claims.chain(mapped).map(String::as_str), output);
-    // What is refused later, because of what there is, has its place in the file too.
-    let placed = |stop: CliError| match stop {
+    // A later refusal names the place in the file, too.
+    let locate = |error: CliError| match error {
         CliError::Refused { message, hint } => {
             let lines = message.lines().map(|line| match places.of(line) {
                 Some(place) => format!("{file}: {place}: {line}"),
@@ -112,9 +99,9 @@ pub fn apply(
             only,
         }))
     };
-    let mut asked = None;
+    let mut confirmed = None;
     if request.prune && !request.dry_run && !request.yes {
-        let Reply::Applied(planned) = connector.ask(command(true, None), output).map_err(placed)? else {
+        let Reply::Applied(planned) = connector.ask(command(true, None), output).map_err(locate)? else {
             return Err(unexpected());
         };
         let removed: Vec<_> = planned.removed().collect();
@@ -128,11 +115,11 @@ pub fn apply(
                 false,
             )?;
         }
-        // What comes meanwhile is not removed unasked.
-        asked = Some(removed);
+        // The service removes only these. Records that are added after the question stay.
+        confirmed = Some(removed);
     }
     let run = connector.run(
-        command(request.dry_run, asked),
+        command(request.dry_run, confirmed),
         output,
         |reply, output| match reply {
             Reply::Applied(applied) if output.json => output.document(&applied),
@@ -140,7 +127,7 @@ pub fn apply(
             _ => Err(unexpected()),
         },
     );
-    run.map_err(placed)?;
+    run.map_err(locate)?;
     if !request.dry_run {
         let clients = || state.client.iter().flatten();
         let access_tokens = clients().filter_map(|client| client.fields.access_token_alg);
@@ -164,28 +151,18 @@ fn heading(change: &Change) -> String {
 }
 
 fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), CliError> {
-    let mut counts = [0_u64; 3];
     for change in &applied.changes {
-        let place = match change.action {
-            Action::Add => 0,
-            Action::Change => 1,
-            Action::Remove => 2,
-        };
-        if let Some(count) = counts.get_mut(place) {
-            *count += 1;
-        }
         output.line(&heading(change))?;
         for field in &change.fields {
-            let text = |value: &Value| value.to_string();
             let line = match (&field.before, &field.after) {
                 (None, None) if field.secret == Some(SecretChange::Removed) => {
                     format!("    {} (removed)", field.name)
                 }
                 (None, None) => format!("    {} (new, not shown)", field.name),
-                (None, Some(after)) => format!("    {} = {}", field.name, text(after)),
-                (Some(before), None) => format!("    {} = {} -> none", field.name, text(before)),
+                (None, Some(after)) => format!("    {} = {}", field.name, after),
+                (Some(before), None) => format!("    {} = {} -> none", field.name, before),
                 (Some(before), Some(after)) => {
-                    format!("    {} = {} -> {}", field.name, text(before), text(after))
+                    format!("    {} = {} -> {}", field.name, before, after)
                 }
             };
             output.line(&line)?;
@@ -194,7 +171,14 @@ fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), CliError> {
             output.line(&format!("    client_secret = {}", secret.reveal()))?;
         }
     }
-    let [added, changed, removed] = counts;
+    let count = |action| {
+        applied
+            .changes
+            .iter()
+            .filter(|change| change.action == action)
+            .count()
+    };
+    let (added, changed, removed) = (count(Action::Add), count(Action::Change), count(Action::Remove));
     let unchanged = applied.unchanged;
     output.line(&format!(
         "{added} added, {changed} changed, {removed} removed, {unchanged} as they were"
@@ -211,9 +195,9 @@ fn show(applied: &Applied, output: &mut Output<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Everything there is, as a file has it: kinds, and the records of each.
+/// All records of an export, by kind.
 #[derive(Default, Serialize)]
-struct Whole {
+struct ExportedState {
     provider: Vec<Map<String, Value>>,
     client: Vec<Map<String, Value>>,
     user: Vec<Map<String, Value>>,
@@ -221,7 +205,7 @@ struct Whole {
     left_out: LeftOut,
 }
 
-/// Runs `idsvc export`. Nothing is printed before everything is here: half a state looks like a whole one.
+/// Runs `idsvc export`. It prints only a complete export, because half a state looks like a whole one.
 pub fn export(
     request: &Export,
     connector: &AdminConnector<'_>,
@@ -241,19 +225,19 @@ pub fn export(
             ));
         }
     }
-    let whole = session.take_bytes(command, gather)?;
-    warn(&whole.left_out, output);
+    let exported = session.take_bytes(command, read_export)?;
+    warn_of_left_out(&exported.left_out, output);
     let text = if output.json {
-        serde_json::to_string_pretty(&whole).map_err(CliError::refused)?
+        serde_json::to_string_pretty(&exported).map_err(CliError::refused)?
     } else {
-        to_toml(&whole)?
+        to_toml(&exported)?
     };
     print(text.trim_end(), output)
 }
 
-/// Prints an export, and says when there is more of it than [`apply`] reads.
+/// Prints an export, with a warning if it is larger than [`apply`] reads.
 fn print(text: &str, output: &mut Output<'_>) -> Result<(), CliError> {
-    // With the end of its last line.
+    // The printed text has one more byte: the last line end.
     if u64::try_from(text.len()).is_ok_and(|bytes| bytes >= FILE_LIMIT) {
         output.say(&format!(
             "warning: this is more than the {FILE_LIMIT} bytes that idsvc apply reads: to make another installation the same, take idsvc backup and idsvc restore"
@@ -262,14 +246,14 @@ fn print(text: &str, output: &mut Output<'_>) -> Result<(), CliError> {
     output.exact(text)
 }
 
-/// Says what the file lacks of another installation that would be the same.
-fn warn(left_out: &LeftOut, output: &mut Output<'_>) {
+/// Warns of records that an export cannot hold.
+fn warn_of_left_out(left_out: &LeftOut, output: &mut Output<'_>) {
     for (count, what) in [
         (left_out.brought, "users whom a provider brought"),
         (left_out.links, "links of users to providers"),
         (
             left_out.from_devices,
-            "users of devices who have a name or a password by now",
+            "users of devices who have got a name or a password",
         ),
     ] {
         if count > 0 {
@@ -281,16 +265,16 @@ fn warn(left_out: &LeftOut, output: &mut Output<'_>) {
 }
 
 /// Reads an export to its end.
-fn gather(source: &mut dyn BufRead) -> Result<Whole, CliError> {
-    let mut whole = Whole::default();
+fn read_export(source: &mut dyn BufRead) -> Result<ExportedState, CliError> {
+    let mut exported = ExportedState::default();
     for line in source.split(b'\n') {
         let line = line.map_err(|error| CliError::refused(format!("the export was broken off: {error}")))?;
         match serde_json::from_slice(&line).map_err(|_| broken_off())? {
-            ExportLine::Record(Exported::Provider(entry)) => whole.provider.push(entry),
-            ExportLine::Record(Exported::Client(entry)) => whole.client.push(entry),
-            ExportLine::Record(Exported::User(entry)) => whole.user.push(entry),
-            ExportLine::LeftOut(left_out) => whole.left_out = left_out,
-            ExportLine::End => return Ok(whole),
+            ExportLine::Record(Exported::Provider(entry)) => exported.provider.push(entry),
+            ExportLine::Record(Exported::Client(entry)) => exported.client.push(entry),
+            ExportLine::Record(Exported::User(entry)) => exported.user.push(entry),
+            ExportLine::LeftOut(left_out) => exported.left_out = left_out,
+            ExportLine::End => return Ok(exported),
         }
     }
     Err(broken_off())
@@ -303,18 +287,18 @@ fn broken_off() -> CliError {
     }
 }
 
-fn to_toml(whole: &Whole) -> Result<String, CliError> {
+fn to_toml(exported: &ExportedState) -> Result<String, CliError> {
     let mut text = String::from("# Made by idsvc export. idsvc apply -f FILE brings it about.\n");
     let kinds = [
-        ("provider", &whole.provider),
-        ("client", &whole.client),
-        ("user", &whole.user),
+        ("provider", &exported.provider),
+        ("client", &exported.client),
+        ("user", &exported.user),
     ];
     for (kind, entries) in kinds {
         for entry in entries {
             let _ = write!(text, "\n[[{kind}]]\n");
-            for (name, value) in in_order(entry) {
-                let value = toml_of(value).ok_or_else(|| CliError::Refused {
+            for (name, value) in ordered_members(entry) {
+                let value = to_toml_value(value).ok_or_else(|| CliError::Refused {
                     message: format!("{name} of a {kind} cannot be written in TOML: {value}"),
                     hint: Some("idsvc export --json can, and idsvc apply reads that too".to_owned()),
                 })?;
@@ -325,8 +309,8 @@ fn to_toml(whole: &Whole) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// What names the record comes first.
-fn in_order(entry: &Map<String, Value>) -> Vec<(&String, &Value)> {
+/// The members of a record in the order of the file: those that name it come first.
+fn ordered_members(entry: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let rank = |name: &str| match name {
         "id" => 0,
         "client_id" | "account_id" => 1,
@@ -339,22 +323,22 @@ fn in_order(entry: &Map<String, Value>) -> Vec<(&String, &Value)> {
     members
 }
 
-/// The value on one line; none where TOML has no such value.
-fn toml_of(value: &Value) -> Option<toml::Value> {
+/// The value in TOML, or `None` if TOML has no such value.
+fn to_toml_value(value: &Value) -> Option<toml::Value> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(flag) => (*flag).into(),
         Value::Number(number) => match number.as_i64() {
-            Some(whole) => whole.into(),
+            Some(integer) => integer.into(),
             None if number.is_f64() => number.as_f64()?.into(),
             None => return None,
         },
         Value::String(text) => text.clone().into(),
-        Value::Array(values) => toml::Value::Array(values.iter().map(toml_of).collect::<Option<_>>()?),
+        Value::Array(values) => toml::Value::Array(values.iter().map(to_toml_value).collect::<Option<_>>()?),
         Value::Object(members) => toml::Value::Table(
             members
                 .iter()
-                .map(|(name, value)| Some((name.clone(), toml_of(value)?)))
+                .map(|(name, value)| Some((name.clone(), to_toml_value(value)?)))
                 .collect::<Option<_>>()?,
         ),
     })
@@ -362,31 +346,35 @@ fn toml_of(value: &Value) -> Option<toml::Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
-    fn an_export_that_ends_before_its_end_is_no_export() {
+    fn an_export_without_its_last_line_is_refused() {
         let user = "{\"record\":{\"user\":{\"email\":\"a@example.com\"}}}\n";
-        let whole = format!("{user}\"end\"\n");
-        assert_eq!(gather(&mut whole.as_bytes()).unwrap_or_default().user.len(), 1);
-        for cut in [0, 1, user.len() - 1, user.len(), whole.len() - 2] {
-            let said = gather(&mut &whole.as_bytes()[..cut]).err().unwrap();
+        let exported = format!("{user}\"end\"\n");
+        assert_eq!(
+            read_export(&mut exported.as_bytes())
+                .unwrap_or_default()
+                .user
+                .len(),
+            1
+        );
+        for cut in [0, 1, user.len() - 1, user.len(), exported.len() - 2] {
+            let said = read_export(&mut &exported.as_bytes()[..cut]).err().unwrap();
             assert!(said.to_string().contains("broken off"), "{cut}: {said}");
         }
     }
 
     #[test]
-    fn an_export_that_apply_would_refuse_for_its_length_is_warned_of() {
+    fn an_export_that_is_too_long_for_apply_has_a_warning() {
         let folder = tempfile::TempDir::new().unwrap();
         let file = folder.path().join("state.toml");
         let most = usize::try_from(FILE_LIMIT).unwrap() - 1;
         for (length, is_read) in [(most, true), (most + 1, false)] {
             let (mut out, mut err) = (File::create(&file).unwrap(), Vec::new());
-            let mut output = Output {
-                json: false,
-                out: &mut out,
-                err: &mut err,
-            };
+            let mut output = Output::new(&mut out, &mut err);
             print(&"#".repeat(length), &mut output).unwrap();
             assert_eq!(err.is_empty(), is_read, "{}", String::from_utf8_lossy(&err));
             assert_eq!(read(&file).is_ok(), is_read);

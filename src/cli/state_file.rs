@@ -1,4 +1,4 @@
-//! A file of declared state: TOML or JSON, its faults with their lines, its secrets read from where it says.
+//! Parses a file of declared state, in TOML or JSON, and reads the secrets that it refers to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::oauth::fields::Form;
 
 /// A kind of record.
 struct Kind {
-    /// What its section is called.
+    /// The name of its section.
     name: &'static str,
-    /// Which keys an entry may have, and the form of their values.
+    /// The keys of an entry, and the forms of their values.
     keys: [&'static [(&'static str, Form)]; 2],
-    /// Of which keys an entry has at least one each, for without them it means no record.
+    /// Groups of keys. An entry needs at least one key of each group.
     needed: &'static [&'static [&'static str]],
-    /// Which keys name the record, the first that is there.
+    /// The keys that name the record. The first one that is present counts.
     names: &'static [&'static str],
 }
 
@@ -51,7 +51,7 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// A state, and where the file says what.
+/// A state, and the places of its entries in the file.
 pub struct Declared {
     /// The state.
     pub state: State,
@@ -59,12 +59,12 @@ pub struct Declared {
     pub places: Places,
 }
 
-/// The places of the entries, by what a refusal calls them.
+/// The places of the entries, by their names in refusals.
 #[derive(Default)]
 pub struct Places(Vec<(String, String)>);
 
 impl Places {
-    /// The place of the entry that a line of a refusal is about; of twins, the second.
+    /// The place of the entry that a line of a refusal is about. Of two entries with one name it is the second.
     pub fn of(&self, line: &str) -> Option<&str> {
         let longest = |line: &str, in_case: fn(&str) -> String| {
             let named = self
@@ -73,23 +73,23 @@ impl Places {
                 .filter(|(subject, _)| line.starts_with(&in_case(subject)));
             named.max_by_key(|(subject, _)| subject.len())
         };
-        // A user's name is told in lower case, however it was written.
+        // Refusals have the name of a user in lower case.
         let found = longest(line, str::to_owned).or_else(|| longest(&line.to_lowercase(), str::to_lowercase));
         found.map(|(_, place)| place.as_str())
     }
 }
 
-/// Where the secrets that a file names are.
+/// Reads the files and variables that a state refers to.
 pub struct Sources<'a> {
-    /// The folder that relative paths begin at.
+    /// The folder of relative paths.
     pub folder: &'a Path,
-    /// A variable of the environment.
+    /// Reads a variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// An entry as it was written: its keys with their lines.
+/// An entry of the file, with the lines of its keys.
 struct Entry {
-    /// How messages call its place.
+    /// Its place, as messages name it.
     place: String,
     members: Map<String, Value>,
     lines: BTreeMap<String, usize>,
@@ -103,16 +103,16 @@ impl Entry {
     }
 }
 
-/// Reads a state; every fault at once.
+/// Parses a state. Returns all faults at once.
 pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>> {
     let mut faults = Vec::new();
     let mut places = Places::default();
-    // A mark of the byte order may stand before JSON, too (RFC 8259 section 8.1).
+    // JSON may begin with a byte order mark, too (RFC 8259 section 8.1).
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let sections = if text.trim_start().starts_with('{') {
-        of_json(text, &mut faults)
+        parse_json(text, &mut faults)
     } else {
-        of_toml(text, &mut faults)
+        parse_toml(text, &mut faults)
     };
     let mut state = State::default();
     for (kind, mut entries) in sections {
@@ -127,9 +127,9 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
             places.0.push((subject(kind.name, name), entry.place.clone()));
         }
         match kind.name {
-            "provider" => state.provider = Some(typed(entries, &mut faults)),
-            "client" => state.client = Some(typed(entries, &mut faults)),
-            "user" => state.user = Some(typed(entries, &mut faults)),
+            "provider" => state.provider = Some(convert(entries, &mut faults)),
+            "client" => state.client = Some(convert(entries, &mut faults)),
+            "user" => state.user = Some(convert(entries, &mut faults)),
             _ => {}
         }
     }
@@ -140,13 +140,12 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
     }
 }
 
-/// The entries as a type. Their keys and the forms of the values are known already, so what is left is a word that means
-/// nothing.
-fn typed<T: DeserializeOwned>(entries: Vec<Entry>, faults: &mut Vec<String>) -> Vec<T> {
+/// Converts the entries to a type. Keys and forms are checked already, so the remaining faults are unknown values.
+fn convert<T: DeserializeOwned>(entries: Vec<Entry>, faults: &mut Vec<String>) -> Vec<T> {
     let mut all = Vec::new();
     for entry in entries {
         let before = faults.len();
-        // One by one, so that the fault has its line.
+        // Each key is converted alone first, so that the fault has its line.
         for (key, value) in &entry.members {
             let single = Map::from_iter([(key.clone(), value.clone())]);
             if let Err(error) = serde_json::from_value::<T>(Value::Object(single)) {
@@ -183,7 +182,7 @@ fn check_keys(kind: &Kind, entry: &mut Entry, faults: &mut Vec<String>) {
         unfit.push(key.clone());
     }
     for needed in kind.needed {
-        // Whoever misspelt the key is told so already.
+        // A misspelt key is not missing: its own fault names the right spelling.
         let is_meant = |key: &String| {
             let meant = nearest(key, known.iter().copied());
             needed.contains(&key.as_str()) || meant.is_some_and(|meant| needed.contains(&meant))
@@ -195,7 +194,7 @@ fn check_keys(kind: &Kind, entry: &mut Entry, faults: &mut Vec<String>) {
     entry.members.retain(|key, _| !unfit.contains(key));
 }
 
-/// What to do about a key that does not exist.
+/// The advice for an unknown key.
 fn advice(key: &str, kind: &str, known: &[&str]) -> String {
     match (key, nearest(key, known.iter().copied())) {
         ("secret" | "client_secret" | "password", _) => {
@@ -206,7 +205,7 @@ fn advice(key: &str, kind: &str, known: &[&str]) -> String {
     }
 }
 
-/// Replaces keys that name a file or a variable by what is there.
+/// Replaces each key that names a file or a variable by its content.
 fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<String>) {
     for (named, target) in [
         ("secret_file", "secret"),
@@ -248,26 +247,21 @@ fn read_sources(entry: &mut Entry, sources: &Sources<'_>, faults: &mut Vec<Strin
 type Sections = Vec<(&'static Kind, Vec<Entry>)>;
 
 fn kind_of(name: &str) -> Result<&'static Kind, String> {
-    KINDS
-        .iter()
-        .find(|kind| kind.name == name)
-        .ok_or_else(|| unknown_kind(name))
-}
-
-fn unknown_kind(name: &str) -> String {
+    if let Some(kind) = KINDS.iter().find(|kind| kind.name == name) {
+        return Ok(kind);
+    }
     let known = KINDS.map(|kind| kind.name);
-    match nearest(name, known.into_iter()) {
+    Err(match nearest(name, known.into_iter()) {
         Some(meant) => format!("unknown section {name}: did you mean [[{meant}]]?"),
         None => format!(
             "unknown section {name}: there are {}",
             known.map(|kind| format!("[[{kind}]]")).join(", ")
         ),
-    }
+    })
 }
 
-fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
+fn parse_toml(text: &str, faults: &mut Vec<String>) -> Sections {
     let ends = LineEnds::of(text);
-    let line_of = |offset: usize| ends.line_of(offset);
     let mut sections = Vec::new();
     let table = match table_of(text) {
         Ok(table) => table,
@@ -281,7 +275,7 @@ fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
         }
     };
     for (name, value) in &table {
-        let line = line_of(name.span().start);
+        let line = ends.line_of(name.span().start);
         let kind = match kind_of(name.get_ref()) {
             Ok(kind) => kind,
             Err(fault) => {
@@ -295,7 +289,7 @@ fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
         };
         let mut entries = Vec::new();
         for item in items {
-            let line = line_of(item.span().start);
+            let line = ends.line_of(item.span().start);
             let DeValue::Table(members) = item.get_ref() else {
                 faults.push(format!("line {line}: a {} is a table", kind.name));
                 continue;
@@ -304,11 +298,11 @@ fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
                 place: format!("line {line}"),
                 members: members
                     .iter()
-                    .map(|(key, value)| (key.get_ref().to_string(), json_of(value.get_ref())))
+                    .map(|(key, value)| (key.get_ref().to_string(), to_json(value.get_ref())))
                     .collect(),
                 lines: members
                     .iter()
-                    .map(|(key, _)| (key.get_ref().to_string(), line_of(key.span().start)))
+                    .map(|(key, _)| (key.get_ref().to_string(), ends.line_of(key.span().start)))
                     .collect(),
             });
         }
@@ -317,7 +311,7 @@ fn of_toml(text: &str, faults: &mut Vec<String>) -> Sections {
     sections
 }
 
-fn json_of(value: &DeValue<'_>) -> Value {
+fn to_json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::from(text.as_ref()),
         DeValue::Integer(number) => {
@@ -326,22 +320,22 @@ fn json_of(value: &DeValue<'_>) -> Value {
         DeValue::Float(number) => number.as_str().parse::<f64>().map_or(Value::Null, Value::from),
         DeValue::Boolean(flag) => Value::from(*flag),
         DeValue::Datetime(moment) => Value::from(moment.to_string()),
-        DeValue::Array(values) => values.iter().map(|value| json_of(value.get_ref())).collect(),
+        DeValue::Array(values) => values.iter().map(|value| to_json(value.get_ref())).collect(),
         DeValue::Table(members) => Value::Object(
             members
                 .iter()
-                .map(|(key, value)| (key.get_ref().to_string(), json_of(value.get_ref())))
+                .map(|(key, value)| (key.get_ref().to_string(), to_json(value.get_ref())))
                 .collect(),
         ),
     }
 }
 
-fn of_json(text: &str, faults: &mut Vec<String>) -> Sections {
+fn parse_json(text: &str, faults: &mut Vec<String>) -> Sections {
     let sections = match json::object(text.as_bytes()) {
         Ok(sections) => sections,
         Err(error) => {
             let message = error.to_string();
-            // The place is said once, and first.
+            // The message already begins with the place.
             let message = message.split(" at line ").next().unwrap_or_default();
             faults.push(format!(
                 "line {} column {}: {message}",

@@ -1,4 +1,4 @@
-//! `idsvc theme …`
+//! Runs `idsvc theme …`.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::json;
 
 use super::admin_connection::AdminConnector;
 use super::change_summary::ChangeSummary;
 use super::output::{CliError, Output, printable, yes_no};
+use super::value_parsers::unwritable;
 use crate::data_dir;
 use crate::http::preview::{self, Previewed};
 use crate::net::Limits;
@@ -38,7 +40,7 @@ pub enum Verb {
     Preview(Preview),
 }
 
-/// A new theme.
+/// The flags of `new`.
 #[derive(Debug, Args)]
 pub struct New {
     /// The theme's name, which its folder gets too
@@ -52,7 +54,7 @@ pub struct New {
     pub language: Vec<String>,
 }
 
-/// Which theme.
+/// The name of a theme.
 #[derive(Debug, Args)]
 pub struct Which {
     /// The theme's name, or the path of its folder
@@ -60,7 +62,7 @@ pub struct Which {
     pub theme: String,
 }
 
-/// Which theme is shown where.
+/// The flags of `preview`.
 #[derive(Debug, Args)]
 pub struct Preview {
     /// The theme's name, or the path of its folder
@@ -71,33 +73,33 @@ pub struct Preview {
     pub listen: SocketAddr,
 }
 
-/// A theme by its name and the folder it lies in.
-struct Place {
+/// The name of a theme and the folder of all themes.
+struct ThemeLocation {
     folder: PathBuf,
     name: String,
-    /// The data directory, when the folder may be within it.
+    /// The data directory, if the folder may be in it.
     data_dir: Option<PathBuf>,
 }
 
-impl Place {
-    /// What was typed: a name in `theme_dir`, or a path when it has a slash in it.
-    fn of(typed: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<Self, CliError> {
-        if !typed.contains('/') {
+impl ThemeLocation {
+    /// The theme that an argument names: a name in `theme_dir`, or a path if it has a slash.
+    fn of(argument: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<Self, CliError> {
+        if !argument.contains('/') {
             let settings = connector.settings(output)?;
             return Ok(Self {
                 folder: settings.theme_dir,
-                name: typed.to_owned(),
+                name: argument.to_owned(),
                 data_dir: Some(settings.data_dir),
             });
         }
-        let path = std::path::absolute(typed).map_err(CliError::refused)?;
+        let path = std::path::absolute(argument).map_err(CliError::refused)?;
         match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
             (Some(folder), Some(name)) => Ok(Self {
                 folder: folder.to_owned(),
                 name: name.to_owned(),
                 data_dir: None,
             }),
-            _ => Err(CliError::Misused(format!("{typed:?} is no folder of a theme"))),
+            _ => Err(CliError::Misused(format!("{argument:?} is no folder of a theme"))),
         }
     }
 
@@ -105,7 +107,7 @@ impl Place {
         self.folder.join(&self.name)
     }
 
-    /// The themes beside this one, and whether it is among them.
+    /// Opens all themes of the folder. An error if this theme is not one of them.
     fn open(&self) -> Result<Themes, CliError> {
         let themes = Themes::open("", &self.name, Some(&self.folder));
         if themes.current().names().contains(self.name.as_str()) {
@@ -126,61 +128,58 @@ impl Place {
 pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     match verb {
         Verb::List => list(connector, output),
-        Verb::New(new) => make(&new, connector, output),
-        Verb::Check(which) => check(&Place::of(&which.theme, connector, output)?, output),
+        Verb::New(new) => create(&new, connector, output),
+        Verb::Check(which) => check(&ThemeLocation::of(&which.theme, connector, output)?, output),
         Verb::Preview(preview) => {
-            let place = Place::of(&preview.theme, connector, output)?;
-            show(place, preview.listen, output)
+            let location = ThemeLocation::of(&preview.theme, connector, output)?;
+            show(location, preview.listen, output)
         }
     }
+}
+
+/// A theme in the list.
+#[derive(Serialize)]
+struct ThemeRow {
+    built_in: bool,
+    chosen: bool,
+    faults: usize,
+    product_name: Option<String>,
+    theme: String,
+    usable: bool,
 }
 
 fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     let settings = connector.settings(output)?;
     let themes = Themes::open("", &settings.theme, Some(&settings.theme_dir));
     let theme_set = themes.current();
-    let rows: Vec<_> = theme_set
-        .names()
-        .into_iter()
+    let names = theme_set.names().into_iter();
+    let rows: Vec<_> = names
         .map(|name| {
-            let theme = theme_set
-                .theme(name)
-                .filter(|_| theme_set.refused(name).is_none());
-            let product = theme.map(|theme| theme.product_name().to_owned());
-            (
-                name,
-                product,
-                theme.is_some(),
-                serious(&theme_set.findings(name)).count(),
-            )
+            let is_refused = theme_set.refused(name).is_some();
+            let theme = theme_set.theme(name).filter(|_| !is_refused);
+            ThemeRow {
+                built_in: built_in::is_built_in(name),
+                chosen: name == settings.theme,
+                faults: serious(&theme_set.findings(name)).count(),
+                product_name: theme.map(|theme| theme.product_name().to_owned()),
+                theme: name.to_owned(),
+                usable: theme.is_some(),
+            }
         })
         .collect();
     if output.json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(name, product, usable, faults)| {
-                json!({
-                    "theme": name,
-                    "product_name": product,
-                    "built_in": built_in::is_built_in(name),
-                    "chosen": *name == settings.theme,
-                    "usable": usable,
-                    "faults": faults,
-                })
-            })
-            .collect();
         return output.document(&rows);
     }
     output.table(
         &["THEME", "PRODUCT", "BUILT IN", "CHOSEN", "USABLE", "FAULTS"],
-        rows.into_iter().map(|(name, product, usable, faults)| {
+        rows.into_iter().map(|row| {
             [
-                name.to_owned(),
-                product.unwrap_or_default(),
-                yes_no(built_in::is_built_in(name)),
-                yes_no(name == settings.theme),
-                yes_no(usable),
-                faults.to_string(),
+                row.theme,
+                row.product_name.unwrap_or_default(),
+                yes_no(row.built_in),
+                yes_no(row.chosen),
+                yes_no(row.usable),
+                row.faults.to_string(),
             ]
         }),
     )?;
@@ -191,15 +190,15 @@ fn list(connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), C
     Ok(())
 }
 
-fn make(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
+fn create(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> Result<(), CliError> {
     check_name(&new.theme).map_err(|problem| CliError::Misused(format!("{:?}: {problem}", new.theme)))?;
-    let place = Place::of(&new.theme, connector, output)?;
+    let location = ThemeLocation::of(&new.theme, connector, output)?;
     if let Some(tag) = new.language.iter().find(|tag| !is_tag(tag)) {
         return Err(CliError::Misused(format!(
             "{tag:?} is no language tag, as in nl or pt-BR"
         )));
     }
-    let path = place.path();
+    let path = location.path();
     let mut files: Vec<(String, String)> = Vec::new();
     let templates = if new.html { starter::TEMPLATES } else { &[] };
     for (name, text) in starter::FILES.iter().chain(templates) {
@@ -208,9 +207,9 @@ fn make(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> R
     for tag in &new.language {
         files.push((format!("locales/{tag}.toml"), starter::language(tag)));
     }
-    let data_dir = place
+    let data_dir = location
         .data_dir
-        .filter(|data_dir| place.folder.starts_with(data_dir));
+        .filter(|data_dir| location.folder.starts_with(data_dir));
     if let Some(data_dir) = &data_dir {
         data_dir::make_folder(data_dir).map_err(CliError::refused)?;
     }
@@ -224,19 +223,19 @@ fn make(new: &New, connector: &AdminConnector<'_>, output: &mut Output<'_>) -> R
     let made = format!("{} is made", path.display());
     let shown = if output.json {
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
-        output.document(&json!({ "theme": place.name, "path": path, "files": names }))
+        output.document(&json!({ "theme": location.name, "path": path, "files": names }))
     } else {
         output.line(&made)
     };
-    shown.map_err(|stop| ChangeSummary::plain(made).unshown(stop))?;
+    shown.map_err(|error| ChangeSummary::plain(made).unshown(error))?;
     output.hint(&format!(
         "Look at it: idsvc theme preview {0}\nUse it for one client: idsvc client update ID --theme {1}; for all: theme = \"{1}\"",
-        new.theme, place.name
+        new.theme, location.name
     ));
     Ok(())
 }
 
-/// Writes a new file, which belongs to whom the data directory belongs to if it is in there.
+/// Writes a new file. In the data directory it gets the owner of that directory.
 fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), CliError> {
     let write = || {
         make_folders(owner::folder_of(path), data_dir)?;
@@ -246,10 +245,10 @@ fn write(path: &Path, text: &str, data_dir: Option<&Path>) -> Result<(), CliErro
         }
         file.write_all(text.as_bytes())
     };
-    write().map_err(|error| cannot_write(path, &error))
+    write().map_err(|error| unwritable(path, &error))
 }
 
-/// Makes the folders that are not there.
+/// Creates missing folders.
 fn make_folders(path: &Path, data_dir: Option<&Path>) -> std::io::Result<()> {
     let Some(data_dir) = data_dir else {
         return fs::create_dir_all(path);
@@ -261,24 +260,20 @@ fn make_folders(path: &Path, data_dir: Option<&Path>) -> std::io::Result<()> {
     owner::make_folder(path, 0o777, data_dir)
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::refused(format!("{} cannot be written: {error}", path.display()))
-}
-
 fn serious(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
     findings
         .iter()
         .filter(|finding| finding.severity > Severity::Note)
 }
 
-fn check(place: &Place, output: &mut Output<'_>) -> Result<(), CliError> {
-    let theme_set = place.open()?.current();
-    let findings = theme_set.findings(&place.name);
+fn check(location: &ThemeLocation, output: &mut Output<'_>) -> Result<(), CliError> {
+    let theme_set = location.open()?.current();
+    let findings = theme_set.findings(&location.name);
     let faults = serious(&findings).count();
     let shown = if output.json {
-        output.document(&json!({ "theme": place.name, "ok": faults == 0, "findings": findings }))
+        output.document(&json!({ "theme": location.name, "ok": faults == 0, "findings": findings }))
     } else if findings.is_empty() {
-        output.line(&format!("theme {} is all right", place.name))
+        output.line(&format!("theme {} is all right", location.name))
     } else {
         let line = |finding: &Finding| printable(&format!("{:8} {finding}", finding.severity.as_str()));
         findings
@@ -287,23 +282,23 @@ fn check(place: &Place, output: &mut Output<'_>) -> Result<(), CliError> {
     };
     match faults {
         0 => shown,
-        1 => Err(CliError::refused(format!("theme {} has a fault", place.name))),
+        1 => Err(CliError::refused(format!("theme {} has a fault", location.name))),
         faults => Err(CliError::refused(format!(
             "theme {} has {faults} faults",
-            place.name
+            location.name
         ))),
     }
 }
 
-fn show(place: Place, listen: SocketAddr, output: &mut Output<'_>) -> Result<(), CliError> {
+fn show(location: ThemeLocation, listen: SocketAddr, output: &mut Output<'_>) -> Result<(), CliError> {
     if !listen.ip().is_loopback() {
         return Err(CliError::Misused(format!(
             "{listen}: the preview listens on loopback only, as on 127.0.0.1:8444"
         )));
     }
     let previewed = Arc::new(Previewed {
-        themes: place.open()?,
-        name: place.name,
+        themes: location.open()?,
+        name: location.name,
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -1,4 +1,4 @@
-//! `idsvc user …`
+//! Runs `idsvc user …`.
 
 use std::io::{self, IsTerminal, Read};
 
@@ -9,11 +9,11 @@ use zeroize::Zeroizing;
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment, yes_no};
 use super::prompt;
-use super::value_parsers::{change, warn_of_claims};
+use super::value_parsers::{change, warn_of_claims, without_line_end};
 use crate::admin::SecretString;
 use crate::admin::user;
 use crate::admin::user::{AddUser, NewPassword, SetPassword, UpdateUser, UserFields, UserView};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 
 /// The verbs of users.
 #[derive(Debug, Subcommand)]
@@ -42,11 +42,11 @@ pub enum Verb {
     Enable(Who),
     /// Stop a user without removing them
     Disable(Who),
-    /// Take a provider's word for a user away, and end what stands on it
+    /// Remove a user's link to a provider, and end what began there
     Unlink(Unlink),
 }
 
-/// Which user.
+/// The name of a user.
 #[derive(Debug, Args)]
 pub struct Who {
     /// The user's e-mail address, account identifier or uuid
@@ -54,7 +54,7 @@ pub struct Who {
     pub who: String,
 }
 
-/// Which user goes.
+/// The flags of `remove`.
 #[derive(Debug, Args)]
 pub struct Remove {
     /// The user's e-mail address, account identifier or uuid
@@ -65,7 +65,7 @@ pub struct Remove {
     pub yes: bool,
 }
 
-/// Which link goes.
+/// The flags of `unlink`.
 #[derive(Debug, Args)]
 pub struct Unlink {
     /// The user's e-mail address, account identifier or uuid
@@ -79,7 +79,7 @@ pub struct Unlink {
     pub yes: bool,
 }
 
-/// How many users.
+/// The flags of `list`.
 #[derive(Debug, Args)]
 pub struct List {
     /// Show at most so many [default: 500, and all with --json]
@@ -87,7 +87,7 @@ pub struct List {
     pub limit: Option<u32>,
 }
 
-/// Where a password comes from. Asked for on a terminal when nothing is said.
+/// Where a password comes from. Without a flag it is asked for on the terminal.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct PasswordFlags {
@@ -102,7 +102,7 @@ pub struct PasswordFlags {
     pub no_password: bool,
 }
 
-/// What `add` and `update` have in common, called as in [`UserFields`].
+/// The common flags of `add` and `update`, with the names of the fields in [`UserFields`].
 #[derive(Debug, Args, Serialize)]
 pub struct Fields {
     /// The full name, as shown to people
@@ -142,7 +142,7 @@ pub struct Add {
     /// The password.
     #[command(flatten)]
     pub password: PasswordFlags,
-    /// The rest.
+    /// The fields.
     #[command(flatten)]
     pub fields: Fields,
 }
@@ -159,7 +159,7 @@ pub struct Update {
     /// A new account identifier
     #[arg(long)]
     pub account_id: Option<String>,
-    /// What else changes.
+    /// The other changed fields.
     #[command(flatten)]
     pub fields: Fields,
 }
@@ -178,9 +178,9 @@ pub struct Set {
     pub sign_out: bool,
 }
 
-/// How many users are listed for people who do not say how many.
-const FITTING: usize = 500;
-/// The most that is read as a password; the policy's bound is smaller.
+/// The most users that are listed as text without `--limit`.
+const DEFAULT_LIMIT: usize = 500;
+/// The most bytes that are read as a password. The policy has a lower limit.
 const PASSWORD_LIMIT: u64 = 8192;
 
 impl PasswordFlags {
@@ -191,9 +191,10 @@ impl PasswordFlags {
         if self.generate_password {
             return Ok(NewPassword::Generated);
         }
-        if self.password_stdin && io::stdin().is_terminal() {
-            let typed = prompt::password("Password: ")?;
-            return Ok(NewPassword::Given(SecretString::new(typed.as_str())));
+        let given = |password: &str| NewPassword::Given(SecretString::new(password));
+        let is_terminal = io::stdin().is_terminal();
+        if self.password_stdin && is_terminal {
+            return Ok(given(&prompt::password("Password: ")?));
         }
         if self.password_stdin {
             let mut text = Zeroizing::new(String::new());
@@ -201,12 +202,9 @@ impl PasswordFlags {
                 .take(PASSWORD_LIMIT)
                 .read_to_string(&mut text)
                 .map_err(|error| CliError::refused(format!("the password cannot be read: {error}")))?;
-            let line = text.strip_suffix('\n').unwrap_or(&text);
-            return Ok(NewPassword::Given(SecretString::new(
-                line.strip_suffix('\r').unwrap_or(line),
-            )));
+            return Ok(given(without_line_end(&text)));
         }
-        if !io::stdin().is_terminal() {
+        if !is_terminal {
             return Err(CliError::Misused(
                 "nobody is there to ask for the password: add --password-stdin to read it from standard input, --generate-password to have one made, or --no-password"
                     .to_owned(),
@@ -216,12 +214,10 @@ impl PasswordFlags {
         if first.is_empty() {
             return Ok(NewPassword::Generated);
         }
-        let second = prompt::password("Again: ")?;
-        if first == second {
-            Ok(NewPassword::Given(SecretString::new(first.as_str())))
-        } else {
-            Err(CliError::refused("the two passwords differ; nothing was changed"))
+        if first != prompt::password("Again: ")? {
+            return Err(CliError::refused("the two passwords differ; nothing was changed"));
         }
+        Ok(given(&first))
     }
 }
 
@@ -241,7 +237,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
             limit = match list.limit {
                 Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
                 None if output.json => usize::MAX,
-                None => FITTING,
+                None => DEFAULT_LIMIT,
             };
             Command::UserList(limit)
         }
@@ -286,8 +282,8 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Verb::Disable(which) => Command::UserDisable(which.who),
         Verb::Unlink(unlink) => {
             let question = format!(
-                "Take the word of provider {} for user {} away, and end what stands on it?",
-                unlink.provider, unlink.who
+                "Remove the link of user {} to provider {}, and end what began there?",
+                unlink.who, unlink.provider
             );
             output.confirm(&question, unlink.yes)?;
             Command::UserUnlink(user::Unlink {
@@ -301,9 +297,9 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
         Command::UserUpdate(update) => &update.fields.claims,
         _ => &[],
     };
-    // An empty value takes a claim away.
-    let given = claims.iter().filter(|(_, value)| !value.is_empty());
-    warn_of_claims(given.map(|(name, _)| name.as_str()), output);
+    // An empty value removes a claim.
+    let set = claims.iter().filter(|(_, value)| !value.is_empty());
+    warn_of_claims(set.map(|(name, _)| name.as_str()), output);
     connector.run(command, output, |reply, output| match reply {
         Reply::User(view) => show(&view, output),
         Reply::Users(views) => list(&views, limit, output),

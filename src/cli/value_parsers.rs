@@ -1,6 +1,7 @@
-//! What the values of flags have in common: files that are named, times, algorithms and claims.
+//! Reads the values of flags: files, times, algorithms and claims.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -21,41 +22,61 @@ use crate::jose::jwk::PublicKey;
 use crate::oauth::fields::{jwk_of, jwks_of};
 use crate::oauth::openid::claims::BY_SCOPE;
 
-/// How many claims are named that nobody is given.
-const WARNED: usize = 20;
-/// The most that is read as a secret or a key.
+/// The most claims that a warning names.
+const MAX_WARNINGS: usize = 20;
+/// The largest file with a secret or a key, in bytes.
 const FILE_LIMIT: u64 = 64 * 1024;
 
-/// Reads a file, or standard input for `-`, without the line end at its end.
-pub(super) fn read_secret(path: &Path) -> Result<SecretString, CliError> {
+/// Reads a file, or standard input for `-`. `advice` ends the message about a file of more than `limit` bytes.
+pub(super) fn read_limited(path: &Path, limit: u64, advice: &str) -> Result<Zeroizing<Vec<u8>>, CliError> {
     let mut bytes = Zeroizing::new(Vec::new());
     let read = if path.as_os_str() == "-" {
-        std::io::stdin().take(FILE_LIMIT + 1).read_to_end(&mut bytes)
+        std::io::stdin().take(limit + 1).read_to_end(&mut bytes)
     } else {
-        fs::File::open(path).and_then(|file| file.take(FILE_LIMIT + 1).read_to_end(&mut bytes))
+        fs::File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
     };
-    let length =
-        read.map_err(|error| CliError::refused(format!("{} cannot be read: {error}", path.display())))?;
-    if u64::try_from(length).is_ok_and(|length| length > FILE_LIMIT) {
+    let length = read.map_err(|error| unreadable(path, &error))?;
+    if u64::try_from(length).is_ok_and(|length| length > limit) {
         return Err(CliError::refused(format!(
-            "{} is larger than {FILE_LIMIT} bytes, which no secret and no key is: name the right file",
+            "{} is larger than {limit} bytes{advice}",
             path.display()
         )));
     }
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| CliError::refused(format!("{} cannot be read: it is not UTF-8", path.display())))?;
-    let line = text.strip_suffix('\n').unwrap_or(text);
-    Ok(SecretString::new(line.strip_suffix('\r').unwrap_or(line)))
+    Ok(bytes)
 }
 
-/// The same of what is no secret, such as keys in JSON or PEM, and without a mark of the byte order at its beginning.
+/// The error about a file that cannot be read.
+pub(super) fn unreadable(path: &Path, reason: &dyn Display) -> CliError {
+    CliError::refused(format!("{} cannot be read: {reason}", path.display()))
+}
+
+/// The error about a file that cannot be written.
+pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::refused(format!("{} cannot be written: {error}", path.display()))
+}
+
+/// The text without its last line end.
+pub(super) fn without_line_end(text: &str) -> &str {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+/// Reads a secret from a file, or from standard input for `-`, without the last line end.
+pub(super) fn read_secret(path: &Path) -> Result<SecretString, CliError> {
+    let advice = ", which no secret and no key is: name the right file";
+    let bytes = read_limited(path, FILE_LIMIT, advice)?;
+    let text = str::from_utf8(&bytes).map_err(|_| unreadable(path, &"it is not UTF-8"))?;
+    Ok(SecretString::new(without_line_end(text)))
+}
+
+/// Reads public data, such as keys in JSON or PEM. A byte order mark at the beginning is left out.
 pub(super) fn read_file(path: &Path) -> Result<String, CliError> {
     let text = read_secret(path)?;
     let text = text.reveal();
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
 }
 
-/// The public keys of a JWK Set, or the one in PEM form, each as a JSON Web Key.
+/// Reads the public keys of a JWK Set, or one in PEM form, each as a JSON Web Key.
 pub(super) fn read_keys(path: &Path, form: KeyForm) -> Result<Vec<Value>, CliError> {
     let text = read_file(path)?;
     match form {
@@ -66,7 +87,7 @@ pub(super) fn read_keys(path: &Path, form: KeyForm) -> Result<Vec<Value>, CliErr
     }
 }
 
-/// What a file of public keys holds.
+/// The format of a file of public keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyForm {
     /// A JWK Set (RFC 7517 section 5).
@@ -75,13 +96,13 @@ pub(super) enum KeyForm {
     Pem,
 }
 
-/// One of several words, each with what it means.
+/// Accepts one of these words. Each has its meaning beside it.
 pub(super) fn words(words: &[(&'static str, &'static str)]) -> PossibleValuesParser {
     let word = |(word, meaning): &(&'static str, &'static str)| PossibleValue::new(*word).help(*meaning);
     words.iter().map(word).collect::<Vec<_>>().into()
 }
 
-/// A change that flags name. They have the names of its fields.
+/// Converts flags into a change whose fields have the same names.
 pub(super) fn change<T: DeserializeOwned>(flags: &impl Serialize) -> Result<T, CliError> {
     let named = serde_json::to_value(flags).map_err(CliError::refused)?;
     serde_json::from_value(named).map_err(CliError::refused)
@@ -104,11 +125,11 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
         .ok_or(UnknownAlgorithm)
 }
 
-/// Says which of these claims no application is given, each once. They are kept: other systems may have put them there
-/// on purpose, and a later release may carry them.
+/// Warns of claims that no scope releases. They are stored: another system may have set them on purpose, and a later
+/// release may release them.
 pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, output: &mut Output<'_>) {
-    let unheard: BTreeSet<&str> = names.into_iter().filter(|name| is_unheard(name)).collect();
-    for name in unheard.iter().take(WARNED) {
+    let unreleased: BTreeSet<&str> = names.into_iter().filter(|name| is_unheard(name)).collect();
+    for name in unreleased.iter().take(MAX_WARNINGS) {
         let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
         let meant = match nearest(name, standard) {
             Some(meant) => format!("did you mean {meant}?"),
@@ -118,7 +139,11 @@ pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, outpu
             "warning: no application is given the claim {name}: {meant}"
         ));
     }
-    if let Some(more) = unheard.len().checked_sub(WARNED).filter(|more| *more > 0) {
+    if let Some(more) = unreleased
+        .len()
+        .checked_sub(MAX_WARNINGS)
+        .filter(|more| *more > 0)
+    {
         output.say(&format!(
             "warning: and {more} more claims that no application is given"
         ));
@@ -129,7 +154,6 @@ pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, outpu
 mod tests {
     use super::*;
 
-    /// A secret that was cut would be another one.
     #[test]
     fn what_is_longer_than_a_secret_is_refused_and_not_cut() {
         let folder = tempfile::TempDir::new().unwrap();

@@ -1,19 +1,20 @@
-//! The command line's end of the socket.
+//! Sends a command to the running server over the control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::UnixStream;
+use zeroize::Zeroizing;
 
-use super::{Command, Reply, wire};
+use super::protocol::{Command, Reply};
+use super::wire;
 
-/// How long a command may take; a large RSA key takes some seconds.
-const TIMEOUT: Duration = Duration::from_mins(2);
+/// The most time for a reply. A large RSA key takes some seconds.
+const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What follows a reply.
-pub type BytesOf = BufReader<std::os::unix::net::UnixStream>;
+/// The bytes that follow a reply.
+pub type ReplyBytes = BufReader<UnixStream>;
 
 /// Why a running server did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -21,80 +22,32 @@ pub enum ControlError {
     /// The socket belongs to another user.
     #[error("{} is closed to this user: run the command as the user that the service runs as, or as root", .0.display())]
     Denied(PathBuf),
-    /// The server hung up, which it also does to users it does not trust.
+    /// The server closed the connection. It does so to untrusted users, too.
     #[error("the running service did not answer ({0}): see its log")]
     HungUp(io::Error),
-    /// The server takes too long.
+    /// The reply took longer than two minutes.
     #[error("the running service did not answer in time")]
     TimedOut,
-    /// The reply is no reply.
+    /// The reply cannot be parsed.
     #[error("the running service is of another release: restart it")]
     OtherRelease,
 }
 
-/// Sends a command to the server behind the socket; nothing when no server is there.
+/// Sends a command to the server behind the socket, and blocks until the reply. Returns `None` if no server listens.
 ///
-/// When this fails after the command was sent, the command may have been carried out.
-pub async fn ask(path: &Path, command: &Command) -> Result<Option<Reply>, ControlError> {
-    let Some(mut stream) = connect(path).await? else {
-        return Ok(None);
-    };
-    let line = wire::to_line(command).map_err(|error| ControlError::HungUp(error.into()))?;
-    let conversation = async {
-        stream.write_all(&line).await?;
-        wire::read_line(&mut stream, wire::REPLY_LIMIT).await
-    };
-    let line = tokio::time::timeout(TIMEOUT, conversation)
-        .await
-        .map_err(|_| ControlError::TimedOut)?
-        .map_err(ControlError::HungUp)?;
-    serde_json::from_slice(&line)
-        .map(Some)
-        .map_err(|_| ControlError::OtherRelease)
+/// If this fails after the command was sent, the server may have carried it out.
+pub fn ask(path: &Path, command: &Command) -> Result<Option<Reply>, ControlError> {
+    Ok(ask_for_bytes(path, command)?.map(|(reply, _)| reply))
 }
 
 /// Whether a server listens behind the socket.
 pub fn is_there(path: &Path) -> Result<bool, ControlError> {
-    Ok(blocking(path)?.is_some())
+    Ok(connect(path)?.is_some())
 }
 
-fn blocking(path: &Path) -> Result<Option<std::os::unix::net::UnixStream>, ControlError> {
-    let connected = match wire::short(path) {
-        Ok((short, _folder)) => std::os::unix::net::UnixStream::connect(short),
-        Err(error) => Err(error),
-    };
-    reached(path, connected)
-}
-
-/// Sends a command whose reply bytes may follow. Blocks; what follows is read from the stream.
-pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, BytesOf)>, ControlError> {
-    let Some(mut stream) = blocking(path)? else {
-        return Ok(None);
-    };
-    let conversation = (|| {
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.write_all(&wire::to_line(command)?)?;
-        let mut stream = BufReader::new(stream);
-        let mut line = Vec::new();
-        let limit = u64::try_from(wire::REPLY_LIMIT).unwrap_or(u64::MAX);
-        (&mut stream).take(limit).read_until(b'\n', &mut line)?;
-        Ok((line, stream))
-    })();
-    let (line, stream) = conversation.map_err(ControlError::HungUp)?;
-    let reply = serde_json::from_slice(&line).map_err(|_| ControlError::OtherRelease)?;
-    Ok(Some((reply, stream)))
-}
-
-async fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
-    let connected = match wire::short(path) {
-        Ok((short, _folder)) => UnixStream::connect(short).await,
-        Err(error) => Err(error),
-    };
-    reached(path, connected)
-}
-
-/// The stream; nothing when no server is there.
-fn reached<S>(path: &Path, connected: io::Result<S>) -> Result<Option<S>, ControlError> {
+/// Connects to the server. Returns `None` if none listens.
+fn connect(path: &Path) -> Result<Option<UnixStream>, ControlError> {
+    let connected = wire::short_path(path).and_then(|(short, _folder)| UnixStream::connect(short));
     match connected {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {
@@ -105,4 +58,33 @@ fn reached<S>(path: &Path, connected: io::Result<S>) -> Result<Option<S>, Contro
             _ => Err(ControlError::HungUp(error)),
         },
     }
+}
+
+/// Sends a command whose reply may be followed by bytes, and returns both.
+pub fn ask_for_bytes(path: &Path, command: &Command) -> Result<Option<(Reply, ReplyBytes)>, ControlError> {
+    let Some(stream) = connect(path)? else {
+        return Ok(None);
+    };
+    let (line, stream) = converse(stream, command).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::TimedOut,
+        _ => ControlError::HungUp(error),
+    })?;
+    let reply = serde_json::from_slice(&line).map_err(|_| ControlError::OtherRelease)?;
+    Ok(Some((reply, stream)))
+}
+
+/// Sends the command and reads the line of the reply.
+fn converse(mut stream: UnixStream, command: &Command) -> io::Result<(Zeroizing<Vec<u8>>, ReplyBytes)> {
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    stream.write_all(&wire::to_line(command)?)?;
+    let mut stream = BufReader::new(stream);
+    let mut line = Zeroizing::new(Vec::new());
+    (&mut stream)
+        .take(wire::REPLY_LIMIT)
+        .read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((line, stream))
 }

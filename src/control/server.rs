@@ -1,4 +1,4 @@
-//! The socket inside `idsvc serve`.
+//! Answers commands on the control socket of `idsvc serve`.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -16,39 +16,40 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use super::{Command, PourError, Reply, wire};
+use super::protocol::{Command, Reply, StreamError};
+use super::wire;
 
-/// How long a command may take to come in.
+/// The most time for reading a command.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a reply may take to be taken.
+/// The most time for writing a reply.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one that takes the bytes after a reply may pause.
-const STALL: Duration = Duration::from_mins(2);
-/// Commands at once; more wait.
-const AT_ONCE: usize = 16;
-/// How long those that were begun may go on when the service stops; less than systemd waits for the service.
-const FINISH: Duration = Duration::from_secs(20);
-/// How long to wait when no connection can be accepted.
-const BACK_OFF: Duration = Duration::from_millis(100);
+/// How long the reader of the bytes after a reply may pause.
+const STREAM_STALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// The most commands at the same time. Further ones wait.
+const MAX_CONCURRENT: usize = 16;
+/// How long running commands may go on when the service stops. systemd waits longer for the service.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
+/// The pause after a connection could not be accepted.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The bound socket. Its file goes when it is dropped.
+/// The bound socket. Dropping it removes its file.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     owner: u32,
-    finish: Duration,
+    finish_timeout: Duration,
 }
 
 impl ControlSocket {
-    /// Binds the socket with mode 0600. Whoever calls holds the store, so a socket that lies there already
-    /// belongs to nobody and is replaced. Needs a tokio runtime.
+    /// Binds the socket with mode 0600. The caller holds the store, so an existing socket file is stale and is
+    /// replaced. Needs a tokio runtime.
     pub fn bind(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let (short, _folder) = wire::short(path)?;
+        let (short, _folder) = wire::short_path(path)?;
         let listener = UnixListener::bind(&short)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         let owner = fs::metadata(path)?.uid();
@@ -56,63 +57,65 @@ impl ControlSocket {
             listener,
             path: path.to_owned(),
             owner,
-            finish: FINISH,
+            finish_timeout: FINISH_TIMEOUT,
         })
     }
 
-    /// Answers commands until `shutdown` is ready, then finishes those that were begun, within 20 seconds. A reply that bytes follow
-    /// has them from `pour`, on a thread that may wait; where that fails before the first of them, this is the reply.
+    /// Answers commands until `shutdown` is ready. Then it finishes running commands, within 20 seconds.
+    ///
+    /// `stream_reply` writes the bytes that follow a reply, on a thread that may block. If it fails before the first
+    /// byte, the error is the reply.
     pub async fn serve<F>(
         self,
         execute: impl Fn(Command) -> F + Clone + Send + Sync + 'static,
-        pour: impl Fn(Command, &mut dyn Write) -> Result<(), PourError> + Clone + Send + Sync + 'static,
+        stream_reply: impl Fn(Command, &mut dyn Write) -> Result<(), StreamError> + Clone + Send + Sync + 'static,
         shutdown: impl Future<Output = ()> + Send,
     ) where
         F: Future<Output = Reply> + Send + 'static,
     {
-        let seats = Arc::new(Semaphore::new(AT_ONCE));
+        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT));
         let mut conversations = JoinSet::new();
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                Some(end) = conversations.join_next() => {
-                    if let Err(error) = end {
+                Some(ended) = conversations.join_next() => {
+                    if let Err(error) = ended {
                         tracing::error!(%error, "a command ended in a panic");
                     }
                 }
-                accepted = self.accept(&seats) => {
-                    let (stream, seat) = accepted;
+                accepted = self.accept(&permits) => {
+                    let (stream, permit) = accepted;
                     if !self.is_trusted(&stream) {
                         continue;
                     }
-                    let (execute, pour) = (execute.clone(), pour.clone());
+                    let (execute, stream_reply) = (execute.clone(), stream_reply.clone());
                     conversations.spawn(async move {
-                        if let Err(error) = converse(stream, execute, pour).await {
+                        if let Err(error) = converse(stream, execute, stream_reply).await {
                             tracing::debug!(%error, "a command was not answered");
                         }
-                        drop(seat);
+                        drop(permit);
                     });
                 }
             }
         }
         let finished = async { while conversations.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.finish, finished).await.is_err() {
-            tracing::warn!("a command took too long to end with the service, and was broken off");
+        if tokio::time::timeout(self.finish_timeout, finished).await.is_err() {
+            tracing::warn!("a command was stopped because it took too long to finish");
             conversations.shutdown().await;
         }
     }
 
-    async fn accept(&self, seats: &Arc<Semaphore>) -> (UnixStream, tokio::sync::OwnedSemaphorePermit) {
+    async fn accept(&self, permits: &Arc<Semaphore>) -> (UnixStream, tokio::sync::OwnedSemaphorePermit) {
         loop {
-            let Ok(seat) = Arc::clone(seats).acquire_owned().await else {
+            let Ok(permit) = Arc::clone(permits).acquire_owned().await else {
                 return std::future::pending().await;
             };
             match self.listener.accept().await {
-                Ok((stream, _)) => return (stream, seat),
+                Ok((stream, _)) => return (stream, permit),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept on the control socket, trying on");
-                    tokio::time::sleep(BACK_OFF).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -131,7 +134,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // A file that is gone already is as good; one that stays is replaced at the next start.
+        // An error needs no handling: the next start replaces a file that is left.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -139,17 +142,20 @@ impl Drop for ControlSocket {
 async fn converse<F>(
     mut stream: UnixStream,
     execute: impl Fn(Command) -> F,
-    pour: impl Fn(Command, &mut dyn Write) -> Result<(), PourError> + Send + 'static,
+    stream_reply: impl Fn(Command, &mut dyn Write) -> Result<(), StreamError> + Send + 'static,
 ) -> io::Result<()>
 where
     F: Future<Output = Reply>,
 {
-    let line = tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream, wire::LIMIT)).await??;
-    let mut poured = None;
+    let line =
+        tokio::time::timeout(READ_TIMEOUT, wire::read_line(&mut stream, wire::COMMAND_LIMIT)).await??;
+    let mut streamed_command = None;
     let reply = match serde_json::from_slice::<Command>(&line) {
         Ok(command) => {
             let reply = execute(command.clone()).await;
-            poured = (reply == Reply::Bytes).then_some(command);
+            if reply == Reply::Bytes {
+                streamed_command = Some(command);
+            }
             reply
         }
         Err(_) => Reply::Failed(
@@ -157,26 +163,25 @@ where
         ),
     };
     let line = wire::to_line(&reply)?;
-    let Some(command) = poured else {
+    let Some(command) = streamed_command else {
         tokio::time::timeout(WRITE_TIMEOUT, stream.write_all(&line)).await??;
         return stream.shutdown().await;
     };
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(STALL))?;
-    let _end = End(stream.try_clone()?);
+    stream.set_write_timeout(Some(STREAM_STALL_TIMEOUT))?;
+    let _shutdown = ShutdownOnDrop(stream.try_clone()?);
     tokio::task::spawn_blocking(move || {
-        let following = Following {
-            reply: Some(line),
+        let mut sink = BufWriter::new(ReplyWriter {
+            unsent_reply: Some(line),
             stream: &stream,
-        };
-        let mut sink = BufWriter::new(following);
-        let poured = pour(command, &mut sink);
-        // What waits in memory is sent when it is the whole, and else may give way to the reason.
-        let (mut following, waiting) = sink.into_parts();
-        match poured {
-            Ok(()) => following.write_all(&waiting.unwrap_or_default()),
-            Err(error) if following.reply.is_some() => {
+        });
+        let streamed = stream_reply(command, &mut sink);
+        // On an error the buffered bytes are dropped, so that an error before the first sent byte can be the reply.
+        let (mut writer, buffered) = sink.into_parts();
+        match streamed {
+            Ok(()) => writer.write_all(&buffered.unwrap_or_default()),
+            Err(error) if writer.unsent_reply.is_some() => {
                 (&stream).write_all(&wire::to_line(&Reply::Failed(error.to_string()))?)
             }
             Err(_) => Ok(()),
@@ -186,15 +191,15 @@ where
     .map_err(io::Error::other)?
 }
 
-/// What follows a reply, which is sent with the first of it.
-struct Following<'a> {
-    reply: Option<Zeroizing<Vec<u8>>>,
+/// Writes the bytes that follow a reply. The reply is sent before the first of them.
+struct ReplyWriter<'a> {
+    unsent_reply: Option<Zeroizing<Vec<u8>>>,
     stream: &'a net::UnixStream,
 }
 
-impl Write for Following<'_> {
+impl Write for ReplyWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(reply) = self.reply.take() {
+        if let Some(reply) = self.unsent_reply.take() {
             self.stream.write_all(&reply)?;
         }
         self.stream.write(bytes)
@@ -205,12 +210,12 @@ impl Write for Following<'_> {
     }
 }
 
-/// Ends a stream for whoever still writes to it, which nothing else could stop.
-struct End(net::UnixStream);
+/// Shuts a stream down when it is dropped, which also stops the thread that writes to it.
+struct ShutdownOnDrop(net::UnixStream);
 
-impl Drop for End {
+impl Drop for ShutdownOnDrop {
     fn drop(&mut self) {
-        // One that the peer has closed has ended already.
+        // An error means that the peer has closed the stream already.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -229,10 +234,10 @@ mod tests {
     use super::*;
     use crate::store::StoreError;
 
-    /// The mode of the socket keeps others out. Were it open, whoever is neither its owner nor root would not be heard.
+    /// The mode of the socket keeps other users out. The test opens it, so that only the check of the peer is left.
     #[tokio::test]
-    async fn nobody_but_the_owner_and_root_is_heard() {
-        const STRANGER: u32 = 64_242;
+    async fn only_the_owner_and_root_are_trusted() {
+        const OTHER_USER: u32 = 64_242;
         let folder = TempDir::new().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let path = folder.path().join("control.sock");
@@ -241,7 +246,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         let is_root = geteuid().is_root();
         if !is_root {
-            socket.owner = STRANGER;
+            socket.owner = OTHER_USER;
         }
         let serving = tokio::spawn(socket.serve(
             |_| std::future::ready(Reply::Failed("heard".to_owned())),
@@ -250,10 +255,10 @@ mod tests {
         ));
         let asking = std::thread::spawn(move || {
             if is_root {
-                set_thread_res_uid(None, Uid::from_raw(STRANGER), None).unwrap();
+                set_thread_res_uid(None, Uid::from_raw(OTHER_USER), None).unwrap();
             }
             let mut stream = net::UnixStream::connect(&path).unwrap();
-            // The service may have hung up by then.
+            // The service may have closed the connection already.
             let _ = stream.write_all(&wire::to_line(&Command::KeyList).unwrap());
             let mut heard = Vec::new();
             let _ = stream.read_to_end(&mut heard);
@@ -267,23 +272,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_stops_reading_does_not_keep_the_service_from_stopping() {
+    async fn a_reader_that_stalls_does_not_keep_the_service_from_stopping() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("control.sock");
         let mut socket = ControlSocket::bind(&path).unwrap();
-        socket.finish = Duration::from_millis(50);
+        socket.finish_timeout = Duration::from_millis(50);
         let (ended, end) = mpsc::channel();
-        let pour = move |_: Command, to: &mut dyn Write| {
+        let stream_reply = move |_: Command, to: &mut dyn Write| {
             while to.write_all(&[0; 4096]).is_ok() {}
             let _ = ended.send(());
             Ok(())
         };
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(
-            socket.serve(|_| std::future::ready(Reply::Bytes), pour, async move {
-                drop(stopped.await);
-            }),
-        );
+        let serving =
+            tokio::spawn(
+                socket.serve(|_| std::future::ready(Reply::Bytes), stream_reply, async move {
+                    drop(stopped.await);
+                }),
+            );
         let mut stream = UnixStream::connect(&path).await.unwrap();
         stream
             .write_all(&wire::to_line(&Command::Export(false)).unwrap())
@@ -297,19 +303,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_before_its_first_byte_is_told_and_nothing_else() {
+    async fn an_error_before_the_first_byte_is_the_reply() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("control.sock");
-        let pour = |command: Command, to: &mut dyn Write| {
+        let stream_reply = |command: Command, to: &mut dyn Write| {
             to.write_all(b"{}").unwrap();
             match command {
-                Command::Export(true) => Err(PourError::Store(StoreError::Interrupted)),
+                Command::Export(true) => Err(StreamError::Store(StoreError::Interrupted)),
                 _ => Ok(()),
             }
         };
         let socket = ControlSocket::bind(&path).unwrap();
-        let serving =
-            tokio::spawn(socket.serve(|_| std::future::ready(Reply::Bytes), pour, std::future::pending()));
+        let serving = tokio::spawn(socket.serve(
+            |_| std::future::ready(Reply::Bytes),
+            stream_reply,
+            std::future::pending(),
+        ));
         for (fails, expected) in [(true, false), (false, true)] {
             let asked_at = path.clone();
             let ask = move || {
@@ -321,8 +330,8 @@ mod tests {
             };
             let (reply, rest) = tokio::task::spawn_blocking(ask).await.unwrap();
             assert_eq!((reply == Reply::Bytes, rest == "{}"), (expected, expected));
-            let told = matches!(reply, Reply::Failed(why) if why.contains("interrupted"));
-            assert_eq!(told, fails);
+            let is_told = matches!(reply, Reply::Failed(why) if why.contains("interrupted"));
+            assert_eq!(is_told, fails);
         }
         serving.abort();
         let _ = serving.await;

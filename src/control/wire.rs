@@ -1,4 +1,4 @@
-//! One JSON document on one line, of bounded length.
+//! Reads and writes the lines of the control socket: one JSON document a line, of bounded length.
 
 use std::fs::File;
 use std::io;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use zeroize::Zeroizing;
 
-/// The longest command, in bytes: room for a file of declared state.
-pub(super) const LIMIT: usize = 32 << 20;
-/// The longest reply: room for all users of a large service.
-pub(super) const REPLY_LIMIT: usize = 1 << 30;
+/// The longest command, in bytes: enough for a file of declared state.
+pub(super) const COMMAND_LIMIT: usize = 32 << 20;
+/// The longest reply, in bytes: enough for all users of a large service.
+pub(super) const REPLY_LIMIT: u64 = 1 << 30;
 
-/// The longest path that a socket's address can hold on every system we run on (`unix(7)`: 108 on Linux, less elsewhere).
+/// The longest path that the address of a socket holds on all supported systems (`unix(7)`: 108 on Linux, less elsewhere).
 const PATH_LIMIT: usize = 100;
 
-/// Reads one line of at most `limit` bytes. Longer ones are an error, and so is an end before the line's end.
+/// Reads one line of at most `limit` bytes. A longer line is an error, and so is a line without an end.
 pub(super) async fn read_line(
     stream: &mut (impl AsyncRead + Unpin),
     limit: usize,
@@ -42,15 +42,15 @@ pub(super) async fn read_line(
     }
 }
 
-/// The document and the line's end.
+/// The message as JSON, with a line end.
 pub(super) fn to_line(message: &impl serde::Serialize) -> serde_json::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(serde_json::to_vec(message)?);
     line.push(b'\n');
     Ok(line)
 }
 
-/// A path for the same socket that is short enough. The folder stays open as long as the path is used.
-pub(super) fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+/// A path of the same socket within [`PATH_LIMIT`]. Keep the returned folder open while the path is in use.
+pub(super) fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -58,6 +58,6 @@ pub(super) fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
         return Ok((path.to_owned(), None));
     }
     let folder = File::open(folder)?;
-    let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
-    Ok((short, Some(folder)))
+    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+    Ok((path, Some(folder)))
 }

@@ -1,5 +1,5 @@
-//! Keeps the certificate of `serve` that comes from an authority, and tells the log, the events, the metrics, the service
-//! manager and `/readyz` what each round came to.
+//! Renews the ACME certificate of `serve`, and reports each round to the log, the audit events, the metrics, the
+//! service manager and `/readyz`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::net::tls::Acceptor;
 use crate::observe::audit;
 use crate::observe::audit::Event;
 
-/// The longest rest: clocks jump, and machines sleep.
-const LONGEST_REST: Duration = Duration::from_mins(1);
-/// The shortest rest.
-const SHORTEST_REST: Duration = Duration::from_secs(1);
-/// The least time between two rounds in haste.
-const LEAST_BETWEEN_HASTE: Duration = Duration::from_secs(30);
+/// The longest pause between rounds. Clocks jump and machines sleep, so a longer one could miss a due round.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// The shortest pause between rounds.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// The least time between two requested orders.
+const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Says that the service cannot be reached while it has no certificate. To be called before `/readyz` is answered.
-pub fn begin(app: &App, plan: &Plan, acceptor: &Acceptor) {
+/// Marks the service as unreachable if it has no certificate. Call it before `/readyz` is answered.
+pub fn report_missing_certificate(app: &App, plan: &Plan, acceptor: &Acceptor) {
     if acceptor.has_certificate() {
         return;
     }
@@ -33,45 +33,47 @@ pub fn begin(app: &App, plan: &Plan, acceptor: &Acceptor) {
         directory = %plan.directory,
         "{why}: one is ordered, and until it is here only the certificate authority is answered"
     );
-    unreachable_for(app, why);
+    set_unreachable(app, why);
 }
 
-/// Keeps the certificate for as long as the service runs. `haste` makes an order at once that waits after a failure.
-pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Arc<Notify>) {
+/// Renews the certificate until the task is aborted. `order_request` starts an order at once that would wait after a
+/// failure.
+pub async fn renew(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, order_request: Arc<Notify>) {
     let names = renewal.plan().names();
-    let mut in_haste = false;
-    let mut hasty_before: Option<Timestamp> = None;
+    let mut is_requested = false;
+    let mut last_request: Option<Timestamp> = None;
     loop {
-        let (now, dice) = (app.core.clock.now(), u64::from_be_bytes(app.core.random.bytes()));
-        let working = renewal.clone();
-        let round = tokio::spawn(async move { working.round(now.seconds(), dice, in_haste).await }).await;
-        if in_haste {
-            hasty_before = Some(now);
+        let now = app.core.clock.now();
+        let jitter = u64::from_be_bytes(app.core.random.bytes());
+        let task_renewal = renewal.clone();
+        // In a task of its own, so that a panic ends only this round.
+        let task = async move { task_renewal.round(now.seconds(), jitter, is_requested).await };
+        let finished = tokio::spawn(task).await;
+        if is_requested {
+            last_request = Some(now);
         }
-        let (round, until) = match round {
-            Ok(done) => done,
+        let (round, next_at) = match finished {
+            Ok(result) => result,
             Err(error) => renewal.broke(now.seconds(), &error.to_string()),
         };
-        tell(&app, &names, &acceptor, &round, until);
-        let until = Timestamp::from_seconds(until);
-        let next_order = matches!(round, Round::Failed(_) | Round::Waited(_)).then_some(until);
-        let rest = until
-            .since(app.core.clock.now())
-            .clamp(SHORTEST_REST, LONGEST_REST);
-        in_haste = tokio::select! {
-            () = tokio::time::sleep(rest) => false,
-            () = haste.notified() => {
+        let next_at = Timestamp::from_seconds(next_at);
+        report(&app, &names, &acceptor, &round, next_at);
+        let is_order_waiting = matches!(round, Round::Failed(_) | Round::Waited(_));
+        let pause = next_at.since(app.core.clock.now()).clamp(MIN_PAUSE, MAX_PAUSE);
+        is_requested = tokio::select! {
+            () = tokio::time::sleep(pause) => false,
+            () = order_request.notified() => {
                 let now = app.core.clock.now();
-                let is_soon = hasty_before
-                    .is_some_and(|before| (before..before + LEAST_BETWEEN_HASTE).contains(&now));
-                match next_order {
-                    Some(next) if is_soon => tracing::info!(
+                let is_soon = last_request
+                    .is_some_and(|before| (before..before + MIN_REQUEST_INTERVAL).contains(&now));
+                if is_order_waiting && is_soon {
+                    tracing::info!(
                         domains = names,
-                        next_attempt = next.rfc3339(),
+                        next_attempt = next_at.rfc3339(),
                         "no certificate is ordered at once so soon after the last time: the next order has to wait"
-                    ),
-                    Some(_) => tracing::info!(domains = names, "not waiting any longer with the next order"),
-                    None => {}
+                    );
+                } else if is_order_waiting {
+                    tracing::info!(domains = names, "not waiting any longer with the next order");
                 }
                 !is_soon
             }
@@ -79,7 +81,8 @@ pub async fn keep(app: Arc<App>, renewal: Renewal, acceptor: Acceptor, haste: Ar
     }
 }
 
-fn tell(app: &App, names: &str, acceptor: &Acceptor, round: &Round, until: u64) {
+fn report(app: &App, names: &str, acceptor: &Acceptor, round: &Round, next_at: Timestamp) {
+    let next = next_at.rfc3339();
     match round {
         Round::Issued { not_after } => {
             let expires = Timestamp::from_seconds(*not_after).rfc3339();
@@ -91,7 +94,6 @@ fn tell(app: &App, names: &str, acceptor: &Acceptor, round: &Round, until: u64) 
             });
         }
         Round::Failed(failure) => {
-            let next = Timestamp::from_seconds(until).rfc3339();
             let Failure { message, remedy, .. } = failure;
             tracing::error!(error = message, remedy, next_attempt = next, "no new certificate");
             app.metrics.ordered(false);
@@ -99,15 +101,14 @@ fn tell(app: &App, names: &str, acceptor: &Acceptor, round: &Round, until: u64) 
                 domains: names,
                 reason: message,
             });
-            if let Some(why) = lacking(app, names, acceptor, Some(failure), &next) {
-                unreachable_for(app, why);
+            if let Some(why) = missing_certificate(app, names, acceptor, Some(failure), &next) {
+                set_unreachable(app, why);
             }
         }
         Round::Waited(failure) => {
-            let next = Timestamp::from_seconds(until).rfc3339();
-            if let Some(why) = lacking(app, names, acceptor, failure.as_ref(), &next) {
+            if let Some(why) = missing_certificate(app, names, acceptor, failure.as_ref(), &next) {
                 tracing::warn!("{why}");
-                unreachable_for(app, why);
+                set_unreachable(app, why);
             }
         }
         Round::Rested => {}
@@ -117,8 +118,8 @@ fn tell(app: &App, names: &str, acceptor: &Acceptor, round: &Round, until: u64) 
     }
 }
 
-/// The sentence about a missing certificate; none when there is a certificate, or when `/readyz` says the same already.
-fn lacking(
+/// A message about the missing certificate. `None` if there is one, or if `/readyz` has the same message already.
+fn missing_certificate(
     app: &App,
     names: &str,
     acceptor: &Acceptor,
@@ -128,11 +129,11 @@ fn lacking(
     let reason = failure.map(|failure| format!(" ({failure})")).unwrap_or_default();
     let why =
         format!("there is no certificate for {names} yet, and the next order is made after {next}{reason}");
-    let is_said = app.unreachable.load().as_deref() == Some(&why);
-    (!acceptor.has_certificate() && !is_said).then_some(why)
+    let is_reported = app.unreachable.load().as_deref() == Some(&why);
+    (!acceptor.has_certificate() && !is_reported).then_some(why)
 }
 
-fn unreachable_for(app: &App, why: String) {
+fn set_unreachable(app: &App, why: String) {
     notify::status(&why);
     app.unreachable.store(Some(Arc::new(why)));
 }

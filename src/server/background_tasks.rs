@@ -1,4 +1,4 @@
-//! The tasks that run beside the answers: housekeeping, backups, certificates, themes, and a look at the disk.
+//! Starts and runs the background tasks: housekeeping, backups, certificates, themes and checks of the disk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,12 +21,13 @@ use crate::net::{notify, outbound};
 
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 const THEME_INTERVAL: Duration = Duration::from_secs(1);
-const ROOM_INTERVAL: Duration = Duration::from_secs(1);
-/// How often is looked whether the disk hangs.
-const DISK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the free space is measured.
+const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the store is checked for a stall.
+const STALL_INTERVAL: Duration = Duration::from_secs(5);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Starts the tasks. They run until they are aborted.
+/// Starts the tasks, which run until they are aborted.
 pub(crate) fn start(
     app: &Arc<App>,
     config: &Config,
@@ -34,54 +35,55 @@ pub(crate) fn start(
     hangup: Signal,
 ) -> Result<JoinSet<()>, StartError> {
     let mut tasks = JoinSet::new();
-    let haste = Arc::new(Notify::new());
+    let order_request = Arc::new(Notify::new());
     if let (Tls::Acme(plan), Some(tls)) = (&config.tls, tls) {
         let folder = Folder::of(&config.settings.data_dir);
         let client = outbound::Client::new(&config.settings.outbound).map_err(StartError::new)?;
-        acme_task::begin(app, plan, tls);
+        acme_task::report_missing_certificate(app, plan, tls);
         let renewal = Renewal::new(plan.clone(), folder, client, tls.clone());
-        tasks.spawn(acme_task::keep(
+        tasks.spawn(acme_task::renew(
             Arc::clone(app),
             renewal,
             tls.clone(),
-            Arc::clone(&haste),
+            Arc::clone(&order_request),
         ));
     }
     if let Some(interval) = config.backups.interval {
         let data_dir = config.settings.data_dir.clone();
-        tasks.spawn(backup_schedule::keep(
+        tasks.spawn(backup_schedule::run(
             Arc::clone(app),
             data_dir,
             interval,
             config.backups,
         ));
     }
-    tasks.spawn(keep_house(Arc::clone(app)));
+    tasks.spawn(housekeeping(Arc::clone(app)));
     tasks.spawn(watch_themes(Arc::clone(app)));
-    tasks.spawn(keep_fresh(Arc::clone(app)));
+    tasks.spawn(refresh_upstreams(Arc::clone(app)));
     tasks.spawn(watch_disk(Arc::clone(app)));
-    tasks.spawn(watch_room(Arc::clone(app)));
+    tasks.spawn(watch_space(Arc::clone(app)));
     let clock = app.core.clock.clone();
-    tasks.spawn(reload(tls.cloned(), hangup, clock.clone(), haste));
+    tasks.spawn(reload(tls.cloned(), hangup, clock.clone(), order_request));
     if let Some(tls) = tls.cloned() {
         tasks.spawn(tls.watch(CERTIFICATE_INTERVAL, move || clock.now().seconds()));
     }
     Ok(tasks)
 }
 
-/// Reads the certificates again whenever SIGHUP comes, and orders at once what waits to be ordered again.
-async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, haste: Arc<Notify>) {
+/// On each SIGHUP, reads the certificate files again and starts an ACME order that waits after a failure.
+async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, order_request: Arc<Notify>) {
     while hangup.recv().await.is_some() {
         notify::reloading();
-        haste.notify_one();
+        order_request.notify_one();
         if tls.is_none() {
             tracing::info!("there is no certificate to read again: tls.mode is off");
         }
         if let Some(tls) = tls.clone() {
-            let (now, is_there) = (clock.now().seconds(), tls.has_certificate());
+            let now = clock.now().seconds();
+            let had_certificate = tls.has_certificate();
             match tokio::task::spawn_blocking(move || tls.reload(now)).await {
                 Ok(Ok(true)) => tracing::info!("new certificate in use"),
-                Ok(Ok(false)) if is_there => tracing::info!("the certificate is unchanged"),
+                Ok(Ok(false)) if had_certificate => tracing::info!("the certificate is unchanged"),
                 Ok(Ok(false)) => tracing::info!("there is no certificate to read again yet"),
                 Ok(Err(error)) => tracing::error!(%error, "keeping the old certificate"),
                 Err(error) => tracing::error!(%error, "keeping the old certificate"),
@@ -91,12 +93,12 @@ async fn reload(tls: Option<Acceptor>, mut hangup: Signal, clock: Clock, haste: 
     }
 }
 
-/// Picks up what the operator changes in themes.
+/// Reads the themes again after the operator has changed a file.
 async fn watch_themes(app: Arc<App>) {
     loop {
         tokio::time::sleep(THEME_INTERVAL).await;
-        let looked = Arc::clone(&app);
-        match tokio::task::spawn_blocking(move || looked.themes.refresh()).await {
+        let refreshed = Arc::clone(&app);
+        match tokio::task::spawn_blocking(move || refreshed.themes.refresh()).await {
             Ok(true) => tracing::info!("themes were read again"),
             Ok(false) => {}
             Err(error) => tracing::error!(%error, "themes were not read"),
@@ -104,8 +106,8 @@ async fn watch_themes(app: Arc<App>) {
     }
 }
 
-/// Fetches again, every minute, what others publish and this service remembers.
-async fn keep_fresh(app: Arc<App>) {
+/// Every minute, refreshes the cached metadata and keys of providers and clients.
+async fn refresh_upstreams(app: Arc<App>) {
     loop {
         let catalog = app.core.catalog();
         let issuers: Vec<_> = catalog
@@ -118,7 +120,7 @@ async fn keep_fresh(app: Arc<App>) {
     }
 }
 
-/// Says when the disk hangs, which no error tells, or a compaction lasts, and when that is over.
+/// Logs when the store stalls and when it answers again. A hanging disk or a long compaction raises no error.
 async fn watch_disk(app: Arc<App>) {
     let mut was_stalled = false;
     loop {
@@ -129,13 +131,13 @@ async fn watch_disk(app: Arc<App>) {
             _ => {}
         }
         was_stalled = stalled.is_some();
-        tokio::time::sleep(DISK_INTERVAL).await;
+        tokio::time::sleep(STALL_INTERVAL).await;
     }
 }
 
-/// Looks, while the disk is nearly full, how much of the database holds nothing any more, for others to use; at most a
-/// twentieth of the time is spent on that.
-async fn watch_room(app: Arc<App>) {
+/// Measures the unused part of the database while the disk is nearly full, and gives the number to the app. That takes
+/// at most a twentieth of the time.
+async fn watch_space(app: Arc<App>) {
     let mut was_short = false;
     loop {
         let begun = Instant::now();
@@ -152,22 +154,23 @@ async fn watch_room(app: Arc<App>) {
             _ => {}
         }
         was_short = short.is_some();
-        app.set_spare_bytes(if was_short {
+        let spare = if was_short {
             app.core.store.spare().await.unwrap_or(0)
         } else {
             0
-        });
-        tokio::time::sleep(ROOM_INTERVAL.max(begun.elapsed() * 20)).await;
+        };
+        app.set_spare_bytes(spare);
+        tokio::time::sleep(SPACE_INTERVAL.max(begun.elapsed() * 20)).await;
     }
 }
 
-/// Moves keys on and removes what has expired, every minute, unless the clock is not to be believed. A round of the
-/// sweep that takes longer goes on in the next minute.
-async fn keep_house(app: Arc<App>) {
+/// Rotates keys and removes expired records, every minute, while the clock is trusted. A sweep that takes longer goes
+/// on in the next minute.
+async fn housekeeping(app: Arc<App>) {
     let core = &app.core;
     let now = core.clock.now();
     let watermark = clock_watermark::read(core, now).unwrap_or_else(|error| {
-        tracing::error!(%error, "the time to compare the clock with was not read");
+        tracing::error!(%error, "the clock watermark was not read");
         None
     });
     let mut guard = ClockGuard::new(now, uptime(), watermark);
@@ -176,15 +179,15 @@ async fn keep_house(app: Arc<App>) {
     loop {
         let begun = Instant::now();
         let now = core.clock.now();
-        if guard.is_believed(now, uptime()) {
+        if guard.is_trusted(now, uptime()) {
             if let Err(error) = rotate_keys::keep(core).await {
-                tracing::error!(%error, "signing keys were not moved on");
+                tracing::error!(%error, "signing keys were not rotated");
             }
-            // Not at the start: a time server may yet set the clock right.
+            // The first minute is left out: a time server may still correct the clock.
             if started.elapsed() >= HOUSEKEEPING_INTERVAL
                 && let Err(error) = clock_watermark::advance(core, now).await
             {
-                tracing::error!(%error, "the time was not stored");
+                tracing::error!(%error, "the clock watermark was not stored");
             }
         }
         while let Some(pause) = sweep_page(core, &mut cursor, &mut guard).await {
@@ -197,11 +200,11 @@ async fn keep_house(app: Arc<App>) {
     }
 }
 
-/// Sweeps a page if the clock is to be believed. Returns how long to wait before the next one; none when there is
-/// nothing more to do for now.
+/// Sweeps a page if the clock is trusted. Returns the pause before the next page, or `None` if nothing is left to do
+/// for now.
 async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, guard: &mut ClockGuard) -> Option<Duration> {
     let now = core.clock.now();
-    if !guard.is_believed(now, uptime()) {
+    if !guard.is_trusted(now, uptime()) {
         return None;
     }
     let begun = Instant::now();
@@ -210,7 +213,7 @@ async fn sweep_page(core: &Core, cursor: &mut sweep::Cursor, guard: &mut ClockGu
             .pause(begun.elapsed())
             .map(|pause| pause.min(HOUSEKEEPING_INTERVAL)),
         Err(error) => {
-            tracing::error!(%error, "what has expired was not removed");
+            tracing::error!(%error, "expired records were not removed");
             None
         }
     }

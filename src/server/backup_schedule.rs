@@ -1,7 +1,7 @@
-//! Scheduled backups: made at intervals inside the running service, the oldest removed.
+//! Makes scheduled backups inside the running service, and removes the oldest ones.
 //!
 //! A backup is due when the newest one is older than the interval, by the time in its name. So a service that was off
-//! catches up when it starts.
+//! makes one when it starts.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -26,23 +26,24 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::backup::{BackupError, Incoming};
 
+/// How the names of scheduled backups begin.
 const STEM: &str = "scheduled";
-/// How often is looked whether a backup is due.
-const TICK: Duration = Duration::from_mins(1);
-/// After how many bytes of a backup is looked whether there is room for more.
-const STRIDE: usize = 1 << 20;
-/// How long a failed attempt is not repeated, at most.
-const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+/// How often the schedule is checked.
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
+/// After how many written bytes the free space is measured again.
+const MEASURE_INTERVAL: usize = 1 << 20;
+/// The longest pause after a failed attempt.
+const MAX_RETRY_PAUSE: Duration = Duration::from_hours(1);
 
-/// Why there is no backup where one was due.
+/// Why a due backup was not made.
 #[derive(Debug, thiserror::Error)]
 enum ScheduleError {
     #[error(
-        "only {} MiB are free where it was to be, and {} are kept for the service: what there was of it is removed",
+        "only {} MiB are free in its folder, and {} are kept for the service: the incomplete backup is removed",
         .0.free >> 20,
         .0.reserve() >> 20
     )]
-    NoRoom(Space),
+    DiskFull(Space),
     #[error(transparent)]
     Folder(#[from] DataDirError),
     #[error(transparent)]
@@ -58,79 +59,78 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> ScheduleError {
     }
 }
 
-/// Makes a backup whenever one is due, for as long as the service runs.
-pub async fn keep(app: Arc<App>, data_dir: PathBuf, interval: Duration, plan: Backups) {
+/// Makes each backup when it is due, until the task is aborted.
+pub async fn run(app: Arc<App>, data_dir: PathBuf, interval: Duration, settings: Backups) {
     loop {
         let (worker, folder) = (Arc::clone(&app), data_dir.clone());
         let made = tokio::task::spawn_blocking(move || {
-            back_up_if_due(&worker.core, &folder, interval, plan.keep, &space)
+            back_up_if_due(&worker.core, &folder, interval, settings.keep, &space)
         });
-        let error = match made.await {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
+        let result = match made.await {
+            Ok(made) => made.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
         };
-        let pause = match error {
-            None => TICK,
-            Some(error) => {
+        let pause = match result {
+            Ok(_) => CHECK_INTERVAL,
+            Err(error) => {
                 tracing::error!(%error, "no scheduled backup");
-                interval.clamp(Duration::from_secs(1), LONGEST_PAUSE)
+                interval.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE)
             }
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Measures a disk: [`space`], except in tests.
-type Measure<'a> = &'a dyn Fn(&Path) -> io::Result<Space>;
+/// Measures the free space of a folder. This is [`space`], except in tests.
+type MeasureSpace<'a> = &'a dyn Fn(&Path) -> io::Result<Space>;
 
-/// Makes a backup if one is due, and says which.
+/// Makes a backup if one is due, and returns its path.
 fn back_up_if_due(
     core: &Core,
     data_dir: &Path,
     interval: Duration,
     keep: usize,
-    space: Measure<'_>,
+    space: MeasureSpace<'_>,
 ) -> Result<Option<PathBuf>, ScheduleError> {
     let now = core.clock.now();
     let folder = make_folder_in(data_dir, BACKUPS)?;
     let existing = scheduled(&folder)?;
-    if newest(&existing, now).is_some_and(|(at, _)| now.since(*at) < interval) {
+    if newest(&existing, now).is_some_and(|newest| now.since(newest.at) < interval) {
         return Ok(None);
     }
-    // What a killed process left unfinished.
+    // Removes the unfinished file of a killed process.
     atomic_file::sweep(&folder, |name, _| name.starts_with(STEM));
     let file = folder.join(backup_name(STEM, now));
     loop {
         match write(core, &folder, &file, space) {
-            Err(ScheduleError::NoRoom(_)) if make_room(&folder, space, now)? => {}
+            Err(ScheduleError::DiskFull(_)) if free_space(&folder, space, now)? => {}
             written => break written?,
         }
     }
     audit::record(&Event::BackedUp {
         file: &file.display().to_string(),
     });
-    let older = oldest_first(scheduled(&folder)?, now);
-    let surplus = older.len().saturating_sub(keep);
-    for (_, old) in older.iter().filter(|(_, old)| *old != file).take(surplus) {
-        remove(old);
+    let all = oldest_first(scheduled(&folder)?, now);
+    let surplus = all.len().saturating_sub(keep);
+    for old in all.iter().filter(|backup| backup.file != file).take(surplus) {
+        remove(&old.file);
     }
     Ok(Some(file))
 }
 
-/// Writes a backup, reads it again, and gives it its name.
-fn write(core: &Core, folder: &Path, file: &Path, space: Measure<'_>) -> Result<(), ScheduleError> {
+/// Writes a backup under a temporary name, verifies it, and renames it.
+fn write(core: &Core, folder: &Path, file: &Path, space: MeasureSpace<'_>) -> Result<(), ScheduleError> {
     let failed = io_error(file);
     let mut unfinished = AtomicFile::beside(file, &core.random);
-    let sink = SparingWriter {
+    let sink = SpaceCheckingWriter {
         file: unfinished.create(Some(folder)).map_err(&failed)?,
         folder,
         space,
-        unmeasured: STRIDE,
+        written_since_measured: MEASURE_INTERVAL,
     };
     if let Err(error) = backup::copy(core, BackUp::default(), &mut BufWriter::new(sink)) {
         return Err(match space(folder) {
-            Ok(space) if space.lacking() > 0 => ScheduleError::NoRoom(space),
+            Ok(space) if space.lacking() > 0 => ScheduleError::DiskFull(space),
             _ => error.into(),
         });
     }
@@ -140,25 +140,25 @@ fn write(core: &Core, folder: &Path, file: &Path, space: Measure<'_>) -> Result<
     unfinished.place(file, true).map_err(&failed)
 }
 
-/// Writes to a file while the disk has more room than its reserve. A disk that cannot be measured is taken to have it.
-struct SparingWriter<'a> {
+/// Writes to a file, and fails when the disk has less free space than the reserve. If the disk cannot be measured, the
+/// write goes on.
+struct SpaceCheckingWriter<'a> {
     file: File,
     folder: &'a Path,
-    space: Measure<'a>,
-    /// How many bytes were written since the disk was last measured.
-    unmeasured: usize,
+    space: MeasureSpace<'a>,
+    written_since_measured: usize,
 }
 
-impl Write for SparingWriter<'_> {
+impl Write for SpaceCheckingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.unmeasured >= STRIDE {
+        if self.written_since_measured >= MEASURE_INTERVAL {
             if (self.space)(self.folder).is_ok_and(|space| space.lacking() > 0) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.unmeasured = 0;
+            self.written_since_measured = 0;
         }
         let written = self.file.write(bytes)?;
-        self.unmeasured += written;
+        self.written_since_measured += written;
         Ok(written)
     }
 
@@ -167,27 +167,27 @@ impl Write for SparingWriter<'_> {
     }
 }
 
-/// Removes the oldest backup, but not the only one. Says whether that made room. Nothing is removed if a backup as large
-/// as the newest would not fit even without all the others.
-fn make_room(folder: &Path, space: Measure<'_>, now: Timestamp) -> Result<bool, ScheduleError> {
+/// Removes the oldest backup unless it is the only one, and says whether that freed space. Nothing is removed if a
+/// backup as large as the newest would not fit even without all the others.
+fn free_space(folder: &Path, space: MeasureSpace<'_>, now: Timestamp) -> Result<bool, ScheduleError> {
     let existing = oldest_first(scheduled(folder)?, now);
-    let (Some(((_, newest), older)), Ok(before)) = (existing.split_last(), space(folder)) else {
+    let (Some((newest, older)), Ok(before)) = (existing.split_last(), space(folder)) else {
         return Ok(false);
     };
     let size = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
-    let removable: u64 = older.iter().map(|(_, file)| size(file)).sum();
-    if before.free + removable < before.reserve() + size(newest) {
+    let removable: u64 = older.iter().map(|backup| size(&backup.file)).sum();
+    if before.free + removable < before.reserve() + size(&newest.file) {
         return Ok(false);
     }
-    let Some((_, removed)) = older.iter().find(|(_, file)| remove(file)) else {
+    let Some(removed) = older.iter().find(|backup| remove(&backup.file)) else {
         return Ok(false);
     };
-    tracing::warn!(file = %removed.display(), "an old backup made room for a new one");
-    // Its room may come free later, or never where a snapshot holds it: no other is removed in vain.
+    tracing::warn!(file = %removed.file.display(), "an old backup was removed to make room for a new one");
+    // A snapshot may hold the space of the file. In that case no further backup is removed.
     Ok(space(folder).is_ok_and(|after| after.free > before.free))
 }
 
-/// Removes an old backup. If it cannot be removed the operator has to.
+/// Removes an old backup. If that fails, a log message asks the operator to remove it.
 fn remove(file: &Path) -> bool {
     fs::remove_file(file)
         .inspect_err(|error| {
@@ -196,25 +196,31 @@ fn remove(file: &Path) -> bool {
         .is_ok()
 }
 
-/// A scheduled backup: the time in its name, and where it is.
-pub type ScheduledBackup = (Timestamp, PathBuf);
+/// A scheduled backup.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScheduledBackup {
+    /// The time in its name.
+    pub at: Timestamp,
+    /// Its path.
+    pub file: PathBuf,
+}
 
-/// The scheduled backups of a data directory, or why they cannot be known.
-pub fn made_in(data_dir: &Path) -> Result<Vec<ScheduledBackup>, String> {
+/// The scheduled backups of a data directory, or why they cannot be read.
+pub fn backups_of(data_dir: &Path) -> Result<Vec<ScheduledBackup>, String> {
     match scheduled(&data_dir.join(BACKUPS)) {
         Err(ScheduleError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         found => found.map_err(|error| error.to_string()),
     }
 }
 
-/// The newest of these whose name is not ahead of the clock.
+/// The newest backup whose time is not ahead of the clock.
 pub fn newest(existing: &[ScheduledBackup], now: Timestamp) -> Option<&ScheduledBackup> {
-    existing.iter().filter(|(at, _)| *at <= now).max()
+    existing.iter().filter(|backup| backup.at <= now).max()
 }
 
-/// In the order in which they are removed. A name that is ahead of the clock tells nothing and counts as the oldest.
+/// Sorts backups in the order of their removal. A time ahead of the clock is wrong and counts as the oldest.
 fn oldest_first(mut existing: Vec<ScheduledBackup>, now: Timestamp) -> Vec<ScheduledBackup> {
-    existing.sort_by_key(|(at, file)| (*at <= now, *at, file.clone()));
+    existing.sort_by(|a, b| (a.at <= now, a).cmp(&(b.at <= now, b)));
     existing
 }
 
@@ -222,8 +228,8 @@ fn oldest_first(mut existing: Vec<ScheduledBackup>, now: Timestamp) -> Vec<Sched
 fn scheduled(folder: &Path) -> Result<Vec<ScheduledBackup>, ScheduleError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(io_error(folder))? {
-        let path = entry.map_err(io_error(folder))?.path();
-        found.extend(time_of(&path).map(|at| (at, path)));
+        let file = entry.map_err(io_error(folder))?.path();
+        found.extend(time_of(&file).map(|at| ScheduledBackup { at, file }));
     }
     Ok(found)
 }
@@ -245,7 +251,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    /// A disk with so many bytes beside the reserve and what is in the folder.
+    /// A disk with `room` free bytes beside the reserve and the files in the folder.
     fn disk(room: u64) -> impl Fn(&Path) -> io::Result<Space> {
         move |folder| {
             let files = fs::read_dir(folder)?.map(|entry| entry.unwrap().metadata().unwrap().len());
@@ -255,11 +261,11 @@ mod tests {
         }
     }
 
-    fn back_up(core: &Core, data: &TempDir, keep: usize, space: Measure<'_>) -> Option<PathBuf> {
+    fn back_up(core: &Core, data: &TempDir, keep: usize, space: MeasureSpace<'_>) -> Option<PathBuf> {
         back_up_if_due(core, data.path(), HOUR, keep, space).unwrap()
     }
 
-    /// Makes so many backups, one an hour.
+    /// Makes `count` backups, one an hour.
     fn hourly(core: &Core, data: &TempDir, count: usize, keep: usize) -> Vec<PathBuf> {
         let made = (0..count).map(|_| {
             let made = back_up(core, data, keep, &disk(1 << 30)).unwrap();
@@ -279,8 +285,8 @@ mod tests {
         let (data, core) = (TempDir::new().unwrap(), core());
         let made = hourly(&core, &data, 5, 3);
         assert_eq!(kept(&made), [false, false, true, true, true]);
-        let existing = made_in(data.path()).unwrap();
-        assert_eq!(newest(&existing, core.clock.now()).unwrap().1, made[4]);
+        let existing = backups_of(data.path()).unwrap();
+        assert_eq!(newest(&existing, core.clock.now()).unwrap().file, made[4]);
     }
 
     #[test]
@@ -320,9 +326,9 @@ mod tests {
         let (data, core) = (TempDir::new().unwrap(), core());
         let mut made = hourly(&core, &data, 4, 7);
         let size = fs::metadata(&made[3]).unwrap().len();
-        let full = |space: Measure<'_>| {
+        let full = |space: MeasureSpace<'_>| {
             let error = back_up_if_due(&core, data.path(), HOUR, 7, space).unwrap_err();
-            assert!(matches!(error, ScheduleError::NoRoom(_)), "{error}");
+            assert!(matches!(error, ScheduleError::DiskFull(_)), "{error}");
         };
         full(&disk(size / 2));
         assert_eq!(kept(&made), [true; 4], "it would not be enough");

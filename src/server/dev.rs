@@ -1,4 +1,4 @@
-//! What `idsvc serve --dev` sets up: one client, one user, new secrets for both at every start.
+//! Sets up the example of `idsvc serve --dev`: one client and one user, with new secrets at every start.
 
 use zeroize::Zeroizing;
 
@@ -11,9 +11,9 @@ use crate::oauth::ClientFields;
 use crate::oauth::client::PkceRequirement;
 use crate::route::Route;
 
-/// The example client.
+/// The identifier of the example client.
 pub const CLIENT: &str = "example";
-/// The example user.
+/// The e-mail address of the example user.
 pub const USER: &str = "alice@example.com";
 
 /// Every standard claim of OpenID Connect Core 5.1 that has no flag of its own.
@@ -40,7 +40,7 @@ const CLAIMS: [(&str, &str); 20] = [
     ("address.country", "Belgium"),
 ];
 
-/// The example, ready to be used.
+/// The example client and user.
 pub struct Example {
     /// The relying party.
     pub site: DevSite,
@@ -48,7 +48,7 @@ pub struct Example {
     pub password: Zeroizing<String>,
 }
 
-/// Adds what is missing and gives both a new secret.
+/// Adds the client and the user if they are missing, and gives both a new secret.
 pub async fn prepare(core: &Core) -> Result<Example, AdminError> {
     let admin = Admin { core };
     let secret = prepare_client(admin).await?;
@@ -70,37 +70,28 @@ async fn prepare_client(admin: Admin<'_>) -> Result<Zeroizing<String>, AdminErro
     };
     let client_id = CLIENT.to_owned();
     let view = if admin.core.catalog().client(CLIENT).is_some() {
-        client::update(
-            admin,
-            UpdateClient {
-                client_id: client_id.clone(),
-                no_secret: false,
-                fields,
-            },
-        )
-        .await?;
+        let update = UpdateClient {
+            client_id: client_id.clone(),
+            no_secret: false,
+            fields,
+        };
+        client::update(admin, update).await?;
         client::set_enabled(admin, client_id.clone(), true).await?;
-        client::rotate_secret(
-            admin,
-            RotateSecret {
-                client_id,
-                secret: None,
-                keep_old_seconds: None,
-            },
-        )
-        .await?
+        let rotate = RotateSecret {
+            client_id,
+            secret: None,
+            keep_old_seconds: None,
+        };
+        client::rotate_secret(admin, rotate).await?
     } else {
-        client::add(
-            admin,
-            AddClient {
-                api_key: false,
-                client_id,
-                public: false,
-                secret: None,
-                fields,
-            },
-        )
-        .await?
+        let add = AddClient {
+            api_key: false,
+            client_id,
+            public: false,
+            secret: None,
+            fields,
+        };
+        client::add(admin, add).await?
     };
     Ok(view
         .client_secret

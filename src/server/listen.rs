@@ -1,4 +1,4 @@
-//! The sockets of `idsvc serve`: those that the service manager hands over, or else those that the settings name.
+//! Opens the sockets of `idsvc serve`: those from the service manager, or else those that the settings name.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -9,13 +9,13 @@ use crate::net::Limits;
 use crate::net::inherited::{METRICS, addresses};
 use crate::net::listener::Listener;
 
-/// What peers may take, as far as the operating system allows it.
-pub fn edge(config: &Config) -> Limits {
+/// The configured connection limits, lowered to what the operating system allows.
+pub fn connection_limits(config: &Config) -> Limits {
     let configured = config.edge();
     let possible = open_files::connections(configured.max_connections);
     if possible < configured.max_connections {
         tracing::warn!(
-            "the hard limit of open files (ulimit -Hn, LimitNOFILE) allows {possible} connections at once, limits.connections is {}: raise the one or lower the other",
+            "the hard limit of open files (ulimit -Hn, LimitNOFILE) allows {possible} connections at once, limits.connections is {}: raise the limit of open files or lower limits.connections",
             configured.max_connections
         );
     }
@@ -25,33 +25,27 @@ pub fn edge(config: &Config) -> Limits {
     }
 }
 
-/// Where the service answers.
+/// The listener for requests to the service.
 pub async fn public(
     config: &Config,
     handed_over: Vec<TcpListener>,
-    edge: Limits,
+    limits: Limits,
 ) -> Result<Listener, StartError> {
-    if handed_over.is_empty() {
-        let bound = Listener::bind(&config.listen, edge).await;
-        return bound.map_err(StartError::new);
-    }
-    let open = addresses(&handed_over);
-    for address in &open {
-        if let Some(reason) = config.forbids(*address) {
+    for address in addresses(&handed_over) {
+        if let Some(reason) = config.forbids(address) {
             return Err(StartError::new(format!(
                 "the service manager handed over {address}: {reason}"
             )));
         }
     }
-    mention_lacking(&open, &config.listen, "listen");
-    Listener::inherit(handed_over, edge).map_err(StartError::new)
+    bind_or_inherit(handed_over, &config.listen, "listen", limits).await
 }
 
-/// Where the metrics are, if they are to be anywhere.
+/// The listener for the metrics, if the settings name an address for it.
 pub async fn metrics(
     config: &Config,
     handed_over: Vec<TcpListener>,
-    edge: Limits,
+    limits: Limits,
 ) -> Result<Option<Listener>, StartError> {
     let Some(address) = config.metrics_listen else {
         if !handed_over.is_empty() {
@@ -62,22 +56,31 @@ pub async fn metrics(
         }
         return Ok(None);
     };
-    let edge = Limits {
-        max_connections: open_files::SCRAPERS,
-        ..edge
+    let limits = Limits {
+        max_connections: open_files::METRICS_CONNECTIONS,
+        ..limits
     };
-    if handed_over.is_empty() {
-        let bound = Listener::bind(&[address], edge).await;
-        return bound.map(Some).map_err(StartError::new);
-    }
-    mention_lacking(&addresses(&handed_over), &[address], "metrics.listen");
-    Listener::inherit(handed_over, edge)
+    bind_or_inherit(handed_over, &[address], "metrics.listen", limits)
+        .await
         .map(Some)
-        .map_err(StartError::new)
 }
 
-fn mention_lacking(open: &[SocketAddr], configured: &[SocketAddr], key: &str) {
-    let lacking = lacking(open, configured);
+/// Takes over the sockets from the service manager. Without any it binds the configured addresses.
+async fn bind_or_inherit(
+    handed_over: Vec<TcpListener>,
+    configured: &[SocketAddr],
+    key: &str,
+    limits: Limits,
+) -> Result<Listener, StartError> {
+    if handed_over.is_empty() {
+        return Listener::bind(configured, limits).await.map_err(StartError::new);
+    }
+    warn_of_unserved(&addresses(&handed_over), configured, key);
+    Listener::inherit(handed_over, limits).map_err(StartError::new)
+}
+
+fn warn_of_unserved(open: &[SocketAddr], configured: &[SocketAddr], key: &str) {
+    let lacking = unserved(open, configured);
     if !lacking.is_empty() {
         tracing::warn!(
             ?lacking,
@@ -87,14 +90,14 @@ fn mention_lacking(open: &[SocketAddr], configured: &[SocketAddr], key: &str) {
     }
 }
 
-/// The configured addresses that none of the open sockets serves.
-fn lacking(open: &[SocketAddr], configured: &[SocketAddr]) -> Vec<SocketAddr> {
+/// The configured addresses that no open socket serves.
+fn unserved(open: &[SocketAddr], configured: &[SocketAddr]) -> Vec<SocketAddr> {
     let serves = |socket: &SocketAddr, address: &SocketAddr| {
         let is_for_all = socket.ip().is_unspecified() && (socket.is_ipv6() || address.is_ipv4());
         socket.port() == address.port() && (socket.ip() == address.ip() || is_for_all)
     };
-    let is_lacking = |address: &&SocketAddr| !open.iter().any(|socket| serves(socket, address));
-    configured.iter().filter(is_lacking).copied().collect()
+    let is_unserved = |address: &&SocketAddr| !open.iter().any(|socket| serves(socket, address));
+    configured.iter().filter(is_unserved).copied().collect()
 }
 
 #[cfg(test)]
@@ -107,15 +110,15 @@ mod tests {
             |texts: &[&str]| -> Vec<SocketAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
         let configured = addresses(&["0.0.0.0:443", "[::]:443", "192.0.2.1:8443"]);
         assert_eq!(
-            lacking(&addresses(&["[::]:443"]), &configured),
+            unserved(&addresses(&["[::]:443"]), &configured),
             addresses(&["192.0.2.1:8443"])
         );
         assert_eq!(
-            lacking(&addresses(&["0.0.0.0:443"]), &configured),
+            unserved(&addresses(&["0.0.0.0:443"]), &configured),
             addresses(&["[::]:443", "192.0.2.1:8443"])
         );
         assert_eq!(
-            lacking(&addresses(&["192.0.2.1:8443"]), &configured),
+            unserved(&addresses(&["192.0.2.1:8443"]), &configured),
             addresses(&["0.0.0.0:443", "[::]:443"])
         );
     }

@@ -1,4 +1,4 @@
-//! What `idsvc serve` does: listen, answer, keep house and stop.
+//! Runs `idsvc serve`: it listens, answers, does background work and stops.
 
 pub mod acme_task;
 pub mod background_tasks;
@@ -23,7 +23,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    /// An error that says itself what to do.
+    /// An error without a hint.
     #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
     pub fn new(message: impl ToString) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Opens the data directory and makes the core of it: issuer, keys, password threads.
+//! Opens the data directory and builds the core from it: issuer, keys, password threads.
 
 use tokio::sync::watch;
 
@@ -12,19 +12,18 @@ use crate::password::PasswordPool;
 use crate::random::Random;
 use crate::store::{OpenError, Store};
 
-/// What to do where the development server has another address than at its first start: it follows from flags, which
-/// come with each start.
+/// The hint for a development server that is started with another address than at its first start.
 pub const USE_THE_SAME_ADDRESS: &str = "start it with the --listen or --base-url that it had";
 
-/// Opens the data directory, or makes it, and sees to it that there are keys. Nothing comes of it where the process is
-/// told to stop while another one has the data.
+/// Opens or creates the data directory, and makes missing signing keys. Returns `None` if the process is told to stop
+/// while another process has the data.
 pub async fn open_core(
     config: &Config,
     stop_requests: &watch::Receiver<u32>,
 ) -> Result<Option<(Core, Store)>, StartError> {
     let (settings, random) = (&config.settings, Random::system());
     let data_dir = &settings.data_dir;
-    // A socket that this process may not use was left by another user, if the data can be opened; else that says why.
+    // If this process may not use the socket, it opens the data. Either that works, or its error is the better message.
     let is_stopping = || *stop_requests.borrow() > 0;
     let opened = wait_and_open(
         || Ok(is_stopping() || is_served(data_dir).unwrap_or(false)),
@@ -77,20 +76,19 @@ pub async fn open_core(
     Ok(Some((core, store)))
 }
 
-/// The issuer of the first start. One that follows from the domains of the certificate gives way to it, if it is at
-/// one of them.
+/// The issuer to use: the stored one if [`keeps_stored_issuer`], else the configured one.
 fn settle_issuer(data: &DataDir, config: &Config) -> Result<String, DataDirError> {
     let stored = data.issuer_or(Some(&config.issuer))?;
-    if gives_way(config, &stored) {
+    if keeps_stored_issuer(config, &stored) {
         return Ok(stored);
     }
     data.settle_issuer(&config.issuer)?;
     Ok(config.issuer.clone())
 }
 
-/// Whether the configured issuer is one that follows from the domains of the certificate, and the one that was fixed is
-/// at one of them.
-pub fn gives_way(config: &Config, stored: &str) -> bool {
+/// Whether the configured issuer only follows from the domains of the certificate, and the stored issuer is at one of
+/// them. The stored issuer is kept in that case.
+pub fn keeps_stored_issuer(config: &Config, stored: &str) -> bool {
     match &config.tls {
         Tls::Acme(plan) if config.issuer_is_derived => {
             host_of(stored).is_some_and(|host| plan.domains.contains(&host))

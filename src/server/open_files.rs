@@ -1,37 +1,37 @@
-//! How many files the process may have open, and so how many connections.
+//! Raises the limit of open files, and says how many connections that allows.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The most connections of those who collect metrics.
-pub(crate) const SCRAPERS: usize = 32;
-/// What the database, logs, backups, commands, outgoing connections and [`SCRAPERS`] may need.
-const RESERVE: u64 = 128 + SCRAPERS as u64;
+/// The most connections for collecting metrics.
+pub(crate) const METRICS_CONNECTIONS: usize = 32;
+/// The files kept for the database, logs, backups, commands, outgoing connections and [`METRICS_CONNECTIONS`].
+const RESERVE: u64 = 128 + METRICS_CONNECTIONS as u64;
 
 /// The most connections that the operating system lets this process have, at most `wanted`.
 ///
-/// Most systems start a program with a limit of 1,024 open files that it may raise by itself: that is done here,
-/// as far as it is needed. The rest is kept for what is no connection of the public.
+/// Most systems start a program with a limit of 1,024 open files, which it may raise by itself. This function raises
+/// it as far as needed. Some files are kept for other uses.
 pub(crate) fn connections(wanted: usize) -> usize {
     let needed = u64::try_from(wanted).unwrap_or(u64::MAX).saturating_add(RESERVE);
     let limit = getrlimit(Resource::Nofile);
-    // No number means no limit.
+    // `None` means no limit.
     let Some(current) = limit.current else {
         return wanted;
     };
-    let raised = limit.maximum.map_or(needed, |most| needed.min(most));
-    let wish = Rlimit {
-        current: Some(raised),
+    let raised_to = limit.maximum.map_or(needed, |most| needed.min(most));
+    let raised_limit = Rlimit {
+        current: Some(raised_to),
         maximum: limit.maximum,
     };
-    let files = if raised > current && setrlimit(Resource::Nofile, wish).is_ok() {
-        raised
+    let files = if raised_to > current && setrlimit(Resource::Nofile, raised_limit).is_ok() {
+        raised_to
     } else {
         current
     };
-    room(files).min(wanted)
+    connections_within(files).min(wanted)
 }
 
-fn room(files: u64) -> usize {
+fn connections_within(files: u64) -> usize {
     usize::try_from(files.saturating_sub(RESERVE).max(1)).unwrap_or(usize::MAX)
 }
 
@@ -40,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_files_are_kept_for_what_is_no_connection_of_the_public() {
-        assert_eq!(room(1024), 864);
-        assert_eq!(room(10), 1);
-        assert_eq!(room(u64::MAX), usize::MAX - 160);
+    fn some_files_are_kept_for_other_uses() {
+        assert_eq!(connections_within(1024), 864);
+        assert_eq!(connections_within(10), 1);
+        assert_eq!(connections_within(u64::MAX), usize::MAX - 160);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs the service: from its settings to the last answer.
+//! Runs the service, from its settings to the last answer.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::net::notify;
 use crate::net::tls::Acceptor;
 use crate::themes::theme_set::Themes;
 
-/// What the development server says once it listens.
+/// The values that the development server prints once it listens.
 pub struct Announcement<'a> {
     /// The addresses that it listens on.
     pub listening: &'a [String],
@@ -38,7 +38,7 @@ pub struct Announcement<'a> {
     pub example: &'a Example,
 }
 
-/// Runs the service until it is told to stop. `announce` is called by the development server alone.
+/// Runs the service until it is told to stop. Only the development server calls `announce`.
 pub fn run(
     config: &Config,
     inherited: Inherited,
@@ -58,18 +58,18 @@ async fn serve_until_stopped(
 ) -> Result<(), StartError> {
     let stops = stop_requests().map_err(StartError::new)?;
     let hangup = signal(SignalKind::hangup()).map_err(StartError::new)?;
-    let edge = listen::edge(config);
-    let listener = listen::public(config, inherited.public, edge.clone()).await?;
-    let metrics = listen::metrics(config, inherited.metrics, edge).await?;
-    // Mistakes in the operator's files are said before the first start fixes anything.
-    let given = given_certificate(config)?;
+    let limits = listen::connection_limits(config);
+    let listener = listen::public(config, inherited.public, limits.clone()).await?;
+    let metrics = listen::metrics(config, inherited.metrics, limits).await?;
+    // A fault in the operator's certificate ends the first start before it stores anything.
+    let file_certificate = certificate_from_files(config)?;
     let Some((core, store)) = open_core(config, &stops).await? else {
         tracing::info!("stopped before the data could be opened");
         return Ok(());
     };
-    let tls = match given {
-        Some(given) => Some(given),
-        None => own_certificate(config)?,
+    let tls = match file_certificate {
+        Some(certificate) => Some(certificate),
+        None => managed_certificate(config)?,
     };
     let listening: Vec<String> = listener.local_addrs().iter().map(ToString::to_string).collect();
     let example = if config.is_dev {
@@ -83,27 +83,27 @@ async fn serve_until_stopped(
     } else {
         None
     };
-    let app = Arc::new(furnish(config, core, example));
-    let control = take_commands(&app, config, stops.clone())?;
+    let app = Arc::new(build_app(config, core, example));
+    let control = serve_commands(&app, config, stops.clone())?;
     let mut tasks = background_tasks::start(&app, config, tls.as_ref(), hangup)?;
     if let Some(metrics) = metrics {
-        expose(metrics, Arc::clone(&app), tls.clone(), stops.clone());
+        serve_metrics(metrics, Arc::clone(&app), tls.clone(), stops.clone());
     }
     tracing::info!(issuer = %app.core.policy.issuer, listening = listening.join(" "), data_dir = %config.settings.data_dir.display(), "ready");
     notify::ready();
-    answer(listener, app, tls, stops).await;
+    serve_requests(listener, app, tls, stops).await;
     tasks.abort_all();
     if control.await.is_err() {
         tracing::error!("the control socket ended in a panic");
     }
-    // Closing waits for what is queued; blocking here delays nobody any more.
+    // Closing waits for queued writes. Blocking is fine here: no request is left.
     store.close();
     tracing::info!("stopped");
     Ok(())
 }
 
 /// The certificate in the operator's files, if the settings name any.
-fn given_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
+fn certificate_from_files(config: &Config) -> Result<Option<Acceptor>, StartError> {
     let Tls::Files { cert, key } = &config.tls else {
         return Ok(None);
     };
@@ -112,8 +112,8 @@ fn given_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
         .map_err(StartError::new)
 }
 
-/// The certificate that the service gets or makes by itself, if it does.
-fn own_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
+/// The certificate that the service orders or makes itself, if the settings say so.
+fn managed_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
     let (data_dir, now) = (&config.settings.data_dir, Clock::System.now().seconds());
     match &config.tls {
         Tls::Acme(plan) => Acceptor::acme(&Folder::of(data_dir).certificate_file(), &plan.domains, now)
@@ -129,15 +129,20 @@ fn own_certificate(config: &Config) -> Result<Option<Acceptor>, StartError> {
     }
 }
 
-/// Answers requests until the process is told to stop, and finishes those that have begun unless it is told again.
-async fn answer(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
-    let unanswered = Arc::clone(&app);
-    let listener = listener.with_fallback(move |request| fallback(&unanswered, &request));
+/// Answers requests until the process is told to stop. It finishes running requests unless it is told a second time.
+async fn serve_requests(
+    listener: Listener,
+    app: Arc<App>,
+    tls: Option<Acceptor>,
+    stops: watch::Receiver<u32>,
+) {
+    let fallback_app = Arc::clone(&app);
+    let listener = listener.with_fallback(move |request| fallback(&fallback_app, &request));
     let service = move |request, peer| respond(Arc::clone(&app), request, peer);
     let first_stop = stop_requested(stops.clone(), 1);
     let until_told = async move {
         first_stop.await;
-        tracing::info!("stopping: finishing what has begun");
+        tracing::info!("stopping: finishing running requests");
         notify::stopping();
     };
     tokio::select! {
@@ -146,10 +151,10 @@ async fn answer(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops:
     }
 }
 
-/// The service of this core, with the operator's proxies, themes and disk.
-fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
+/// Builds the app from the core and the settings: proxies, limits, themes and data directory.
+fn build_app(config: &Config, core: Core, example: Option<Example>) -> App {
     let settings = &config.settings;
-    // A proxy may name another host than the browser did: who is sent to the right one would come back in a circle.
+    // A proxy may send another host than the browser did. A redirect to the right host would then loop.
     let names = match &config.tls {
         Tls::Acme(plan) if config.trusted_proxies.is_empty() => plan.domains.as_slice(),
         _ => &[],
@@ -165,8 +170,8 @@ fn furnish(config: &Config, core: Core, example: Option<Example>) -> App {
     .with_names(names)
 }
 
-/// Answers those who collect metrics, until the process is told to stop.
-fn expose(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
+/// Answers requests for metrics until the process is told to stop.
+fn serve_metrics(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch::Receiver<u32>) {
     let service = move |request, _| {
         let (app, not_after) = (Arc::clone(&app), tls.as_ref().and_then(Acceptor::not_after));
         async move { http::metrics::expose(&app, not_after, &request) }
@@ -174,26 +179,26 @@ fn expose(listener: Listener, app: Arc<App>, tls: Option<Acceptor>, stops: watch
     tokio::spawn(async move { listener.serve(None, service, stop_requested(stops, 1)).await });
 }
 
-/// Answers commands on the control socket, until the process is told to stop.
-fn take_commands(
+/// Answers commands on the control socket until the process is told to stop.
+fn serve_commands(
     app: &Arc<App>,
     config: &Config,
     stops: watch::Receiver<u32>,
 ) -> Result<JoinHandle<()>, StartError> {
     let path = control_socket(&config.settings.data_dir);
     let socket = ControlSocket::bind(&path).map_err(|error| StartError::new(io_error(&path)(error)))?;
-    let (commanded, poured) = (Arc::clone(app), Arc::clone(app));
+    let (execute_app, stream_app) = (Arc::clone(app), Arc::clone(app));
     let execute = move |command| {
-        let app = Arc::clone(&commanded);
+        let app = Arc::clone(&execute_app);
         async move { control::execute(Admin { core: &app.core }, command).await }
     };
-    let pour = move |command, sink: &mut dyn Write| {
-        control::pour(&poured.core, command, sink)
-            .inspect_err(|error| tracing::warn!(%error, "a command was not answered to the end"))
+    let stream_reply = move |command, sink: &mut dyn Write| {
+        control::stream_reply(&stream_app.core, command, sink)
+            .inspect_err(|error| tracing::warn!(%error, "the reply to a command was broken off"))
     };
     Ok(tokio::spawn(socket.serve(
         execute,
-        pour,
+        stream_reply,
         stop_requested(stops, 1),
     )))
 }

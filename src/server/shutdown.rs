@@ -1,4 +1,4 @@
-//! How the service stops: the signals, and what is left behind.
+//! Counts the signals to stop, and ends the process without waiting for long background work.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How long the process waits at its end for what it does beside the answers.
-const LAST_WAIT: Duration = Duration::from_secs(3);
+/// How long the process waits at its end for background work.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs the service to its end. Work that still goes on beside it, such as the check of a large backup, gets
-/// [`LAST_WAIT`] and is then left behind. The next backup removes the file of one that was not finished.
+/// Runs the service to its end. Background work, such as the check of a large backup, may go on for three more
+/// seconds. The next backup removes the file of an unfinished one.
 pub fn run_to_end<T>(runtime: Runtime, service: impl Future<Output = T>) -> T {
     let ended = runtime.block_on(service);
-    runtime.shutdown_timeout(LAST_WAIT);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     ended
 }
 
-/// How often the process was told to stop, by SIGTERM or SIGINT.
+/// Counts how often the process was told to stop, by SIGTERM or SIGINT.
 pub fn stop_requests() -> std::io::Result<watch::Receiver<u32>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (sender, receiver) = watch::channel(0_u32);
@@ -33,7 +33,7 @@ pub fn stop_requests() -> std::io::Result<watch::Receiver<u32>> {
     Ok(receiver)
 }
 
-/// Waits until the process has been told to stop that often.
+/// Waits until the process has been told to stop `times` times.
 pub async fn stop_requested(mut requests: watch::Receiver<u32>, times: u32) {
     if requests.wait_for(|count| *count >= times).await.is_err() {
         std::future::pending::<()>().await;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_ends_whatever_goes_on_beside_it() {
+    fn the_process_ends_while_background_work_goes_on() {
         let (release, held) = mpsc::channel::<()>();
         let (begun, begins) = mpsc::channel();
         let (ended, ends) = mpsc::channel();
@@ -60,7 +60,7 @@ mod tests {
             begins.recv().unwrap();
             ended.send(run_to_end(runtime, async { 7 }))
         });
-        assert_eq!(ends.recv_timeout(LAST_WAIT * 10), Ok(7));
+        assert_eq!(ends.recv_timeout(SHUTDOWN_TIMEOUT * 10), Ok(7));
         drop(release);
     }
 }

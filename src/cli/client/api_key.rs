@@ -1,4 +1,4 @@
-//! `idsvc client api-key …`
+//! Runs `idsvc client api-key …`.
 
 use clap::{Args, Subcommand};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use super::Id;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
 use crate::cli::admin_connection::{AdminConnector, unexpected};
 use crate::cli::output::{CliError, Output, moment};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 
 /// The verbs of API keys.
 #[derive(Debug, Subcommand)]
@@ -20,7 +20,7 @@ pub enum Verb {
     Revoke(Revoke),
 }
 
-/// Which key goes.
+/// The flags of `revoke`.
 #[derive(Debug, Args)]
 pub struct Revoke {
     /// The client's identifier
@@ -34,8 +34,8 @@ pub struct Revoke {
     pub yes: bool,
 }
 
-/// The refusal does not repeat what was typed, which may be a key.
-fn key(text: &str) -> Result<Uuid, CliError> {
+/// Parses the uuid of a key. The error does not repeat the text, which may be the key itself.
+fn parse_key_id(text: &str) -> Result<Uuid, CliError> {
     Uuid::try_parse(text).map_err(|_| {
         CliError::Misused(
             "a key is named by its uuid, not by itself, as idsvc client api-key list ID shows it".to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn run(
         Verb::Add(which) => Command::ApiKeyAdd(which.id),
         Verb::List(which) => Command::ApiKeyList(which.id),
         Verb::Revoke(revoke) => {
-            let id = key(&revoke.key)?;
+            let id = parse_key_id(&revoke.key)?;
             output.confirm(
                 &format!("Revoke API key {} of client {}?", id, revoke.id),
                 revoke.yes,

@@ -1,4 +1,4 @@
-//! `idsvc client …`
+//! Runs `idsvc client …`.
 
 mod api_key;
 mod print;
@@ -15,7 +15,7 @@ use super::key::warn_of_new_keys;
 use super::output::{CliError, Output};
 use super::value_parsers::{KeyForm, algorithm, change, read_keys, read_secret, seconds, words};
 use crate::admin::client::{AddClient, RotateSecret, UpdateClient};
-use crate::control::{Command, Reply};
+use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
 use crate::oauth::client::GrantType;
@@ -48,7 +48,7 @@ pub enum Verb {
     Disable(Id),
 }
 
-/// Which client.
+/// The identifier of a client.
 #[derive(Debug, Args)]
 pub struct Id {
     /// The client's identifier
@@ -56,7 +56,7 @@ pub struct Id {
     pub id: String,
 }
 
-/// Which client goes.
+/// The flags of `remove`.
 #[derive(Debug, Args)]
 pub struct Remove {
     /// The client's identifier
@@ -67,7 +67,7 @@ pub struct Remove {
     pub yes: bool,
 }
 
-/// Which client gets which secret.
+/// The flags of `rotate-secret`.
 #[derive(Debug, Args)]
 pub struct Rotate {
     /// The client's identifier
@@ -81,7 +81,7 @@ pub struct Rotate {
     pub keep_old: Option<u64>,
 }
 
-/// What `add` and `update` have in common. A flag that is a field of a client is called as in [`ClientFields`].
+/// The common flags of `add` and `update`. A flag for a field has the name of the field in [`ClientFields`].
 #[derive(Debug, Args, Serialize)]
 pub struct Fields {
     /// The name shown to people
@@ -225,7 +225,7 @@ pub struct Add {
     /// Make an API key too, for refreshing at /v4/tokens
     #[arg(long)]
     pub api_key: bool,
-    /// The rest.
+    /// The fields.
     #[command(flatten)]
     pub fields: Fields,
 }
@@ -239,7 +239,7 @@ pub struct Update {
     /// End the client's secrets: it authenticates with its key alone from now on
     #[arg(long, conflicts_with = "max_scope")]
     pub no_secret: bool,
-    /// What changes.
+    /// The changed fields.
     #[command(flatten)]
     pub fields: Fields,
 }
@@ -313,7 +313,7 @@ pub fn run(verb: Verb, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     Ok(())
 }
 
-/// Says when the theme that a client is given is not there: the service would draw its pages as usual.
+/// Warns if the theme of a client does not exist. The service would use the default theme.
 fn warn_of_theme(
     theme: Option<&str>,
     connector: &AdminConnector<'_>,

@@ -1,4 +1,4 @@
-//! How clients are shown.
+//! Prints clients.
 
 use crate::admin::SecretString;
 use crate::admin::client::ClientView;
@@ -21,7 +21,7 @@ pub(super) fn list(views: &[ClientView], output: &mut Output<'_>) -> Result<(), 
                 yes_no(view.enabled),
                 uris.next().unwrap_or_default(),
             ];
-            // One line each, in the last column.
+            // Each further URI gets its own row, in the last column.
             let further =
                 uris.map(|uri| std::array::from_fn(|at| if at == 4 { uri.clone() } else { String::new() }));
             std::iter::once(first).chain(further).collect::<Vec<_>>()
@@ -37,7 +37,7 @@ pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> 
     if output.json {
         return output.document(view);
     }
-    let disclosed = |secret: Option<&SecretString>| secret.map_or("", SecretString::reveal).to_owned();
+    let secret_text = |secret: Option<&SecretString>| secret.map_or("", SecretString::reveal).to_owned();
     let kind = if view.public { "public" } else { "confidential" };
     let secrets = view.secrets.iter().map(|secret| match secret.expires_at {
         None => format!("since {}", moment(secret.created_at)),
@@ -45,8 +45,8 @@ pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> 
     });
     let mut facts = vec![
         ("client_id", view.client_id.clone()),
-        ("client_secret", disclosed(view.client_secret.as_ref())),
-        ("api_key", disclosed(view.api_key.as_ref())),
+        ("client_secret", secret_text(view.client_secret.as_ref())),
+        ("api_key", secret_text(view.api_key.as_ref())),
         ("client_uuid", view.client_uuid.to_string()),
         ("kind", kind.to_owned()),
         ("enabled", yes_no(view.enabled)),
@@ -61,7 +61,7 @@ pub(super) fn show(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> 
     introduce(view, is_new, output)
 }
 
-/// What the operator has to know once: what to paste into the application, and what is shown only now.
+/// Prints the values for the application, and what is shown only this once.
 fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if is_new {
         output.line("\nfor the application")?;
@@ -90,7 +90,7 @@ fn introduce(view: &ClientView, is_new: bool, output: &mut Output<'_>) -> Result
     Ok(())
 }
 
-/// What the operator of a new client may not know.
+/// Prints advice about a new client.
 fn advise(view: &ClientView, output: &mut Output<'_>) {
     let id = &view.client_id;
     let fixed = "http://localhost/";
@@ -119,7 +119,7 @@ fn advise(view: &ClientView, output: &mut Output<'_>) {
     }
 }
 
-/// A word as a shell takes it whole (POSIX.1-2017, Shell Command Language, section 2.2.2).
+/// Quotes a word for a shell (POSIX.1-2017, Shell Command Language, section 2.2.2).
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/@%+,=".contains(c);
     if word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Whether the service gets at its own files: everything in the data directory has to belong to whom that belongs to.
+//! Checks that the service can use its own files: they must belong to the owner of the data directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,13 +8,13 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::finding::{Finding, Level};
+use super::finding::Finding;
 use crate::data_dir::master_key::MASTER_KEY;
 use crate::data_dir::{BACKUPS, DATABASE, reopening};
 use crate::observe::audit_file::{CURRENT, EVENTS};
 use crate::store::engine::redb::journal_of;
 
-/// Looks at every file and folder that the service opens.
+/// Checks every file and folder that the service opens.
 pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
     let Ok(owner) = fs::metadata(data_dir) else { return };
     let (database, events) = (data_dir.join(DATABASE), data_dir.join(EVENTS));
@@ -32,12 +32,12 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
     ] {
         let Ok(found) = fs::metadata(&path) else { continue };
         let subject = path.display().to_string();
-        // Nothing is closed to root, who speaks for the owner here.
+        // Root can use every file, so the owner is checked instead.
         if geteuid().is_root() {
             if owner.uid() != 0 && found.uid() != owner.uid() {
                 let message = "it belongs to another user than the data directory: the service cannot use it";
                 let remedy = format!("chown -R {}:{} {}", owner.uid(), owner.gid(), path.display());
-                findings.push(Finding::good("permissions", subject, message).but(Level::Mend, remedy));
+                findings.push(Finding::mend("permissions", subject, message, remedy));
             }
             continue;
         }
@@ -51,7 +51,7 @@ pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
             let remedy = reopening(&path).unwrap_or_else(|| {
                 "run this as the user of the service, and give that user the file or folder".to_owned()
             });
-            findings.push(Finding::good("permissions", subject, message).but(Level::Mend, remedy));
+            findings.push(Finding::mend("permissions", subject, message, remedy));
         }
     }
     if findings.len() == before {

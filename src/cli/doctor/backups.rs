@@ -1,10 +1,10 @@
-//! Backups: whether they are made, and whether one is due that is not there.
+//! Checks the scheduled backups: whether the newest is recent and readable.
 
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use super::SLACK;
+use super::clock::TOLERANCE;
 use super::finding::{Finding, Level};
 use crate::cli::output::moment;
 use crate::clock::Timestamp;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::server::backup_schedule;
 use crate::store::backup::{BackupError, glance};
 
-/// Looks at the newest backup that the service made by itself. `oldest` is the time of the oldest thing in the database.
+/// Checks the newest scheduled backup. `oldest` is the time of the oldest record in the database.
 pub(super) fn examine(
     config: &Config,
     oldest: Option<Timestamp>,
@@ -23,7 +23,7 @@ pub(super) fn examine(
     let finding = |message: String| Finding::good("backup", "schedule", message);
     let Some(interval) = config.backups.interval else {
         if !config.is_dev {
-            findings.push(finding("no backups are scheduled".to_owned()).but(
+            findings.push(finding("no backups are scheduled".to_owned()).at_level(
                 Level::Advice,
                 "set backup.interval, unless something else runs idsvc backup",
             ));
@@ -31,45 +31,47 @@ pub(super) fn examine(
         return;
     };
     let is_late = |at: Timestamp| now.since(at) > interval * 2;
-    let made = match backup_schedule::made_in(&config.settings.data_dir) {
+    let made = match backup_schedule::backups_of(&config.settings.data_dir) {
         Ok(made) => made,
         Err(error) => {
             let remedy = "run this as the user of the service, or give that user the folder";
-            findings.push(finding(error).but(Level::Mend, remedy));
+            findings.push(finding(error).at_level(Level::Mend, remedy));
             return;
         }
     };
-    let latest = now + SLACK;
-    for (_, ahead) in made.iter().filter(|(at, _)| *at > latest) {
+    let latest = now + TOLERANCE;
+    for ahead in made.iter().filter(|backup| backup.at > latest) {
         let message = "its name is ahead of the clock, so it counts as the oldest and goes first";
-        findings.push(Finding::good("backup", ahead.display().to_string(), message).but(
-            Level::Advice,
-            "see that the clock is right, and move the file away or remove it",
-        ));
+        let remedy = "see that the clock is right, and move the file away or remove it";
+        let subject = ahead.file.display().to_string();
+        findings.push(Finding::advice("backup", subject, message, remedy));
     }
-    let (seen, is_late) = match backup_schedule::newest(&made, latest) {
-        Some((at, file)) => {
-            findings.extend(of_file(file));
-            (format!("the newest is of {}", moment(*at)), is_late(*at))
+    let (message, is_late) = match backup_schedule::newest(&made, latest) {
+        Some(newest) => {
+            findings.extend(check_file(&newest.file));
+            (
+                format!("the newest is of {}", moment(newest.at)),
+                is_late(newest.at),
+            )
         }
         None if oldest.is_some_and(is_late) => ("there is none".to_owned(), true),
         None => ("the first is made when the service runs".to_owned(), false),
     };
-    findings.push(match (is_late, is_running) {
-        (false, _) => finding(seen),
-        (true, true) => finding(seen).but(
-            Level::Mend,
-            "look into the log of the service for why there is no newer one; idsvc backup makes one at once",
-        ),
-        (true, false) => finding(seen).but(
-            Level::Mend,
-            "start the service, which makes one; idsvc backup makes one at once",
-        ),
+    let finding = finding(message);
+    findings.push(if !is_late {
+        finding
+    } else if is_running {
+        let remedy =
+            "look into the log of the service for why there is no newer one; idsvc backup makes one at once";
+        finding.at_level(Level::Mend, remedy)
+    } else {
+        let remedy = "start the service, which makes one; idsvc backup makes one at once";
+        finding.at_level(Level::Mend, remedy)
     });
 }
 
-/// What is wrong with a backup, as far as its beginning and end show.
-fn of_file(file: &Path) -> Option<Finding> {
+/// Checks the beginning and the end of a backup.
+fn check_file(file: &Path) -> Option<Finding> {
     let opened = File::open(file).map_err(BackupError::Unreadable);
     let error = opened.and_then(|opened| glance(BufReader::new(opened))).err()?;
     let remedy = match error {
@@ -77,7 +79,7 @@ fn of_file(file: &Path) -> Option<Finding> {
         _ => "remove it: the service makes another one soon, and idsvc backup makes one at once",
     };
     let subject = file.display().to_string();
-    Some(Finding::good("backup", subject, error.to_string()).but(Level::Mend, remedy))
+    Some(Finding::mend("backup", subject, error.to_string(), remedy))
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! How well a client is set up, held against OAuth 2.1 and the FAPI 2.0 Security Profile.
+//! Checks a client against OAuth 2.1 and the FAPI 2.0 Security Profile.
 
 use std::time::Duration;
 
-use super::finding::{Finding, Level};
+use super::finding::Finding;
 use crate::admin::client::ClientView;
 use crate::clock::Timestamp;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{AssertionAudience, AuthMethod, GrantType, PkceRequirement};
 use crate::oauth::redirect_uri::{check_registrable, is_origin, is_private_by_name};
 
-// OAuth 2.1 is a draft whose sections move; the rule is named.
+// OAuth 2.1 is a draft whose section numbers change, so these name the rule instead.
 const OAUTH_PKCE: &str = "OAuth 2.1: a code challenge with every authorization request";
 const OAUTH_SECRET: &str = "OAuth 2.1: credentials are kept fresh";
 const FAPI_AUTHENTICATION: &str =
@@ -18,14 +18,13 @@ const FAPI_AUDIENCE: &str = "FAPI 2.0 Security Profile section 5.3.2.1: assertio
 const FAPI_ALGORITHM: &str = "FAPI 2.0 Security Profile section 5.4: PS256, ES256 or EdDSA";
 const NATIVE_SCHEME: &str = "RFC 8252 section 7.1: private-use schemes are named after a domain";
 
-/// A secret older than this should have been replaced.
-const SECRET_AGE: Duration = Duration::from_hours(24 * 365);
+/// How old a secret may be.
+const MAX_SECRET_AGE: Duration = Duration::from_hours(24 * 365);
 
-/// What is to be said of a client, at least that it is in order.
-pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
+/// Checks a client. Returns at least one finding.
+pub(super) fn check_client(client: &ClientView, now: Timestamp) -> Vec<Finding> {
     let id = &client.client_id;
-    let advice =
-        |message: &str, remedy: String| Finding::good("client", id, message).but(Level::Advice, remedy);
+    let advice = |message: &str, remedy: String| Finding::advice("client", id, message, remedy);
     let mut findings = Vec::new();
     let signs_in = client.grant_types.contains(&GrantType::AuthorizationCode);
     if signs_in && client.pkce == PkceRequirement::Optional {
@@ -37,8 +36,8 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
             .by(OAUTH_PKCE),
         );
     }
-    findings.extend(of_schemes(client));
-    findings.extend(of_old_addresses(client));
+    findings.extend(check_schemes(client));
+    findings.extend(check_old_addresses(client));
     let uses_secret = client.auth_methods.contains(&AuthMethod::ClientSecretBasic);
     let has_key = client.auth_methods.contains(&AuthMethod::PrivateKeyJwt);
     let by_key = if has_key {
@@ -57,7 +56,7 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
     } else if client.public {
         findings.push(
             advice(
-                "it is public: whoever has its identifier can be it",
+                "it is public: any program that has its identifier can pass for it",
                 format!(
                     "where {id} runs on a server, register a confidential client in its place with idsvc client add"
                 ),
@@ -105,7 +104,7 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
         .map(|secret| secret.created_at)
         .min();
     if let Some(made) = oldest
-        && now.since(made) > SECRET_AGE
+        && now.since(made) > MAX_SECRET_AGE
     {
         findings.push(
             advice(
@@ -125,8 +124,8 @@ pub(super) fn of(client: &ClientView, now: Timestamp) -> Vec<Finding> {
     findings
 }
 
-/// What is to be said of addresses that an application on a device shares with whichever other one wants them.
-fn of_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
+/// Reports redirect URIs whose scheme any other application on the device can take.
+fn check_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
     let id = &client.client_id;
     let shared = client.redirect_uris.iter().filter(|uri| !is_private_by_name(uri));
     shared.map(move |uri| {
@@ -134,22 +133,19 @@ fn of_schemes(client: &ClientView) -> impl Iterator<Item = Finding> {
         let remedy = format!(
             "give it one after a domain of its own, as in com.example.app:/cb, and name both with idsvc client update {id} --redirect-uri until nobody uses the old one"
         );
-        Finding::good("client", id, message)
-            .but(Level::Advice, remedy)
-            .by(NATIVE_SCHEME)
+        Finding::advice("client", id, message, remedy).by(NATIVE_SCHEME)
     })
 }
 
-/// What is to be said of addresses from an earlier release that this one would not take.
-fn of_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
+/// Reports addresses that an earlier release accepted and this one would refuse.
+fn check_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
     let id = &client.client_id;
-    let refused = |uri: &String| Some((uri.clone(), check_registrable(uri, client.public).err()?));
     let uris = client
         .redirect_uris
         .iter()
         .chain(&client.post_logout_redirect_uris);
     let uris = uris.filter_map(move |uri| {
-        let (uri, error) = refused(uri)?;
+        let error = check_registrable(uri, client.public).err()?;
         let message = format!("the address {uri} would not be registered any more: {error}");
         Some((message, "--redirect-uri and --post-logout-redirect-uri"))
     });
@@ -160,12 +156,13 @@ fn of_old_addresses(client: &ClientView) -> impl Iterator<Item = Finding> {
     });
     uris.chain(origins).map(move |(message, flags)| {
         let remedy = format!("name those that are in use with idsvc client update {id} {flags}");
-        Finding::good("client", id, message).but(Level::Advice, remedy)
+        Finding::advice("client", id, message, remedy)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Level;
     use super::*;
 
     fn view(changes: &serde_json::Value) -> ClientView {
@@ -184,12 +181,12 @@ mod tests {
     }
 
     fn remedies(view: &ClientView, now: u64) -> Vec<String> {
-        let found = of(view, Timestamp::from_seconds(now));
+        let found = check_client(view, Timestamp::from_seconds(now));
         found.into_iter().filter_map(|finding| finding.remedy).collect()
     }
 
     #[test]
-    fn a_usual_client_is_told_what_a_stricter_one_would_have() {
+    fn a_usual_client_gets_advice() {
         let remedies = remedies(&view(&serde_json::json!({})), 0);
         for part in ["--pkce required", "--public-key-file", "--id-token-alg"] {
             assert!(
@@ -205,7 +202,10 @@ mod tests {
         let strict = view(&serde_json::json!({
             "pkce": "required", "auth_methods": ["private_key_jwt"], "assertion_audience": "strict", "id_token_signed_response_alg": "ES256",
         }));
-        assert_eq!(of(&strict, Timestamp::from_seconds(0))[0].level, Level::Good);
+        assert_eq!(
+            check_client(&strict, Timestamp::from_seconds(0))[0].level,
+            Level::Good
+        );
         let lax = view(&serde_json::json!({
             "pkce": "required", "auth_methods": ["private_key_jwt"], "id_token_signed_response_alg": "ES256",
         }));
@@ -213,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_would_not_be_taken_any_more_are_named() {
+    fn addresses_that_would_be_refused_now_are_reported() {
         let app = |changes: serde_json::Value| {
-            let found = of(&view(&changes), Timestamp::from_seconds(0));
+            let found = check_client(&view(&changes), Timestamp::from_seconds(0));
             let old = found.into_iter().filter(|finding| {
                 let remedy = finding.remedy.as_deref().unwrap_or_default();
                 remedy.contains("that are in use")
@@ -237,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_that_is_anybodys_is_named() {
+    fn a_scheme_that_any_application_can_take_is_reported() {
         let app = |uris: &[&str]| {
             let app = view(&serde_json::json!({"public": true, "pkce": "required", "redirect_uris": uris}));
-            let found = of(&app, Timestamp::from_seconds(0));
+            let found = check_client(&app, Timestamp::from_seconds(0));
             let named = found.iter().filter(|finding| finding.rule == Some(NATIVE_SCHEME));
             assert!(named.clone().all(|finding| finding.level == Level::Advice));
             named.map(|finding| finding.message.clone()).collect::<Vec<_>>()
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_secret_and_one_that_acts_for_itself_are_named() {
+    fn an_old_secret_and_one_that_acts_for_itself_are_reported() {
         let old =
             view(&serde_json::json!({"secrets": [{"created_at": 0, "expires_at": null}], "max_scope": "a"}));
         let remedies = remedies(&old, 400 * 86_400);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_beside_a_key_is_to_be_taken_away() {
+    fn a_secret_beside_a_key_is_reported() {
         for max_scope in [None, Some("a")] {
             let both = view(&serde_json::json!({
                 "auth_methods": ["client_secret_basic", "client_secret_post", "private_key_jwt"], "max_scope": max_scope,

@@ -1,4 +1,4 @@
-//! What a running service holds open and in memory, and the next start looks for on the disk.
+//! Checks that the files on the disk are still those that the running service has open.
 
 use std::fs;
 use std::io;
@@ -10,44 +10,44 @@ use crate::data_dir::DATABASE;
 use crate::data_dir::master_key::sealer_of;
 use crate::store::engine::FileId;
 
-/// Whether the master key and the database are still those that the service was started with. One that does not run was
-/// opened for this, so that they are.
-pub(super) fn examine(data_dir: &Path, held: &SetUp, findings: &mut Vec<Finding>) {
-    if let Some(fingerprint) = &held.master_key_fingerprint {
+/// Checks the master key and the database against those that the service was started with.
+pub(super) fn examine(data_dir: &Path, running: &SetUp, findings: &mut Vec<Finding>) {
+    if let Some(fingerprint) = &running.master_key_fingerprint {
         let subject = "master key";
         findings.push(match sealer_of(data_dir, fingerprint) {
             Ok(_) => Finding::good("data", subject, "the key that the database is sealed under"),
-            Err(error) => Finding::good("data", subject, error.to_string()).but(
+            Err(error) => Finding::good("data", subject, error.to_string()).at_level(
                 Level::Mend,
-                "do so before the service stops: without the key it does not start again, and idsvc backup needs it too; idsvc export --with-hashes saves clients and users meanwhile",
+                "do so before the service stops: without the key it does not start again, and idsvc backup needs it too; until then idsvc export --with-hashes saves clients and users",
             ),
         });
     }
-    if let Some(seconds) = held.stalled {
+    if let Some(seconds) = running.stalled {
         let message = format!("the disk does not answer: a write has waited for {seconds} seconds");
-        findings.push(Finding::good("data", "disk", message).but(
-            Level::Mend,
-            "see whether its file system is frozen (fsfreeze, a snapshot under way) or its network storage is gone; what has to be written is answered with 503 meanwhile",
+        findings.push(Finding::mend("data", "disk", message,
+            "see whether its file system is frozen (fsfreeze, a snapshot under way) or its network storage is gone; until then a request that has to write is answered with 503",
         ));
     }
-    let Some(open) = held.database else { return };
+    let Some(open_database) = running.database else {
+        return;
+    };
     let database = data_dir.join(DATABASE);
     let finding = |message: String| Finding::good("data", database.display().to_string(), message);
     let save = "the service still has the data: save it with idsvc backup FILE, then stop the service";
     findings.push(match fs::metadata(&database) {
-        Ok(found) if FileId::of(&found) == open => finding("the database that is open".to_owned()),
+        Ok(found) if FileId::of(&found) == open_database => finding("the database that is open".to_owned()),
         Ok(_) => finding(
             "it is not the file that the service has open: that one was removed or renamed".to_owned(),
         )
-        .but(
+        .at_level(
             Level::Mend,
             format!("{save}, move this file away and idsvc restore FILE"),
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             finding("it is not there: the service goes on with a file that was removed or renamed".to_owned())
-                .but(Level::Mend, format!("{save} and idsvc restore FILE"))
+                .at_level(Level::Mend, format!("{save} and idsvc restore FILE"))
         }
         Err(error) => finding(format!("it cannot be looked at: {error}"))
-            .but(Level::Mend, "run this as the user of the service"),
+            .at_level(Level::Mend, "run this as the user of the service"),
     });
 }

@@ -1,4 +1,4 @@
-//! Settings that a start takes and that leave the service weaker, or do not do what they seem to.
+//! Checks for valid settings that make the service weaker, or that have no effect.
 
 use super::finding::{Finding, Level};
 use crate::config::Config;
@@ -8,21 +8,20 @@ use crate::password::PasswordParams;
 const OWASP: &str =
     "OWASP Password Storage Cheat Sheet: argon2id with 19 MiB and 2 passes, or what is as dear";
 
-/// Looks at what the operator has weakened.
+/// Checks limits, exempt networks, password hashing and session lifetimes.
 pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     let mut advise = |setting: &str, message: String, remedy: &str, rule| {
-        let finding = Finding::good("settings", setting, message).but(Level::Advice, remedy);
+        let finding = Finding::good("settings", setting, message).at_level(Level::Advice, remedy);
         findings.push(Finding { rule, ..finding });
     };
     let limits = &config.limits;
     if !limits.enabled {
-        let message = "whoever guesses passwords or takes all there is is held back by nothing".to_owned();
+        let message = "nothing limits guesses of passwords and floods of requests".to_owned();
         let remedy = "set it to true, and name those who need more in limits.exempt";
         advise("limits.enabled", message, remedy, None);
     }
     for network in limits.exempt.iter().filter(|network| network.prefix_len() == 0) {
-        let message =
-            format!("{network} is everybody: whoever guesses passwords there is held back by nothing");
+        let message = format!("{network} is every address: nothing limits guesses of passwords from there");
         let remedy = "name the networks of those who need more";
         advise("limits.exempt", message, remedy, None);
     }
@@ -48,7 +47,7 @@ pub(super) fn examine(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a hash costs less than the cheapest that OWASP has, which is 7 MiB and 5 passes.
+/// Whether a hash costs less than the cheapest that OWASP recommends: 7 MiB and 5 passes.
 fn is_cheap(cost: PasswordParams) -> bool {
     const MEMORY_KIB: u32 = 7 << 10;
     let work = cost.memory_kib().saturating_mul(cost.iterations());
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_owasp_has_is_dear_enough_and_what_is_below_is_not() {
+    fn the_parameters_of_owasp_are_enough_and_lower_ones_are_not() {
         let is_cheap = |memory, iterations| is_cheap(PasswordParams::new(memory, iterations, 1).unwrap());
         for (memory_mib, iterations) in [(46, 1), (19, 2), (12, 3), (9, 4), (7, 5)] {
             assert!(!is_cheap(memory_mib << 10, iterations), "{memory_mib} MiB");

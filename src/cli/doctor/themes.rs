@@ -1,4 +1,4 @@
-//! Themes: those that cannot be used, and those that are named and not there.
+//! Checks themes: whether each can be used, and whether the named ones exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::themes::folder::LANGUAGES;
 use crate::themes::theme_set::{ThemeSet, Themes};
 use crate::themes::{DEFAULT, Severity};
 
-/// Looks at every theme there is, and at every one that the settings or a client name.
+/// Checks every existing theme, and every theme that the settings or a client name.
 pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mut Vec<Finding>) {
     let theme_set = Themes::open("", &settings.theme, Some(&settings.theme_dir)).current();
     let mut named: BTreeMap<&str, String> = BTreeMap::new();
@@ -22,22 +22,21 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
     named.insert(&settings.theme, "or name another in the setting theme".to_owned());
     let known = theme_set.names().into_iter();
     for name in known.chain(named.keys().copied()).collect::<BTreeSet<_>>() {
-        let fault = fault(&theme_set, name);
-        findings.extend(match (fault, named.get(name)) {
-            (Some(fault), other) => {
-                let level = if other.is_some() {
+        findings.extend(match (first_fault(&theme_set, name), named.get(name)) {
+            (Some(fault), remedy) => {
+                let level = if remedy.is_some() {
                     Level::Mend
                 } else {
                     Level::Advice
                 };
                 let message = format!("it cannot be used as it is, and the default theme stands in: {fault}");
-                Some(Finding::good("theme", name, message).but(level, check(name)))
+                Some(Finding::good("theme", name, message).at_level(level, check_command(name)))
             }
-            (None, Some(other)) if theme_set.theme(name).is_none() => {
+            (None, Some(remedy)) if theme_set.theme(name).is_none() => {
                 let folder = settings.theme_dir.join(name);
                 let message = "it is not there, and the default theme stands in";
-                let remedy = format!("put it into {}, {other}", folder.display());
-                Some(Finding::good("theme", name, message).but(Level::Mend, remedy))
+                let remedy = format!("put it into {}, {remedy}", folder.display());
+                Some(Finding::mend("theme", name, message, remedy))
             }
             (None, Some(_)) => Some(Finding::good("theme", name, "it can be used")),
             (None, None) => None,
@@ -45,16 +44,21 @@ pub(super) fn examine(settings: &Settings, clients: &[ClientView], findings: &mu
     }
     if let Some(fault) = theme_set.unread_languages().first() {
         let message = format!("a file is not read, and its words are missing in every theme: {fault}");
-        findings.push(Finding::good("language", LANGUAGES, message).but(Level::Advice, check(DEFAULT)));
+        findings.push(Finding::advice(
+            "language",
+            LANGUAGES,
+            message,
+            check_command(DEFAULT),
+        ));
     }
 }
 
-fn check(name: &str) -> String {
+fn check_command(name: &str) -> String {
     format!("idsvc theme check {name} shows every fault; the service reads the files again by itself")
 }
 
 /// The first reason why a theme, or a page of it, is not used.
-fn fault(theme_set: &ThemeSet, name: &str) -> Option<String> {
+fn first_fault(theme_set: &ThemeSet, name: &str) -> Option<String> {
     let findings = match (theme_set.refused(name), theme_set.theme(name)) {
         (Some(findings), _) => findings,
         (None, theme) => theme?.findings(),

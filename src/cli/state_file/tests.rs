@@ -181,7 +181,7 @@ fn json_does_too() {
     assert!(read("{").unwrap_err().starts_with("line 1"));
     let twice = read(r#"{"client": [{"client_id": "web"}], "client": []}"#).unwrap_err();
     assert!(twice.starts_with("line 1 column"), "{twice}");
-    // What is no list of records is not an empty one: pruning would remove everything.
+    // A section of another form is refused. As an empty list it would prune all records.
     for text in [
         r#"{"client": {"client_id": "web"}}"#,
         r#"{"client": null}"#,

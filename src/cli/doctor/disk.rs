@@ -1,0 +1,144 @@
+//! Checks the data directory: the modes of its files, the free space, and the unused part of the database.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::finding::Finding;
+use crate::cli::admin_connection::{AdminConnection, unexpected};
+use crate::cli::output::CliError;
+use crate::control::protocol::{Command, Reply};
+use crate::data_dir::DATABASE;
+use crate::data_dir::disk::{LEAST_TO_WRITE, Space, space};
+use crate::data_dir::master_key::MASTER_KEY;
+
+/// The mode bits of group and others.
+pub(super) const BEYOND_OWNER: u32 = 0o077;
+/// The least free space, in bytes.
+const MIN_FREE_SPACE: u64 = 256 << 20;
+/// The smallest database whose unused part is measured. Measuring reads all of the file.
+const MIN_COMPACT_SIZE: u64 = 64 << 20;
+
+/// Checks that a file or folder has none of the mode bits in `forbidden`.
+pub(super) fn check_mode(path: &Path, forbidden: u32, what: &str, findings: &mut Vec<Finding>) {
+    let Ok(metadata) = fs::metadata(path) else {
+        return;
+    };
+    let subject = path.display().to_string();
+    let mode = metadata.permissions().mode() & 0o777;
+    findings.push(if mode & forbidden == 0 {
+        Finding::good("permissions", subject, format!("{what} is closed to others"))
+    } else {
+        let message = format!("{what} is open to others ({mode:03o})");
+        let remedy = format!("chmod {:03o} {subject}", mode & !forbidden);
+        Finding::mend("permissions", subject, message, remedy)
+    });
+}
+
+/// Checks modes and free space.
+pub(super) fn examine(data_dir: &Path, findings: &mut Vec<Finding>) {
+    let database = data_dir.join(DATABASE);
+    check_mode(data_dir, BEYOND_OWNER, "the data directory", findings);
+    check_mode(&database, BEYOND_OWNER, "the database", findings);
+    check_mode(
+        &data_dir.join(MASTER_KEY),
+        BEYOND_OWNER,
+        "the master key",
+        findings,
+    );
+    if let Ok(space) = space(data_dir) {
+        findings.push(check_space(data_dir, file_size(&database), space));
+    }
+}
+
+fn file_size(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |metadata| metadata.len())
+}
+
+/// Checks that the disk has space for a database of this size and its backups.
+fn check_space(data_dir: &Path, database_size: u64, space: Space) -> Finding {
+    let subject = data_dir.display().to_string();
+    let message = format!("{} MiB are free", space.free >> 20);
+    let needed = database_size.saturating_mul(3).max(MIN_FREE_SPACE);
+    let lacking = needed.saturating_sub(space.free).div_ceil(1 << 20);
+    if lacking == 0 {
+        return Finding::good("disk", subject, message);
+    }
+    let needed = needed.div_ceil(1 << 20);
+    let reason = format!("the database and its backups need {needed} MiB");
+    let remedy = if space.free < LEAST_TO_WRITE {
+        let least = LEAST_TO_WRITE >> 20;
+        format!(
+            "make room for {lacking} MiB now: with fewer than {least} the service can no longer write, and says that it is not ready; {reason}"
+        )
+    } else if space.lacking() > 0 {
+        let kept = space.reserve() >> 20;
+        format!(
+            "make room for {lacking} MiB soon: with fewer than {kept} free, sign-ins that begin are answered with 503 unless the database file has unused room, and no backup is made; {reason}"
+        )
+    } else {
+        format!("make room for {lacking} MiB: {reason}")
+    };
+    Finding::mend("disk", subject, message, remedy)
+}
+
+/// Checks how much of a large database is unused.
+pub(super) fn examine_database(session: &AdminConnection) -> Result<Option<Finding>, CliError> {
+    if file_size(&session.settings().data_dir.join(DATABASE)) < MIN_COMPACT_SIZE {
+        return Ok(None);
+    }
+    match session.ask(Command::DatabaseSize)? {
+        Reply::DatabaseSize(size) => Ok(check_unused(size.taken, size.spare)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn check_unused(size: u64, unused: u64) -> Option<Finding> {
+    if size < MIN_COMPACT_SIZE || unused <= size / 2 {
+        return None;
+    }
+    let message = format!("{} of its {} MiB hold nothing", unused >> 20, size >> 20);
+    let remedy = "idsvc compact gives them back to the disk; requests wait while it runs";
+    Some(Finding::advice("data", "database", message, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_figures_that_count() {
+        let found = |size, free| check_space(Path::new("/data"), size, Space { free, total: 1 << 40 });
+        let (mib, gib) = (1_u64 << 20, 1_u64 << 30);
+        assert_eq!(found(mib, MIN_FREE_SPACE).level, Level::Good);
+        let scarce = found(gib, 3 * gib - 1);
+        assert_eq!(scarce.level, Level::Mend);
+        assert_eq!(
+            scarce.remedy.as_deref(),
+            Some("make room for 1 MiB: the database and its backups need 3072 MiB")
+        );
+        let short = found(mib, LEAST_TO_WRITE).remedy.unwrap();
+        assert!(
+            short.starts_with("make room for 254 MiB soon: with fewer than 64 free, sign-ins that begin are answered with 503"),
+            "{short}"
+        );
+        let full = found(mib, LEAST_TO_WRITE - 1).remedy.unwrap();
+        assert!(
+            full.starts_with("make room for 255 MiB now: with fewer than 2 the service can no longer write")
+                && full.ends_with("need 256 MiB"),
+            "{full}"
+        );
+    }
+
+    #[test]
+    fn a_large_database_that_is_mostly_empty_is_named_with_the_command_that_helps() {
+        let mib = 1_u64 << 20;
+        for (size, unused) in [(63, 63), (64, 32), (0, 0)] {
+            assert_eq!(check_unused(size * mib, unused * mib), None);
+        }
+        let found = check_unused(64 * mib, 33 * mib).unwrap();
+        assert_eq!(found.message, "33 of its 64 MiB hold nothing");
+        assert!(found.remedy.unwrap().starts_with("idsvc compact "));
+    }
+}

@@ -1,0 +1,238 @@
+//! Defines the commands of the control socket and their replies.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::admin::AdminRefusal;
+use crate::admin::apply::{Applied, Apply, Exported, LeftOut};
+use crate::admin::backup::BackUp;
+use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
+use crate::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
+use crate::admin::compact::{Compacted, Room};
+use crate::admin::import::{ImportUsers, Imported};
+use crate::admin::installation::{IssuerView, SetUp};
+use crate::admin::key::{ImportKey, KeyView, RotateKey};
+use crate::admin::provider::examine::ProviderReport;
+use crate::admin::provider::{AddProvider, ProviderView, UpdateProvider};
+use crate::admin::session::{RevokeSessions, Revoked, SessionView};
+use crate::admin::user::{AddUser, SetPassword, Unlink, UpdateUser, UserView};
+use crate::store::StoreError;
+use crate::store::backup::BackupError;
+
+/// A command of an administrator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// `client add`.
+    ClientAdd(Box<AddClient>),
+    /// `client list`.
+    ClientList,
+    /// `client show`.
+    ClientShow(String),
+    /// `client update`.
+    ClientUpdate(Box<UpdateClient>),
+    /// `client remove`.
+    ClientRemove(String),
+    /// `client rotate-secret`.
+    ClientRotateSecret(RotateSecret),
+    /// `client enable`.
+    ClientEnable(String),
+    /// `client disable`.
+    ClientDisable(String),
+    /// `client api-key add`.
+    ApiKeyAdd(String),
+    /// `client api-key list`.
+    ApiKeyList(String),
+    /// `client api-key revoke`.
+    ApiKeyRevoke(WhichApiKey),
+    /// `user add`.
+    UserAdd(Box<AddUser>),
+    /// `user list`, with the most users to return.
+    UserList(usize),
+    /// `user show`.
+    UserShow(String),
+    /// `user update`.
+    UserUpdate(Box<UpdateUser>),
+    /// `user remove`.
+    UserRemove(String),
+    /// `user set-password`.
+    UserSetPassword(SetPassword),
+    /// `user import`, for some lines of the file.
+    UserImport(ImportUsers),
+    /// `user enable`.
+    UserEnable(String),
+    /// `user disable`.
+    UserDisable(String),
+    /// `user unlink`.
+    UserUnlink(Unlink),
+    /// `provider add`.
+    ProviderAdd(Box<AddProvider>),
+    /// `provider list`.
+    ProviderList,
+    /// `provider show`.
+    ProviderShow(String),
+    /// `provider update`.
+    ProviderUpdate(Box<UpdateProvider>),
+    /// `provider remove`.
+    ProviderRemove(String),
+    /// `provider test`.
+    ProviderTest(String),
+    /// `key list`.
+    KeyList,
+    /// `key rotate`.
+    KeyRotate(RotateKey),
+    /// `key retire`.
+    KeyRetire(String),
+    /// `key import`.
+    KeyImport(ImportKey),
+    /// `session list`.
+    SessionList(String),
+    /// `session revoke`.
+    SessionRevoke(RevokeSessions),
+    /// Asks for the issuer and the state of the service, for `doctor`.
+    SetUp,
+    /// Asks for the size of the database and of its unused part, for `doctor`.
+    #[serde(rename = "room")]
+    DatabaseSize,
+    /// `compact`.
+    Compact,
+    /// `config set-issuer`.
+    SetIssuer(String),
+    /// `apply`.
+    Apply(Box<Apply>),
+    /// `export`, with hashes or without. One [`ExportLine`] for each record follows the reply, then [`ExportLine::End`].
+    Export(bool),
+    /// `backup`. The bytes of the backup follow the reply.
+    BackUp(BackUp),
+}
+
+impl Command {
+    /// Whether the command changes nothing. No data directory is created for it.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Self::ClientList
+            | Self::ClientShow(_)
+            | Self::ApiKeyList(_)
+            | Self::UserList(_)
+            | Self::UserShow(_)
+            | Self::ProviderList
+            | Self::ProviderShow(_)
+            | Self::ProviderTest(_)
+            | Self::KeyList
+            | Self::SessionList(_)
+            | Self::SetUp
+            | Self::DatabaseSize
+            | Self::Export(_)
+            | Self::BackUp(_) => true,
+            Self::Apply(request) => request.dry_run,
+            Self::UserImport(request) => !request.write,
+            _ => false,
+        }
+    }
+
+    /// Whether the command may create the data directory, before the first start of the service. For any other command
+    /// a directory without data is a mistake in its name.
+    pub fn may_create_data_dir(&self) -> bool {
+        match self {
+            Self::ClientAdd(_) | Self::UserAdd(_) | Self::ProviderAdd(_) | Self::KeyImport(_) => true,
+            Self::Apply(_) | Self::UserImport(_) => !self.is_read_only(),
+            _ => false,
+        }
+    }
+}
+
+/// The reply to a command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// One client.
+    Client(Box<ClientView>),
+    /// All clients.
+    Clients(Vec<ClientView>),
+    /// The identifier of the removed client.
+    ClientRemoved(String),
+    /// One API key.
+    ApiKey(ApiKeyView),
+    /// The API keys of a client.
+    ApiKeys(Vec<ApiKeyView>),
+    /// The revoked API key.
+    ApiKeyRevoked(WhichApiKey),
+    /// One user.
+    User(Box<UserView>),
+    /// Several users.
+    Users(Vec<UserView>),
+    /// The uuid and account identifier of the removed user.
+    UserRemoved(Uuid, String),
+    /// One provider.
+    Provider(Box<ProviderView>),
+    /// All providers.
+    Providers(Vec<ProviderView>),
+    /// The result of the checks of a provider.
+    ProviderReport(ProviderReport),
+    /// The id of the removed provider.
+    ProviderRemoved(String),
+    /// The result of some lines of an import.
+    Imported(Imported),
+    /// One signing key.
+    Key(KeyView),
+    /// All signing keys.
+    Keys(Vec<KeyView>),
+    /// The sessions of a user.
+    Sessions(Vec<SessionView>),
+    /// The number of sessions that were ended.
+    Revoked(Revoked),
+    /// The previous and the new issuer.
+    Issuer(IssuerView),
+    /// The issuer and the state of the service.
+    SetUp(SetUp),
+    /// The size of the database and of its unused part.
+    #[serde(rename = "room")]
+    DatabaseSize(Room),
+    /// The size of the database before and after a compaction.
+    Compacted(Compacted),
+    /// The changes that were made, or that a dry run would make.
+    Applied(Applied),
+    /// Bytes follow until the connection ends.
+    Bytes,
+    /// The command was refused.
+    Refused(AdminRefusal),
+    /// The command could not be carried out.
+    Failed(String),
+}
+
+/// A line of an export.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportLine {
+    /// A provider, client or user.
+    Record(Exported),
+    /// Counts the records that the export leaves out. An export without such records has no such line.
+    LeftOut(LeftOut),
+    /// The last line. An export without it is incomplete.
+    End,
+}
+
+/// Why the bytes after a reply were not all written.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The backup failed.
+    #[error("the backup was not finished: {0}")]
+    Backup(BackupError),
+    /// The store cannot be read.
+    #[error("the export was not finished: {0}")]
+    Store(#[from] StoreError),
+    /// The reader has closed the connection.
+    #[error("nobody reads what was asked for: {0}")]
+    Unwritable(io::Error),
+}
+
+impl From<BackupError> for StreamError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Unwritable(error) => Self::Unwritable(error),
+            error => Self::Backup(error),
+        }
+    }
+}
