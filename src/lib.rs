@@ -57,7 +57,7 @@
 //! 4. **Who presents something is settled before anything is consumed.** A code or refresh token in another
 //!    client's hands changes nothing.
 //! 5. **Addresses come from the configuration.** Neither `Host` nor a forwarded header makes a URL. A redirect
-//!    URI matches by equality; a client's [`oauth::redirect_uri::ReturnTo`] exists only after that match, and before
+//!    URI matches by equality; a client's [`oauth::redirect_uri::MatchedRedirectUri`] exists only after that match, and before
 //!    it exists no error is sent anywhere but to the person at the browser.
 //! 6. **A secret's digest is all that is kept**, and neither type can be printed.
 //! 7. **One policy for all grants.** [`flow::grant_policy`] decides for every grant whether this subject may get a token for this

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Wording;
 use crate::identity::User;
-use crate::identity::claim::{DEEPEST, is_followable, looks_like_email};
+use crate::identity::claim::{MAX_DEPTH, is_shallow_enough, looks_like_email};
 use crate::oauth::openid::claims::{BY_SCOPE, carrying_scope};
 
 /// Whether the claim is a text: those of the scope `profile`, but for the time of the last change.
@@ -196,8 +196,8 @@ fn set_other(user: &mut User, name: &str, value: &str) -> Result<(), String> {
     } else {
         serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
     };
-    if !is_followable(&typed) {
-        return Err(format!("claim {name} is nested more than {DEEPEST} deep"));
+    if !is_shallow_enough(&typed) {
+        return Err(format!("claim {name} is nested more than {MAX_DEPTH} deep"));
     }
     user.claims.insert(name.to_owned(), typed);
     Ok(())
@@ -387,9 +387,9 @@ mod tests {
     fn a_claim_is_nested_so_deep_and_no_deeper() {
         let mut user = alice();
         let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-        set(&mut user, "deep", &nested(DEEPEST)).unwrap();
+        set(&mut user, "deep", &nested(MAX_DEPTH)).unwrap();
         let known = user.clone();
-        for depth in [DEEPEST + 1, 120] {
+        for depth in [MAX_DEPTH + 1, 120] {
             let value = serde_json::from_str(&nested(depth)).unwrap();
             assert!(set_value(&mut user, "deep", &value).is_err());
             assert!(set(&mut user, "deep", &nested(depth)).is_err());

@@ -88,7 +88,7 @@ mod tests {
     use crate::identity::{Consent, Device, Session};
     use crate::oauth::ClientFields;
     use crate::oauth::openid::claims::ClaimsRequest;
-    use crate::oauth::refresh::{Entropy, RefreshFamily};
+    use crate::oauth::refresh::{FamilyEntropy, RefreshFamily};
     use crate::oauth::scope::Scope;
     use crate::secret::Digest;
     use crate::store::engine::counted;
@@ -179,7 +179,7 @@ mod tests {
                             scope: Scope::default(),
                             claims: ClaimsRequest::default(),
                         };
-                        let entropy = Entropy {
+                        let entropy = FamilyEntropy {
                             token: [1; 32],
                             lineage: [2; 16],
                         };

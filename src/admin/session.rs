@@ -142,7 +142,7 @@ mod tests {
     use crate::oauth::Scope;
     use crate::oauth::code::Authorization;
     use crate::oauth::openid::claims::ClaimsRequest;
-    use crate::oauth::refresh::{Entropy, RefreshFamily};
+    use crate::oauth::refresh::{FamilyEntropy, RefreshFamily};
     use crate::secret::Digest;
     use crate::store::tables::SESSIONS_BY_USER;
 
@@ -209,7 +209,7 @@ mod tests {
             scope: Scope::of(["openid"]).unwrap(),
             claims: ClaimsRequest::default(),
         };
-        let entropy = Entropy {
+        let entropy = FamilyEntropy {
             token: [1; 32],
             lineage: [2; 16],
         };

@@ -1,4 +1,4 @@
-//! Whose account it is that a provider speaks of: the one place where strangers become users.
+//! Which user an account of a provider becomes. Only this module makes users from provider accounts.
 
 use uuid::Uuid;
 
@@ -7,77 +7,76 @@ use super::provider::{LinkPolicy, Provider};
 use crate::clock::Timestamp;
 use crate::identity::{LinkedIdentity, User};
 
-/// What becomes of somebody whom no user is linked to yet.
+/// The decision about an account that is not linked to a user.
 #[derive(Clone, Debug)]
-pub enum Admission {
-    /// This user is theirs from now on.
+pub enum AccountDecision {
+    /// The account is linked to this existing user.
     Link(Box<User>),
-    /// They become a new user.
+    /// The account becomes this new user.
     Create(Box<User>),
-    /// They stay outside.
+    /// The sign-in is refused.
     Refused,
 }
 
-/// The user who signs in with the e-mail address that a provider names.
+/// The user who signs in with the e-mail address that a provider sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Holder<'a> {
+pub struct EmailOwner<'a> {
     /// The user.
     pub user: &'a User,
-    /// Whether the record's word about its address counts: the operator's does, and that of a provider that may itself
-    /// link by addresses. Otherwise any provider that may bring users could lie in wait with somebody else's address.
-    pub is_vouched_for: bool,
-    /// Whether neither the user is disabled nor the provider that brought them.
-    pub is_in_force: bool,
+    /// Whether the address in the record is trusted: the operator set it, or a provider with
+    /// [`LinkPolicy::VerifiedEmail`] did. Another provider could create a user with the address of a victim and wait
+    /// for the victim's sign-in.
+    pub is_email_trusted: bool,
+    /// Whether the user and the provider that created the user are enabled.
+    pub is_enabled: bool,
 }
 
-/// Decides by the provider's policies.
+/// Decides what an unlinked account becomes, by the policies of the provider.
 ///
-/// `holder` is the user who signs in with the e-mail address that the provider names, if there is one. An address links
-/// two accounts only when it is verified on both sides and the same letter for letter; only the case of ASCII letters
-/// does not count, because wider folding maps different mailboxes onto one. A user whom the issuer knows by another
-/// `sub` already is somebody else, who had the address before (OpenID Connect Core 5.7). Whoever would be linked to a
-/// user who is disabled, or whom a disabled provider brought, stays outside: a second account is no way around that, and
-/// would stay a second one when they come back.
-pub fn admit(
+/// `email_owner` is the user who signs in with the e-mail address that the provider sent, if there is one. An address
+/// links two accounts only if both sides verified it and it is equal except for the case of ASCII letters. Unicode case
+/// folding would make different mailboxes equal. A user who is linked to another `sub` of the same issuer is a previous
+/// owner of the address, and is not linked (OpenID Connect Core 5.7). If the user to link is disabled, or the provider
+/// that created that user is, the sign-in is refused. A second user would bypass the block.
+pub fn decide(
     provider: &Provider,
     identity: LinkedIdentity,
     profile: &Profile,
-    holder: Option<Holder<'_>>,
+    email_owner: Option<EmailOwner<'_>>,
     (uuid, organization): (Uuid, &str),
     now: Timestamp,
-) -> Admission {
+) -> AccountDecision {
     let verified = profile.email.as_deref().filter(|_| profile.email_verified);
     let is_theirs = |user: &User| {
         let same = user.email.as_deref().zip(verified);
         user.email_verified
-            && holder.is_some_and(|holder| holder.is_vouched_for)
+            && email_owner.is_some_and(|email_owner| email_owner.is_email_trusted)
             && same.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
     };
     if provider.link == LinkPolicy::VerifiedEmail
-        && let Some(Holder {
-            user, is_in_force, ..
-        }) = holder.filter(|holder| is_theirs(holder.user))
+        && let Some(EmailOwner { user, is_enabled, .. }) =
+            email_owner.filter(|email_owner| is_theirs(email_owner.user))
     {
-        if !is_in_force {
-            return Admission::Refused;
+        if !is_enabled {
+            return AccountDecision::Refused;
         }
         let is_known = |known: &LinkedIdentity| known.issuer == identity.issuer;
         if !user.identities.iter().any(is_known) {
             let mut user = user.clone();
             user.identities.push(identity);
             user.updated_at = now;
-            return Admission::Link(Box::new(user));
+            return AccountDecision::Link(Box::new(user));
         }
     }
     if !provider.create_users {
-        return Admission::Refused;
+        return AccountDecision::Refused;
     }
     let account_id = match verified {
-        Some(email) if holder.is_none() => email.to_owned(),
+        Some(email) if email_owner.is_none() => email.to_owned(),
         _ => format!("{}:{}", provider.id, identity.subject),
     };
     let mut user = User::federated(uuid, account_id, &provider.id, organization, now);
     user.identities.push(identity);
     profile.write_to(&mut user);
-    Admission::Create(Box::new(user))
+    AccountDecision::Create(Box::new(user))
 }

@@ -1,4 +1,4 @@
-//! The question to a provider and its answer: OpenID Connect Core 3.1.2, RFC 7636, RFC 9207.
+//! The authorization request to a provider and its response: OpenID Connect Core 3.1.2, RFC 7636, RFC 9207.
 
 use url::Url;
 use zeroize::Zeroizing;
@@ -10,33 +10,33 @@ use crate::oauth::authorize::AuthorizationRequest;
 use crate::oauth::login::ResolvedPurpose;
 use crate::oauth::parameters::Parameters;
 
-/// A provider's error code as it may be told: nothing but what codes are made of, and not endless.
+/// A provider's error code with untrusted characters removed, cut to 64 characters.
 pub(super) fn error_code(text: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
     text.chars().filter(is_plain).take(64).collect()
 }
 
-/// What is drawn for one question.
-pub struct Question<'a> {
-    /// Comes back with the answer.
+/// The generated parameters of one authorization request.
+pub struct AuthorizationParameters<'a> {
+    /// `state`, which the response contains.
     pub state: &'a str,
-    /// Comes back in the ID token.
+    /// `nonce`, which the ID token contains.
     pub nonce: &'a str,
-    /// The hash of what the code is redeemed with.
+    /// `code_challenge`, S256.
     pub code_challenge: &'a str,
-    /// Where the answer goes.
+    /// Where the response is sent.
     pub redirect_uri: &'a str,
 }
 
-/// The address to which a browser takes the question. What the client wished of the sign-in is passed on; whoever has
-/// to prove anew who they are has to do it there, and the provider to say when they did: any `max_age` demands
-/// `auth_time` of it (OpenID Connect Core 2). Not zero, which some take for a demand that no sign-in ever meets.
+/// The address of the authorization request. It passes on what the client requested. If the user must authenticate
+/// again (`must_reauthenticate`), the provider is asked to do it, and `max_age` makes it send `auth_time` (OpenID
+/// Connect Core 2). `max_age` is not zero, because some providers then refuse every sign-in.
 pub fn address(
     provider: &Provider,
     metadata: &Metadata,
-    question: &Question<'_>,
+    parameters: &AuthorizationParameters<'_>,
     request: Option<&AuthorizationRequest>,
-    must_prove: bool,
+    must_reauthenticate: bool,
 ) -> Url {
     let mut address = metadata.authorization_endpoint.clone();
     {
@@ -44,11 +44,11 @@ pub fn address(
         query
             .append_pair("response_type", "code")
             .append_pair("client_id", provider.client_id.as_deref().unwrap_or_default())
-            .append_pair("redirect_uri", question.redirect_uri)
+            .append_pair("redirect_uri", parameters.redirect_uri)
             .append_pair("scope", &provider.scope.to_string())
-            .append_pair("state", question.state)
-            .append_pair("nonce", question.nonce)
-            .append_pair("code_challenge", question.code_challenge)
+            .append_pair("state", parameters.state)
+            .append_pair("nonce", parameters.nonce)
+            .append_pair("code_challenge", parameters.code_challenge)
             .append_pair("code_challenge_method", "S256");
         if let Some(hint) = request.and_then(|request| request.login_hint.as_deref()) {
             query.append_pair("login_hint", hint);
@@ -56,11 +56,11 @@ pub fn address(
         if let Some(locales) = request.and_then(|request| request.ui_locales.as_ref()) {
             query.append_pair("ui_locales", locales);
         }
-        let of_proof = must_prove.then_some(Session::FRESH.as_secs());
-        if let Some(age) = request.and_then(|request| request.max_age).or(of_proof) {
+        let freshness = must_reauthenticate.then_some(Session::FRESH.as_secs());
+        if let Some(age) = request.and_then(|request| request.max_age).or(freshness) {
             query.append_pair("max_age", &age.to_string());
         }
-        if must_prove {
+        if must_reauthenticate {
             query.append_pair("prompt", "login");
         } else if request.is_some_and(|request| request.prompt.select_account) {
             query.append_pair("prompt", "select_account");
@@ -69,49 +69,49 @@ pub fn address(
     address
 }
 
-/// A provider's answer, as the browser brings it.
+/// A provider's authorization response.
 pub struct Callback {
     /// `state`.
     pub state: String,
-    /// `iss`, when it was sent.
+    /// `iss`, if it was sent.
     pub iss: Option<String>,
-    /// What it says.
-    pub outcome: Outcome,
+    /// The code or the error.
+    pub response: ProviderResponse,
 }
 
-/// What a provider's answer says.
-pub enum Outcome {
+/// The code or the error of an authorization response.
+pub enum ProviderResponse {
     /// The code.
     Code(Zeroizing<String>),
-    /// The user said no there.
+    /// The user refused at the provider.
     Denied,
-    /// The provider cannot at the moment.
+    /// The provider is temporarily unavailable.
     Unavailable,
-    /// Anything else; the code of the error, which is the provider's word.
+    /// Another error code of the provider.
     Failed(String),
 }
 
 impl Callback {
-    /// Reads the parameters of the answer. Nothing for what is no answer: no `state`, neither code nor error, or one
-    /// of them twice.
+    /// Reads the parameters of the response. `None` if `state` is missing, if there is not either a code or an error,
+    /// or if a parameter is repeated.
     pub fn parse(parameters: &Parameters) -> Option<Self> {
         parameters.each_once().ok()?;
-        let outcome = match (parameters.get("error"), parameters.get("code")) {
-            (Some("access_denied"), None) => Outcome::Denied,
-            (Some("temporarily_unavailable" | "server_error"), None) => Outcome::Unavailable,
-            (Some(error), None) => Outcome::Failed(error_code(error)),
-            (None, Some(code)) => Outcome::Code(Zeroizing::new(code.to_owned())),
+        let response = match (parameters.get("error"), parameters.get("code")) {
+            (Some("access_denied"), None) => ProviderResponse::Denied,
+            (Some("temporarily_unavailable" | "server_error"), None) => ProviderResponse::Unavailable,
+            (Some(error), None) => ProviderResponse::Failed(error_code(error)),
+            (None, Some(code)) => ProviderResponse::Code(Zeroizing::new(code.to_owned())),
             (Some(_), Some(_)) | (None, None) => return None,
         };
         Some(Self {
             state: parameters.get("state")?.to_owned(),
             iss: parameters.get("iss").map(ToOwned::to_owned),
-            outcome,
+            response,
         })
     }
 
-    /// Whether the answer can be this provider's (RFC 9207 section 2.4). A provider that promises to name itself has
-    /// to.
+    /// Whether the response may be from this provider (RFC 9207 section 2.4). A provider that announces `iss` must send
+    /// it.
     pub fn is_from(&self, provider: &Provider, metadata: &Metadata) -> bool {
         match &self.iss {
             Some(iss) => *iss == provider.issuer,
@@ -120,8 +120,8 @@ impl Callback {
     }
 }
 
-/// The provider to which the user is sent without being asked: the one that the client names, the one that serves the
-/// expected user's domain, or the only way in.
+/// The provider to which the user is redirected without a page: the one that the client names, the one for the domain
+/// of the expected user, or the only way to sign in.
 pub fn direct_provider<'a>(
     purpose: &ResolvedPurpose,
     offered: &'a [std::sync::Arc<Provider>],

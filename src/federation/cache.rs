@@ -1,75 +1,75 @@
-//! Documents that others publish, kept as long as they allow, and longer when they cannot be reached.
+//! A cache of documents that others publish. It follows their `max-age`, and keeps stale documents if a server is down.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex as Turn;
-
 use crate::clock::Timestamp;
 use crate::random::Random;
 
-/// How long a document is fresh when its sender does not say.
-const USUAL: Duration = Duration::from_mins(30);
-/// The bounds of what a sender may say. The upper one is how long a key that was withdrawn is still believed.
-const SHORTEST: Duration = Duration::from_mins(5);
-const LONGEST: Duration = Duration::from_hours(1);
-/// How long a document is used after it stopped being fresh, while no new one can be had.
-const STALE: Duration = Duration::from_hours(24);
-/// The least time between two attempts, when there is nothing yet.
-const RETRY: Duration = Duration::from_secs(5);
-/// The least time between two attempts to get something newer than what is there.
-const RENEW: Duration = Duration::from_mins(1);
-/// A document that nobody asked for this long is forgotten.
-const FORGET: Duration = Duration::from_hours(24);
+/// How long a document without `max-age` is fresh.
+const DEFAULT_MAX_AGE: Duration = Duration::from_mins(30);
+/// The bounds for `max-age`. The upper one is how long a withdrawn key is still accepted.
+const LOWEST_MAX_AGE: Duration = Duration::from_mins(5);
+const HIGHEST_MAX_AGE: Duration = Duration::from_hours(1);
+/// How long a stale document is used if no new one can be fetched.
+const STALE_PERIOD: Duration = Duration::from_hours(24);
+/// The least time between two attempts if there is no document.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// The least time between two attempts to fetch a newer document.
+const RENEWAL_INTERVAL: Duration = Duration::from_mins(1);
+/// A document that was not used for this long is removed.
+const UNUSED_PERIOD: Duration = Duration::from_hours(24);
 
-/// What was fetched: the document, and how long its sender lets it be kept.
+/// A fetched document and its `max-age`, or why it was not fetched.
 pub type Fetched<T> = Result<(T, Option<Duration>), String>;
 
-/// A document cannot be had; the text says why and names the host, nothing else.
+/// A document is not available. The text says why and names the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
 /// Documents of one kind by address.
 pub struct Cache<T> {
-    entries: Mutex<HashMap<String, Arc<Entry<T>>>>,
+    entries: Mutex<HashMap<String, Arc<CacheEntry<T>>>>,
     random: Random,
 }
 
-struct Entry<T> {
-    /// Held by whoever fetches: others that need the same document wait for that one answer.
-    turn: Turn<()>,
-    state: Mutex<State<T>>,
+struct CacheEntry<T> {
+    /// Held during a fetch, so that other requests for the document wait for its result.
+    fetching: tokio::sync::Mutex<()>,
+    state: Mutex<EntryState<T>>,
 }
 
-struct State<T> {
+struct EntryState<T> {
     document: Option<Arc<T>>,
     fetched_at: Timestamp,
     fresh_until: Timestamp,
-    tried_at: Option<Timestamp>,
+    attempted_at: Option<Timestamp>,
     problem: Option<String>,
-    asked_at: Timestamp,
+    requested_at: Timestamp,
 }
 
-/// Whether `span` has passed since `earlier`; a clock that jumped back counts as that.
+/// Whether `span` has passed since `earlier`, or the clock jumped back.
 fn has_passed(earlier: Timestamp, span: Duration, now: Timestamp) -> bool {
     now < earlier || now.since(earlier) >= span
 }
 
-impl<T> State<T> {
-    /// The document, while it may still be used.
+impl<T> EntryState<T> {
+    /// The document, if it may still be used.
     fn usable(&self, now: Timestamp) -> Option<&Arc<T>> {
-        self.document.as_ref().filter(|_| now < self.fresh_until + STALE)
+        self.document
+            .as_ref()
+            .filter(|_| now < self.fresh_until + STALE_PERIOD)
     }
 
     fn is_fresh(&self, now: Timestamp) -> bool {
         self.document.is_some() && now < self.fresh_until && now >= self.fetched_at
     }
 
-    fn may_try(&self, least: Duration, now: Timestamp) -> bool {
-        self.tried_at.is_none_or(|at| has_passed(at, least, now))
+    fn may_attempt(&self, least: Duration, now: Timestamp) -> bool {
+        self.attempted_at.is_none_or(|at| has_passed(at, least, now))
     }
 
     fn unavailable(&self) -> Unavailable {
@@ -82,7 +82,7 @@ impl<T> State<T> {
 }
 
 impl<T> Cache<T> {
-    /// An empty one; `random` spreads the moments at which documents are fetched again.
+    /// An empty cache. `random` spreads the times at which documents are fetched again.
     pub fn new(random: Random) -> Self {
         Self {
             entries: Mutex::default(),
@@ -90,26 +90,26 @@ impl<T> Cache<T> {
         }
     }
 
-    fn entry(&self, address: &str, now: Timestamp) -> Arc<Entry<T>> {
+    fn entry(&self, address: &str, now: Timestamp) -> Arc<CacheEntry<T>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.entry(address.to_owned()).or_insert_with(|| {
-            Arc::new(Entry {
-                turn: Turn::new(()),
-                state: Mutex::new(State {
+            Arc::new(CacheEntry {
+                fetching: tokio::sync::Mutex::new(()),
+                state: Mutex::new(EntryState {
                     document: None,
                     fetched_at: now,
                     fresh_until: now,
-                    tried_at: None,
+                    attempted_at: None,
                     problem: None,
-                    asked_at: now,
+                    requested_at: now,
                 }),
             })
         });
         Arc::clone(entry)
     }
 
-    /// The document, as it is kept: fresh, or stale while [`Cache::refresh`] looks for a new one. Only where there is
-    /// none yet is it fetched now, and then once for all who wait.
+    /// The cached document. It may be stale, because [`Cache::refresh`] fetches new ones. If there is none, it is
+    /// fetched now, once for all waiting requests.
     pub async fn get<F>(
         &self,
         address: &str,
@@ -120,27 +120,26 @@ impl<T> Cache<T> {
         F: Future<Output = Fetched<T>>,
     {
         let entry = self.entry(address, now);
-        let kept = |state: &mut State<T>| {
-            state.asked_at = now;
+        let touch = |state: &mut EntryState<T>| {
+            state.requested_at = now;
             state.usable(now).cloned()
         };
-        if let Some(document) = kept(&mut entry.state()) {
+        if let Some(document) = touch(&mut entry.state()) {
             return Ok(document);
         }
-        let _turn = entry.turn.lock().await;
-        if let Some(document) = kept(&mut entry.state()) {
+        let _guard = entry.fetching.lock().await;
+        if let Some(document) = touch(&mut entry.state()) {
             return Ok(document);
         }
-        if !entry.state().may_try(RETRY, now) {
+        if !entry.state().may_attempt(RETRY_INTERVAL, now) {
             return Err(entry.state().unavailable());
         }
-        self.fill((address, &entry), now, fetch().await);
+        self.record_attempt((address, &entry), now, fetch().await);
         let state = entry.state();
         state.usable(now).cloned().ok_or_else(|| state.unavailable())
     }
 
-    /// A document newer than `known`, if one can be had: what is asked for when the known one lacks something. At
-    /// most one attempt a minute is made for it, however often it is asked for.
+    /// A document that is newer than `known`, if one is available. At most one attempt a minute is made.
     pub async fn newer<F>(
         &self,
         address: &str,
@@ -152,64 +151,67 @@ impl<T> Cache<T> {
         F: Future<Output = Fetched<T>>,
     {
         let entry = self.entry(address, now);
-        let _turn = entry.turn.lock().await;
-        let other = |state: &State<T>| state.document.clone().filter(|kept| !Arc::ptr_eq(kept, known));
+        let _guard = entry.fetching.lock().await;
+        let other = |state: &EntryState<T>| state.document.clone().filter(|kept| !Arc::ptr_eq(kept, known));
         if let Some(document) = other(&entry.state()) {
             return Some(document);
         }
-        if !entry.state().may_try(RENEW, now) {
+        if !entry.state().may_attempt(RENEWAL_INTERVAL, now) {
             return None;
         }
-        self.fill((address, &entry), now, fetch().await);
+        self.record_attempt((address, &entry), now, fetch().await);
         let state = entry.state();
         other(&state)
     }
 
-    /// Forgets what is at an address that nobody wants anything of any more.
-    pub fn keep(&self, is_wanted: impl Fn(&str) -> bool) {
+    /// Removes the documents at addresses that are not wanted.
+    pub fn retain(&self, is_wanted: impl Fn(&str) -> bool) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|address, _| is_wanted(address));
     }
 
-    /// Every document that is there.
+    /// All cached documents.
     pub fn documents(&self) -> Vec<Arc<T>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let documents = entries.values().map(|entry| entry.state().document.clone());
         documents.flatten().collect()
     }
 
-    /// Fetches again what is no longer fresh and still asked for, and forgets what nobody asks for.
+    /// Fetches stale documents again, and removes unused ones.
     pub async fn refresh<F>(&self, now: Timestamp, fetch: impl Fn(String) -> F)
     where
         F: Future<Output = Fetched<T>>,
     {
         let due: Vec<_> = {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            entries.retain(|_, entry| now.since(entry.state().asked_at) < FORGET);
-            let is_due = |state: &State<T>| !state.is_fresh(now) && state.may_try(RENEW, now);
+            entries.retain(|_, entry| now.since(entry.state().requested_at) < UNUSED_PERIOD);
+            let is_due =
+                |state: &EntryState<T>| !state.is_fresh(now) && state.may_attempt(RENEWAL_INTERVAL, now);
             let due = entries.iter().filter(|(_, entry)| is_due(&entry.state()));
             due.map(|(address, entry)| (address.clone(), Arc::clone(entry)))
                 .collect()
         };
         for (address, entry) in due {
-            let Ok(_turn) = entry.turn.try_lock() else {
+            let Ok(_guard) = entry.fetching.try_lock() else {
                 continue;
             };
-            self.fill((&address, &entry), now, fetch(address.clone()).await);
+            self.record_attempt((&address, &entry), now, fetch(address.clone()).await);
         }
     }
 
-    /// Keeps what came of an attempt. Here it is told why there is nothing new: how many ask is for strangers to choose,
-    /// how often something is fetched is not.
-    fn fill(&self, (address, entry): (&str, &Entry<T>), now: Timestamp, fetched: Fetched<T>) {
+    /// Records the result of an attempt. A failure is logged here and not for each request, because strangers could
+    /// flood the log with requests.
+    fn record_attempt(&self, (address, entry): (&str, &CacheEntry<T>), now: Timestamp, fetched: Fetched<T>) {
         if let Err(problem) = &fetched {
             tracing::warn!(address, problem, "a document that others publish cannot be had");
         }
         let mut state = entry.state();
-        state.tried_at = Some(now);
+        state.attempted_at = Some(now);
         match fetched {
             Ok((document, max_age)) => {
-                let fresh_for = max_age.unwrap_or(USUAL).clamp(SHORTEST, LONGEST);
+                let fresh_for = max_age
+                    .unwrap_or(DEFAULT_MAX_AGE)
+                    .clamp(LOWEST_MAX_AGE, HIGHEST_MAX_AGE);
                 let [share] = self.random.bytes::<1>();
                 state.document = Some(Arc::new(document));
                 state.fetched_at = now;
@@ -222,8 +224,8 @@ impl<T> Cache<T> {
     }
 }
 
-impl<T> Entry<T> {
-    fn state(&self) -> std::sync::MutexGuard<'_, State<T>> {
+impl<T> CacheEntry<T> {
+    fn state(&self) -> std::sync::MutexGuard<'_, EntryState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_is_fetched_once_however_many_ask_at_once() {
+    async fn concurrent_requests_fetch_a_document_once() {
         let source = Source::new();
         let (one, two, three) = tokio::join!(source.get(), source.get(), source.get());
         assert_eq!((one, two, three), (Ok(1), Ok(1), Ok(1)));
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stale_document_is_used_while_no_new_one_can_be_had() {
+    async fn a_stale_document_is_used_if_no_new_one_is_available() {
         let mut source = Source::new();
         source.get().await.unwrap();
         source.now = source.now + Duration::from_hours(2);
@@ -286,10 +288,10 @@ mod tests {
             .refresh(source.now, |_| async { Err("down".to_owned()) })
             .await;
         assert_eq!(source.get().await, Ok(1));
-        source.now = source.now + RENEW;
+        source.now = source.now + RENEWAL_INTERVAL;
         source.cache.refresh(source.now, |_| source.fetch()).await;
         assert_eq!(source.get().await, Ok(2));
-        source.now = source.now + LONGEST + STALE;
+        source.now = source.now + HIGHEST_MAX_AGE + STALE_PERIOD;
         let gone = source
             .cache
             .get(URL, source.now, || async { Err("down".to_owned()) })
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn something_newer_is_looked_for_at_most_once_a_minute() {
+    async fn a_newer_document_is_fetched_at_most_once_a_minute() {
         let mut source = Source::new();
         source.get().await.unwrap();
         let known = source
@@ -313,7 +315,7 @@ mod tests {
                 .await
                 .is_none()
         );
-        source.now = source.now + RENEW;
+        source.now = source.now + RENEWAL_INTERVAL;
         let newer = source
             .cache
             .newer(URL, &known, source.now, || source.fetch())
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_cannot_be_reached_is_not_asked_over_and_over() {
+    async fn a_failed_fetch_is_not_repeated_at_once() {
         let mut source = Source::new();
         let attempts = AtomicU32::new(0);
         for _ in 0..10 {
@@ -347,12 +349,12 @@ mod tests {
             assert_eq!(refused, Err(Unavailable("down".to_owned())));
         }
         assert_eq!(attempts.load(Ordering::SeqCst), 1);
-        source.now = source.now + RETRY;
+        source.now = source.now + RETRY_INTERVAL;
         assert_eq!(source.get().await, Ok(1));
     }
 
     #[tokio::test]
-    async fn a_clock_that_jumps_back_stops_nothing() {
+    async fn a_clock_that_jumps_back_does_not_stop_fetches() {
         let mut source = Source::new();
         source.get().await.unwrap();
         source.now = source.now - Duration::from_hours(48);
@@ -369,10 +371,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_asks_for_is_forgotten() {
+    async fn an_unused_document_is_removed() {
         let mut source = Source::new();
         source.get().await.unwrap();
-        source.now = source.now + FORGET;
+        source.now = source.now + UNUSED_PERIOD;
         source.cache.refresh(source.now, |_| source.fetch()).await;
         assert_eq!(source.cache.entries.lock().unwrap().len(), 0);
         assert_eq!(source.fetched(), 1);

@@ -1,4 +1,4 @@
-//! Which ID tokens of a provider are believed: OpenID Connect Core 3.1.3.7, RFC 7523 section 3.
+//! Validation of the ID tokens of a provider: OpenID Connect Core 3.1.3.7, RFC 7523 section 3.
 
 use std::time::Duration;
 
@@ -16,97 +16,96 @@ use crate::jose::claims::{Audience, numeric_date, optional_numeric_date};
 use crate::jose::jwk::JwkSet;
 use crate::jose::jws::{Compact, MAX_TOKEN_LEN};
 use crate::jose::jwt::{self, ExpectedTyp, JwtError, TimeError};
-use crate::oauth::assertion::{Owner, Use};
+use crate::oauth::assertion::{Owner, ReplayKey};
 use crate::oauth::openid::id_token::at_hash;
 
-/// How far the clocks of provider and service may differ.
+/// How far the clocks of the provider and the service may differ.
 const LEEWAY: Duration = Duration::from_secs(30);
 /// OpenID Connect Core 2: `sub` has at most 255 ASCII characters.
 const LONGEST_SUBJECT: usize = 255;
 
-/// What the token was issued for, and with it what it must say.
+/// How an ID token is used, and what it must contain for that.
 #[derive(Clone, Copy)]
-pub enum Purpose<'a> {
-    /// It is exchanged: whoever holds it presents it.
+pub enum IdTokenUse<'a> {
+    /// A client exchanges it for tokens of this service.
     Exchange,
-    /// It answers a sign-in that this service began.
+    /// It is the result of a sign-in that this service began.
     SignIn {
         /// The identifier of this service at the provider.
         client_id: &'a str,
-        /// What the request sent along.
+        /// `nonce` of the request.
         nonce: &'a str,
-        /// The access token that came with it.
+        /// The access token of the same response.
         access_token: &'a str,
-        /// The greatest age of the sign-in, in seconds, where one was asked for.
+        /// The requested greatest age of the sign-in, in seconds.
         max_age: Option<u64>,
-        /// When it was asked for.
+        /// When the request was sent.
         asked_at: Timestamp,
-        /// When the user was asked to sign in anew, if they were.
+        /// When the provider was asked to authenticate the user again, if it was.
         proof_asked_at: Option<Timestamp>,
     },
 }
 
-/// Somebody, in the words of a provider whose signature holds.
+/// A validated ID token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subject {
-    /// `sub`: who it is, among all of this issuer.
+pub struct VerifiedIdToken {
+    /// `sub`: the account at the issuer.
     pub subject: String,
-    /// When they signed in there, if it says so.
+    /// When the user authenticated there, if the token contains it.
     pub auth_time: Option<Timestamp>,
     /// Every other claim.
     pub claims: Map<String, Value>,
-    /// How its use is remembered, when it has a `jti`: until it would be refused for its age in any case.
-    pub once: Option<Use>,
+    /// The key under which its use is recorded, if it has a `jti`. The record lasts until the token is too old.
+    pub replay_key: Option<ReplayKey>,
 }
 
-/// Why a token is not believed.
+/// Why an ID token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenProblem {
-    /// It cannot be read, or its signature does not hold.
+    /// It cannot be read, or its signature is not valid.
     #[error(transparent)]
     Jwt(#[from] JwtError),
     /// `iss` is not the provider's.
     #[error("iss is not the issuer of the provider")]
     Issuer,
-    /// It tells of an event, as a logout token does, and proves no sign-in (RFC 8417 section 4.1, OpenID Connect
-    /// Back-Channel Logout 1.0 section 2.4).
+    /// It has the claim `events`, as a logout token does, so it is not an ID token (RFC 8417 section 4.1, OpenID
+    /// Connect Back-Channel Logout 1.0 section 2.4).
     #[error("token has the claim events: it is no ID token")]
     Event,
-    /// `aud` is for others.
+    /// `aud` has no accepted audience.
     #[error("aud is none of the audiences accepted from this provider")]
     Audience,
-    /// `azp` is missing beside several audiences, or names another party.
+    /// `azp` is missing although there are several audiences, or names another party.
     #[error("azp is missing or is not an accepted party")]
     AuthorizedParty,
     /// `sub` is empty, too long, or not ASCII.
     #[error("sub is not 1 to 255 ASCII characters")]
     Subject,
-    /// It is too old, or not good yet.
+    /// It has expired, or is not valid yet.
     #[error(transparent)]
     Time(#[from] TimeError),
     /// It was issued longer ago than the provider's record allows.
     #[error("token is older than this provider's tokens may be")]
     TooOld,
-    /// `nonce` is missing or not the one that was sent.
+    /// `nonce` is missing or differs from that of the request.
     #[error("nonce is not the one that was sent")]
     Nonce,
     /// `at_hash` does not belong to the access token.
     #[error("at_hash does not match the access token")]
     AccessTokenHash,
-    /// The sign-in there is older than was asked for.
+    /// The sign-in at the provider is older than requested.
     #[error("the sign-in at the provider is older than was asked for")]
     SignInTooOld,
-    /// An age was asked for, and `auth_time` is missing (OpenID Connect Core 2).
+    /// `max_age` was requested, and `auth_time` is missing (OpenID Connect Core 2).
     #[error("auth_time is missing although max_age was sent")]
     SignInUndated,
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct UpstreamClaims {
     iss: String,
     sub: String,
     aud: Audience,
-    #[serde(default)]
     azp: Option<String>,
     #[serde(deserialize_with = "numeric_date")]
     exp: Timestamp,
@@ -116,17 +115,14 @@ struct Claims {
     nbf: Option<Timestamp>,
     #[serde(default, deserialize_with = "optional_numeric_date")]
     auth_time: Option<Timestamp>,
-    #[serde(default)]
     jti: Option<String>,
-    #[serde(default)]
     nonce: Option<String>,
-    #[serde(default)]
     at_hash: Option<String>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
 
-/// The compact token of an `assertion`, which may be base64-encoded once more, in either alphabet, padded or not.
+/// The compact token of an `assertion`. Some clients encode it again in base64, in either alphabet, padded or not.
 pub fn compact(assertion: &str) -> Zeroizing<String> {
     const ENCODED_MAX: usize = MAX_TOKEN_LEN / 3 * 4 + 8;
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -142,7 +138,7 @@ pub fn compact(assertion: &str) -> Zeroizing<String> {
     Zeroizing::new(decoded.unwrap_or_else(|| assertion.to_owned()))
 }
 
-/// Whether the set has the key that the token claims to be signed with.
+/// Whether the set has the key that the header of the token names.
 pub fn is_signed_by_one_of(token: &str, keys: &JwkSet) -> bool {
     let Ok(token) = Compact::parse(token) else {
         return true;
@@ -153,17 +149,17 @@ pub fn is_signed_by_one_of(token: &str, keys: &JwkSet) -> bool {
     }
 }
 
-/// Checks an ID token of `provider` against its keys. The algorithm is the record's word, never the token's.
+/// Checks an ID token of `provider` with its keys. The record decides which algorithms are accepted.
 pub fn check(
     token: &str,
     provider: &Provider,
     keys: &JwkSet,
-    purpose: Purpose<'_>,
+    purpose: IdTokenUse<'_>,
     now: Timestamp,
-) -> Result<Subject, TokenProblem> {
+) -> Result<VerifiedIdToken, TokenProblem> {
     let allowed: Vec<Algorithm> = provider.algs.iter().copied().collect();
     let select = |kid: Option<&str>, alg| keys.select(kid, alg);
-    let claims = jwt::verify::<Claims>(token, ExpectedTyp::AbsentOr("JWT"), &allowed, select)?.into_inner();
+    let claims = jwt::verify::<UpstreamClaims>(token, ExpectedTyp::AbsentOr("JWT"), &allowed, select)?;
     if claims.iss != provider.issuer {
         return Err(TokenProblem::Issuer);
     }
@@ -171,17 +167,17 @@ pub fn check(
         return Err(TokenProblem::Event);
     }
     check_audience(&claims, provider, purpose)?;
-    let is_fit = |sub: &str| !sub.is_empty() && sub.len() <= LONGEST_SUBJECT && sub.is_ascii();
-    if !is_fit(&claims.sub) || claims.sub.bytes().any(|byte| byte.is_ascii_control()) {
+    let is_bounded = |sub: &str| !sub.is_empty() && sub.len() <= LONGEST_SUBJECT && sub.is_ascii();
+    if !is_bounded(&claims.sub) || claims.sub.bytes().any(|byte| byte.is_ascii_control()) {
         return Err(TokenProblem::Subject);
     }
     jwt::check_times(Some(claims.exp), claims.nbf, Some(claims.iat), now, LEEWAY)?;
     match purpose {
-        Purpose::Exchange if now.since(claims.iat) > provider.longest_age() + LEEWAY => {
+        IdTokenUse::Exchange if now.since(claims.iat) > provider.longest_age() + LEEWAY => {
             return Err(TokenProblem::TooOld);
         }
-        Purpose::Exchange => {}
-        Purpose::SignIn {
+        IdTokenUse::Exchange => {}
+        IdTokenUse::SignIn {
             nonce,
             access_token,
             max_age,
@@ -201,14 +197,15 @@ pub fn check(
                     return Err(TokenProblem::AccessTokenHash);
                 }
             }
-            // The age was asked for there and then: the time that people take there after that does not count.
-            if let Some(most) = max_age {
+            // The age counts when the request is sent. The time that the user then spends at the provider does not
+            // count.
+            if let Some(limit) = max_age {
                 let at = claims.auth_time.ok_or(TokenProblem::SignInUndated)?;
-                if asked_at.since(at) > Duration::from_secs(most).saturating_add(LEEWAY) {
+                if asked_at.since(at) > Duration::from_secs(limit).saturating_add(LEEWAY) {
                     return Err(TokenProblem::SignInTooOld);
                 }
             }
-            // One that does not say when is believed, though it was asked: some never do, and their users have to get on.
+            // A token without `auth_time` is accepted, because some providers never send it.
             let is_older = |asked_at| claims.auth_time.is_some_and(|at| at + LEEWAY < asked_at);
             if proof_asked_at.is_some_and(is_older) {
                 return Err(TokenProblem::SignInTooOld);
@@ -217,20 +214,24 @@ pub fn check(
     }
     let owner = Owner::Provider(&provider.issuer);
     let jti = claims.jti.as_deref().filter(|jti| !jti.is_empty());
-    let too_old_from = claims.iat + Duration::from_secs(Provider::LONGEST_AGE);
-    let until = claims.exp.min(too_old_from) + LEEWAY;
-    Ok(Subject {
+    let max_age_end = claims.iat + Duration::from_secs(Provider::LONGEST_AGE);
+    let until = claims.exp.min(max_age_end) + LEEWAY;
+    Ok(VerifiedIdToken {
         subject: claims.sub,
         auth_time: claims.auth_time.map(|at| at.min(now)),
         claims: claims.others,
-        once: jti.map(|jti| Use::of(owner, jti, until)),
+        replay_key: jti.map(|jti| ReplayKey::of(owner, jti, until)),
     })
 }
 
-fn check_audience(claims: &Claims, provider: &Provider, purpose: Purpose<'_>) -> Result<(), TokenProblem> {
+fn check_audience(
+    claims: &UpstreamClaims,
+    provider: &Provider,
+    purpose: IdTokenUse<'_>,
+) -> Result<(), TokenProblem> {
     let values = claims.aud.values();
     match purpose {
-        Purpose::Exchange => {
+        IdTokenUse::Exchange => {
             let accepted = provider.accepted_audiences();
             if !values.iter().any(|value| accepted.contains(value)) {
                 return Err(TokenProblem::Audience);
@@ -240,7 +241,7 @@ fn check_audience(claims: &Claims, provider: &Provider, purpose: Purpose<'_>) ->
                 return Err(TokenProblem::AuthorizedParty);
             }
         }
-        Purpose::SignIn { client_id, .. } => {
+        IdTokenUse::SignIn { client_id, .. } => {
             if !values.iter().any(|value| value == client_id) {
                 return Err(TokenProblem::Audience);
             }

@@ -1,30 +1,30 @@
-//! What a provider publishes about itself: OpenID Connect Discovery 3 and 4.
+//! The metadata of a provider: OpenID Connect Discovery 3 and 4.
 
 use serde::Deserialize;
 use url::Url;
 
-/// A discovery document, as far as it is used here.
+/// The supported members of a discovery document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Where people are sent.
+    /// `authorization_endpoint`.
     pub authorization_endpoint: Url,
-    /// Where codes are redeemed.
+    /// `token_endpoint`.
     pub token_endpoint: Url,
-    /// Where claims are read.
+    /// `userinfo_endpoint`.
     pub userinfo_endpoint: Option<Url>,
-    /// Where keys are published.
+    /// `jwks_uri`.
     pub jwks_uri: Url,
-    /// How clients may prove who they are there.
+    /// The client authentication methods.
     pub auth_methods: Vec<String>,
-    /// What ID tokens may be signed with.
+    /// The signature algorithms of ID tokens.
     pub id_token_algs: Vec<String>,
-    /// How code challenges may be made; none when it does not say.
+    /// The code challenge methods; empty if the member is missing.
     pub code_challenge_methods: Vec<String>,
-    /// Whether answers name their issuer (RFC 9207 section 3).
+    /// Whether authorization responses contain `iss` (RFC 9207 section 3).
     pub names_issuer: bool,
 }
 
-/// Why a document is not that of the provider.
+/// Why a discovery document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataProblem {
     /// Not the expected JSON.
@@ -33,7 +33,7 @@ pub enum MetadataProblem {
     /// Another issuer (OpenID Connect Discovery 4.3).
     #[error("the discovery document names another issuer than the provider's record")]
     Issuer,
-    /// An address that is not https.
+    /// An address is not https.
     #[error("{0} in the discovery document is not an https address")]
     Address(&'static str),
 }
@@ -43,10 +43,8 @@ struct Document {
     issuer: String,
     authorization_endpoint: String,
     token_endpoint: String,
-    #[serde(default)]
     userinfo_endpoint: Option<String>,
     jwks_uri: String,
-    #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
     #[serde(default)]
     id_token_signing_alg_values_supported: Vec<String>,
@@ -56,7 +54,7 @@ struct Document {
     authorization_response_iss_parameter_supported: bool,
 }
 
-/// Where the document of an issuer is (OpenID Connect Discovery 4.1).
+/// The address of the document of an issuer (OpenID Connect Discovery 4.1).
 pub fn address(issuer: &str) -> String {
     format!(
         "{}/.well-known/openid-configuration",
@@ -64,7 +62,7 @@ pub fn address(issuer: &str) -> String {
     )
 }
 
-/// An address that may be fetched: https, with a host, without a user name.
+/// Reads an address that may be fetched: https, with a host, without a user name or fragment.
 pub fn https(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_plain = url.scheme() == "https"
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_leads_anywhere_but_over_https() {
+    fn addresses_that_are_not_https_are_refused() {
         for name in [
             "authorization_endpoint",
             "token_endpoint",

@@ -1,7 +1,7 @@
-//! Upstream OpenID providers: what they publish, which of their tokens are believed, and whom these speak of.
+//! Upstream OpenID providers: their metadata, the checks of their ID tokens, and the users of these tokens.
 //!
-//! The rules are plain functions ([`id_token`], [`profile`], [`account`], [`authorization`]); [`upstreams`] is the
-//! one place from which a provider is asked anything.
+//! The rules are plain functions ([`id_token`], [`profile`], [`account`], [`authorization`]). Only [`upstreams`] sends
+//! requests to providers.
 
 pub mod account;
 pub mod authorization;

@@ -1,4 +1,4 @@
-//! What a provider says of somebody, in the terms of a user's record.
+//! The claims of a provider, converted for the record of a user.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::provider::Provider;
 use crate::identity::User;
-use crate::identity::claim::{is_followable, looks_like_email};
+use crate::identity::claim::{is_shallow_enough, looks_like_email};
 use crate::oauth::openid::claims::BY_SCOPE;
 
-const LONGEST_TEXT: usize = 1024;
-/// The most that one claim of another type may hold, as JSON.
-const LONGEST_VALUE: usize = 4096;
+const MAX_TEXT_BYTES: usize = 1024;
+/// The longest claim of another type, as JSON.
+const MAX_VALUE_BYTES: usize = 4096;
 
-/// The claims of a provider that have a place in a user's record, each of the type it has there.
+/// The claims of a provider that are stored in the record of a user, with the types of the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// The e-mail address.
@@ -29,12 +29,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads the claims. What has a wrong type, is too long or nested too deep is left out: a name that cannot be shown keeps nobody
-    /// from signing in.
+    /// Reads the claims. A claim with a wrong type, or one that is too long or nested too deep, is left out, so that
+    /// the sign-in does not fail.
     pub fn read(claims: &Map<String, Value>, provider: &Provider) -> Self {
         let source = |name: &str| {
-            let theirs = provider.claims.get(name).map_or(name, String::as_str);
-            claims.get(theirs).filter(|value| !value.is_null())
+            let claim = provider.claims.get(name).map_or(name, String::as_str);
+            claims.get(claim).filter(|value| !value.is_null())
         };
         let email = source("email")
             .and_then(Value::as_str)
@@ -61,12 +61,12 @@ impl Profile {
         }
     }
 
-    /// Whether everything is there that a record wants and a provider usually has.
+    /// Whether it has an e-mail address and a name.
     pub fn is_complete(&self) -> bool {
         self.email.is_some() && self.claims.contains_key("name")
     }
 
-    /// Takes from `other` what is missing here.
+    /// Adds the claims of `other` that are missing.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         if self.email.is_none() {
@@ -83,16 +83,10 @@ impl Profile {
         self
     }
 
-    /// Writes it into the record of a user whom the provider speaks for; says whether that changed anything. What
-    /// the provider no longer says stays.
+    /// Writes the claims into the record of a user. Returns whether the record changed. Claims that the provider no
+    /// longer sends are kept.
     pub fn write_to(&self, user: &mut User) -> bool {
-        let before = (
-            user.email.clone(),
-            user.email_verified,
-            user.phone_number.clone(),
-            user.phone_number_verified,
-            user.claims.clone(),
-        );
+        let before = user.clone();
         if self.email.is_some() {
             user.email.clone_from(&self.email);
             user.email_verified = self.email_verified;
@@ -104,18 +98,11 @@ impl Profile {
         for (name, value) in &self.claims {
             user.claims.insert(name.clone(), value.clone());
         }
-        before
-            != (
-                user.email.clone(),
-                user.email_verified,
-                user.phone_number.clone(),
-                user.phone_number_verified,
-                user.claims.clone(),
-            )
+        before != *user
     }
 }
 
-/// Claims that have a place of their own in the record, or that the service itself writes.
+/// Whether the claim has its own field in the record, or is written by the service.
 fn is_column(name: &str) -> bool {
     matches!(
         name,
@@ -133,14 +120,14 @@ fn is_fit(name: &str, value: &Value) -> bool {
 }
 
 fn is_bounded(value: &Value) -> bool {
-    is_followable(value) && value.to_string().len() <= LONGEST_VALUE
+    is_shallow_enough(value) && value.to_string().len() <= MAX_VALUE_BYTES
 }
 
 fn is_text(text: &str) -> bool {
-    !text.trim().is_empty() && text.len() <= LONGEST_TEXT && !text.chars().any(char::is_control)
+    !text.trim().is_empty() && text.len() <= MAX_TEXT_BYTES && !text.chars().any(char::is_control)
 }
 
-/// Some providers write the boolean as a text.
+/// Some providers send booleans as text.
 fn is_true(value: &Value) -> bool {
     *value == Value::Bool(true) || value.as_str() == Some("true")
 }

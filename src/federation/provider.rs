@@ -1,4 +1,4 @@
-//! A provider as the operator has registered it: whom it speaks for, and what is believed of it.
+//! Registered providers and their settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ use crate::oauth::fields::{Field, Form, Plain, fields};
 use crate::oauth::scope::Scope;
 use crate::route::Route;
 
-/// How the service proves to a provider's token endpoint who it is (OpenID Connect Core 9).
+/// How the service authenticates at a provider's token endpoint (OpenID Connect Core 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamAuth {
@@ -24,7 +24,7 @@ pub enum UpstreamAuth {
     ClientSecretBasic,
     /// The secret in the body.
     ClientSecretPost,
-    /// An assertion signed with the service's own key, which the provider reads from the service's key set.
+    /// An assertion signed with a key of the service, which the provider fetches from the service's key set.
     PrivateKeyJwt,
 }
 
@@ -38,7 +38,7 @@ impl UpstreamAuth {
         }
     }
 
-    /// Whether it takes a secret.
+    /// Whether it uses a secret.
     pub const fn uses_secret(self) -> bool {
         match self {
             Self::ClientSecretBasic | Self::ClientSecretPost => true,
@@ -47,7 +47,7 @@ impl UpstreamAuth {
     }
 }
 
-/// When somebody new from a provider becomes a user that exists already.
+/// When a new account of a provider is linked to an existing user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkPolicy {
@@ -58,7 +58,7 @@ pub enum LinkPolicy {
     VerifiedEmail,
 }
 
-/// A picture for the button that leads to the provider.
+/// The image on the button of the provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logo {
     /// The media type.
@@ -67,7 +67,7 @@ pub struct Logo {
     pub data: String,
 }
 
-/// Stored by its file in base64, from which the media type follows.
+/// It is set to a file in base64. The media type is read from the file.
 impl Field for Option<Logo> {
     type Change = String;
     const FORM: Form = Form::Text;
@@ -84,9 +84,9 @@ impl Field for Option<Logo> {
 }
 
 impl Logo {
-    const MOST_BYTES: usize = 64 * 1024;
+    const MAX_BYTES: usize = 64 * 1024;
 
-    /// The picture of a file in base64; none when it is empty.
+    /// The image of a file in base64; none if the text is empty.
     fn read(data: String) -> Result<Option<Self>, String> {
         if data.is_empty() {
             return Ok(None);
@@ -94,8 +94,8 @@ impl Logo {
         let bytes = STANDARD
             .decode(&data)
             .map_err(|_| "the logo is not base64".to_owned())?;
-        if bytes.len() > Self::MOST_BYTES {
-            return Err(format!("the logo is larger than {} bytes", Self::MOST_BYTES));
+        if bytes.len() > Self::MAX_BYTES {
+            return Err(format!("the logo is larger than {} bytes", Self::MAX_BYTES));
         }
         let media_type = match bytes.as_slice() {
             [0x89, b'P', b'N', b'G', ..] => "image/png",
@@ -113,62 +113,61 @@ impl Plain for UpstreamAuth {}
 impl Plain for LinkPolicy {}
 
 fields! {
-    /// What is registered of a provider.
+    /// The settings of a provider.
     ProviderSettings;
 
-    /// What an operator says about a provider; what is left out keeps its default or its value.
+    /// A change of the settings of a provider. A field that is left out keeps its value.
     ///
-    /// An empty text removes an optional value; a list replaces the one before.
+    /// An empty text removes an optional value. A list replaces the stored list.
     ProviderFields;
 
-    /// Its issuer identifier (OpenID Connect Discovery 3), byte for byte as in its tokens.
+    /// The issuer identifier (OpenID Connect Discovery 3), byte for byte as in its ID tokens.
     issuer: String;
-    /// The name shown to people; the identifier when there is none.
+    /// The name shown to users; the id if there is none.
     name: Option<String>;
-    /// The picture beside the name.
+    /// The image beside the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     logo: Option<Logo>;
-    /// The identifier under which this service is registered there; none where only tokens are exchanged.
+    /// The `client_id` of this service at the provider; none if tokens are only exchanged.
     client_id: Option<String>;
-    /// How the service proves there who it is.
+    /// How the service authenticates at the provider.
     auth_method: UpstreamAuth;
-    /// The scope asked for when somebody signs in.
+    /// The scope requested at a sign-in.
     scope: Scope = Scope::of([Scope::OPENID, "profile", "email"]).unwrap_or_default();
-    /// The audiences of which a token to be exchanged must have one; `client_id` when there are none.
+    /// The accepted audiences of exchanged tokens; `client_id` if there are none.
     audiences: Vec<String>;
-    /// The algorithms its ID tokens may be signed with.
+    /// The accepted signature algorithms of its ID tokens.
     algs: BTreeSet<Algorithm> = BTreeSet::from([Algorithm::Rs256]);
-    /// Its public keys, each a JSON Web Key (RFC 7517 section 4), where the operator gave them.
+    /// Its public keys, each a JSON Web Key (RFC 7517 section 4), if the operator set them.
     keys: Vec<Value>;
-    /// Where its keys are published, where neither they nor discovery say.
+    /// The address of its key set, if there are no `keys` and discovery is not used.
     jwks_uri: Option<String>;
     /// Whether its ID tokens can be exchanged for tokens of this service.
     exchange: bool;
-    /// How old a token to be exchanged may be, in seconds.
+    /// The greatest age of an exchanged token, in seconds.
     max_age: u64 = Provider::MAX_AGE;
-    /// Whether somebody unknown becomes a new user.
+    /// Whether an unknown account becomes a new user.
     create_users: bool;
-    /// Whether somebody unknown becomes a user that exists.
+    /// When an unknown account is linked to an existing user.
     link: LinkPolicy;
-    /// The claim of access tokens in which the provider's access token stands; none to keep nothing of it.
+    /// The claim of access tokens that contains the provider's access token; none to drop that token.
     embed_token: Option<String> = Some(Provider::EMBEDDED_TOKEN.to_owned());
-    /// The e-mail domains whose people are sent straight there when a client names one of them.
+    /// The e-mail domains of users who are redirected to the provider without a page, if a client sends `login_hint`.
     domains: Vec<String>;
-    /// Claims whose name differs there: ours, then the provider's.
+    /// Claims with another name at the provider: the name here, then the name there.
     claims: BTreeMap<String, String>;
-    /// Whether anybody may come in by it.
+    /// Whether the provider may be used.
     enabled: bool = true;
 }
 
-/// A registered provider. What is registered of it can be read as if it were its own: `provider.issuer` is
-/// `provider.settings.issuer`.
+/// A registered provider. It dereferences to its settings: `provider.issuer` is `provider.settings.issuer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provider {
-    /// The name under which the operator knows it: `source` and `amr` of its users, and part of addresses.
+    /// The identifier that the operator chose. It is `source` and `amr` of its users, and a part of addresses.
     pub id: String,
-    /// The secret that belongs to its `client_id`, sealed with [`Provider::secret_context`], base64url.
+    /// The client secret, sealed with [`Provider::secret_context`], base64url.
     pub sealed_secret: Option<String>,
-    /// What is registered of it.
+    /// The settings.
     pub settings: ProviderSettings,
     /// When the record was made.
     pub created_at: Timestamp,
@@ -191,15 +190,14 @@ impl DerefMut for Provider {
 }
 
 impl Provider {
-    /// The claim in which a provider's access token stands unless the operator says otherwise.
+    /// The default of `embed_token`.
     pub const EMBEDDED_TOKEN: &'static str = "upstream_access_token";
-    /// How old a token to be exchanged may be unless the operator says otherwise: 1 h, what most ID tokens last.
+    /// The default of `max_age`: 1 h, the lifetime of most ID tokens.
     pub const MAX_AGE: u64 = 3600;
-    /// How old a token to be exchanged may be, whatever the operator says: a week. ID tokens that are older prove nothing
-    /// of the person who holds them.
+    /// The limit of `max_age`: a week. An older ID token does not show that its holder is still the user.
     pub const LONGEST_AGE: u64 = 7 * 24 * 3600;
 
-    /// A provider of which nothing is registered yet.
+    /// A provider with default settings.
     pub fn new(id: String, now: Timestamp) -> Self {
         Self {
             id,
@@ -210,22 +208,22 @@ impl Provider {
         }
     }
 
-    /// The name shown to people.
+    /// The name shown to users.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
 
-    /// Where the provider sends people back to: what has to be registered there.
+    /// The redirect URI that must be registered at the provider.
     pub fn redirect_uri(&self, issuer: &str) -> String {
         Route::FederationCallback(self.id.clone()).url(issuer)
     }
 
-    /// What the secret of a provider is sealed for.
+    /// The context that the secret of a provider is sealed with.
     pub fn secret_context(id: &str) -> String {
         format!("providers/{id}/client_secret")
     }
 
-    /// The audiences of which a token to be exchanged must have one.
+    /// The accepted audiences of exchanged tokens.
     pub fn accepted_audiences(&self) -> &[String] {
         if self.audiences.is_empty() {
             self.client_id.as_slice()
@@ -234,17 +232,17 @@ impl Provider {
         }
     }
 
-    /// Whether people can be sent there to sign in.
+    /// Whether users can sign in at the provider.
     pub fn signs_people_in(&self) -> bool {
         self.client_id.is_some()
     }
 
-    /// How old a token to be exchanged may be.
+    /// The greatest age of an exchanged token.
     pub fn longest_age(&self) -> Duration {
         Duration::from_secs(self.max_age)
     }
 
-    /// Whether people with this address are sent straight there. Domains do not depend on case.
+    /// Whether the domain of this address is one of the provider's. Case does not matter.
     pub fn serves_domain_of(&self, email: &str) -> bool {
         let domain = email.rsplit_once('@').map(|(_, domain)| domain);
         domain.is_some_and(|domain| self.domains.iter().any(|mine| mine.eq_ignore_ascii_case(domain)))

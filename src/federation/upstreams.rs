@@ -1,10 +1,11 @@
-//! What providers, and clients that publish keys, are asked over the network.
+//! Requests to providers, and to clients that publish keys.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use url::Url;
@@ -22,22 +23,22 @@ pub use crate::net::outbound::{OutboundError, Response, SetupError, Terms};
 use crate::oauth::assertion::ASSERTION_TYPE;
 use crate::random::Random;
 
-/// How a code is redeemed.
-pub struct Redemption<'a> {
-    /// The identifier of this service there.
+/// A token request with a code.
+pub struct UpstreamCodeExchange<'a> {
+    /// The `client_id` of this service at the provider.
     pub client_id: &'a str,
-    /// How it proves who it is.
-    pub proof: Proof,
+    /// How this service authenticates.
+    pub credentials: UpstreamCredentials,
     /// The code.
     pub code: &'a str,
-    /// Proves that the code was asked for here.
+    /// `code_verifier`.
     pub code_verifier: &'a str,
-    /// Where the code was sent.
+    /// `redirect_uri` of the authorization request.
     pub redirect_uri: &'a str,
 }
 
-/// How this service proves to a provider who it is (OpenID Connect Core 9).
-pub enum Proof {
+/// How this service authenticates at a provider (OpenID Connect Core 9).
+pub enum UpstreamCredentials {
     /// The secret in a Basic header.
     Basic(Zeroizing<String>),
     /// The secret in the body.
@@ -46,7 +47,7 @@ pub enum Proof {
     Assertion(Zeroizing<String>),
 }
 
-impl Redemption<'_> {
+impl UpstreamCodeExchange<'_> {
     fn form(&self) -> (Zeroizing<String>, Option<Zeroizing<String>>) {
         let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let mut form = form_urlencoded::Serializer::new(String::new());
@@ -55,17 +56,17 @@ impl Redemption<'_> {
             .append_pair("redirect_uri", self.redirect_uri)
             .append_pair("code_verifier", self.code_verifier);
         let mut authorization = None;
-        match &self.proof {
-            Proof::Basic(secret) => {
+        match &self.credentials {
+            UpstreamCredentials::Basic(secret) => {
                 let pair = Zeroizing::new(format!("{}:{}", encode(self.client_id), encode(secret)));
                 let header = format!("Basic {}", STANDARD.encode(pair.as_bytes()));
                 authorization = Some(Zeroizing::new(header));
             }
-            Proof::Post(secret) => {
+            UpstreamCredentials::Post(secret) => {
                 form.append_pair("client_id", self.client_id)
                     .append_pair("client_secret", secret);
             }
-            Proof::Assertion(assertion) => {
+            UpstreamCredentials::Assertion(assertion) => {
                 form.append_pair("client_id", self.client_id)
                     .append_pair("client_assertion_type", ASSERTION_TYPE)
                     .append_pair("client_assertion", assertion);
@@ -75,50 +76,50 @@ impl Redemption<'_> {
     }
 }
 
-/// Why a provider gave no answer that can be used. Of an error its code is told, which says what to mend; nothing else
-/// that a provider sends is repeated.
+/// Why a request to a provider failed. An error code of the provider is repeated, because it says what to correct.
+/// Other text of the provider is not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// It could not be asked.
+    /// The request could not be sent.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
-    /// It says no.
+    /// The provider refused the request.
     #[error("{address} answers with status {status} {error}")]
     Refused {
-        /// Where.
+        /// The address of the endpoint.
         address: String,
         /// The status code.
         status: u16,
-        /// The error code (RFC 6749 section 5.2); empty when there is none.
+        /// The error code (RFC 6749 section 5.2); empty if there is none.
         error: String,
     },
-    /// Its answer is not the JSON that it should be.
+    /// The response is not the expected JSON.
     #[error("the answer of the {0} is not the JSON object that it should be")]
     Malformed(&'static str),
 }
 
-/// What a provider's token endpoint gives.
+/// The response of a provider's token endpoint.
 #[derive(Deserialize)]
 pub struct UpstreamTokens {
-    /// The ID token, unchecked.
+    /// The ID token, not yet verified.
     pub id_token: Zeroizing<String>,
     /// The access token.
     pub access_token: Zeroizing<String>,
-    /// How long the access token lasts, in seconds, if it says so in a way that can be read.
+    /// The lifetime of the access token in seconds, if it can be read.
     #[serde(default, deserialize_with = "lifetime")]
     pub expires_in: Option<u64>,
 }
 
-/// Reads `expires_in` (RFC 6749 section 5.1), which some providers write as a text or with a part of a second. What is
-/// no such number counts as left out: nobody's sign-in has to fail for it.
+/// Reads `expires_in` (RFC 6749 section 5.1). Some providers write it as a text or with a fraction. Another value
+/// counts as omitted, so that the sign-in does not fail.
 fn lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let part = |seconds: f64| {
+    let whole = |seconds| {
         Duration::try_from_secs_f64(seconds)
             .ok()
-            .map(|lasts| lasts.as_secs())
+            .map(|span| span.as_secs())
     };
     Ok(match Value::deserialize(deserializer)? {
-        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(part)),
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
         Value::String(text) => text.parse().ok(),
         _ => None,
     })
@@ -129,7 +130,7 @@ struct ErrorBody {
     error: String,
 }
 
-/// The way to everybody else's documents, with what is remembered of them.
+/// The client for documents and endpoints of others, with a cache of their documents.
 pub struct Upstreams {
     client: Client,
     key_sets: Cache<JwkSet>,
@@ -137,7 +138,7 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// Reaches others on these terms, and remembers nothing yet.
+    /// A client with these settings and an empty cache.
     pub fn new(terms: &Terms, random: &Random) -> Result<Self, SetupError> {
         Ok(Self {
             client: Client::new(terms)?,
@@ -146,13 +147,13 @@ impl Upstreams {
         })
     }
 
-    /// Looks at an address as it is now, whatever is remembered of it.
-    pub async fn look(&self, url: &Url) -> Result<Response, OutboundError> {
+    /// Fetches an address without the cache.
+    pub async fn fetch_uncached(&self, url: &Url) -> Result<Response, OutboundError> {
         self.client.send(Request::get(url)).await
     }
 
-    /// The keys published at `jwks_uri`. When none of them is the one that `token` names, they are fetched anew, at
-    /// most once a minute.
+    /// The keys published at `jwks_uri`. If they do not contain the key of `token`, they are fetched again, at most
+    /// once a minute.
     pub async fn key_set_for(
         &self,
         jwks_uri: &str,
@@ -168,14 +169,14 @@ impl Upstreams {
         Ok(newer.unwrap_or(known))
     }
 
-    /// What the provider publishes about itself.
+    /// The metadata of the provider.
     pub async fn metadata(&self, provider: &Provider, now: Timestamp) -> Result<Arc<Metadata>, Unavailable> {
         let address = metadata::address(&provider.issuer);
         let fetch = || self.fetch_metadata(provider.issuer.clone());
         self.metadata.get(&address, now, fetch).await
     }
 
-    /// The keys that an ID token of the provider is checked with: those of the record, or those that it publishes.
+    /// The keys for an ID token of the provider: those of its record, or those that it publishes.
     pub async fn keys_of(
         &self,
         provider: &Provider,
@@ -196,19 +197,18 @@ impl Upstreams {
     pub async fn redeem(
         &self,
         metadata: &Metadata,
-        redemption: Redemption<'_>,
+        exchange: UpstreamCodeExchange<'_>,
     ) -> Result<UpstreamTokens, UpstreamError> {
-        let (form, authorization) = redemption.form();
+        let (form, authorization) = exchange.form();
         let request = Request {
             url: &metadata.token_endpoint,
             form: Some(form),
             authorization,
         };
-        let body = self.ask(request).await?;
-        serde_json::from_slice(&body).map_err(|_| UpstreamError::Malformed("token endpoint"))
+        self.send(request, "token endpoint").await
     }
 
-    /// Reads what the provider says of the user (OpenID Connect Core 5.3).
+    /// Requests the claims of the user from the `UserInfo` endpoint (OpenID Connect Core 5.3).
     pub async fn userinfo(
         &self,
         endpoint: &Url,
@@ -219,12 +219,15 @@ impl Upstreams {
             form: None,
             authorization: Some(Zeroizing::new(format!("Bearer {access_token}"))),
         };
-        let body = self.ask(request).await?;
-        serde_json::from_slice(&body).map_err(|_| UpstreamError::Malformed("userinfo endpoint"))
+        self.send(request, "userinfo endpoint").await
     }
 
-    /// Sends a request whose answer nobody keeps.
-    async fn ask(&self, request: Request<'_>) -> Result<Zeroizing<Vec<u8>>, UpstreamError> {
+    /// Sends a request and reads the JSON of the response.
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Request<'_>,
+        endpoint: &'static str,
+    ) -> Result<T, UpstreamError> {
         let address = format!(
             "{}{}",
             request.url.origin().ascii_serialization(),
@@ -233,7 +236,7 @@ impl Upstreams {
         let response = self.client.send(request).await?;
         let body = Zeroizing::new(response.body);
         if response.status == 200 {
-            return Ok(body);
+            return serde_json::from_slice(&body).map_err(|_| UpstreamError::Malformed(endpoint));
         }
         let error = serde_json::from_slice::<ErrorBody>(&body).map(|body| body.error);
         Err(UpstreamError::Refused {
@@ -243,14 +246,13 @@ impl Upstreams {
         })
     }
 
-    /// Fetches again what has grown old, so that no request has to wait for it: what the providers with these issuers
-    /// publish, and the keys at the addresses that records name. Anything else belongs to nobody any more and is
-    /// forgotten.
+    /// Fetches stale documents again, so that no request waits for them: the metadata of the providers with these
+    /// issuers, their keys, and the keys at `jwks_uris`. Other documents are removed from the cache.
     pub async fn refresh(&self, issuers: &[String], jwks_uris: &[String], now: Timestamp) {
         let issuer_at = |address: &str| issuers.iter().find(|issuer| metadata::address(issuer) == address);
-        self.metadata.keep(|address| issuer_at(address).is_some());
+        self.metadata.retain(|address| issuer_at(address).is_some());
         let published = self.metadata.documents();
-        self.key_sets.keep(|address| {
+        self.key_sets.retain(|address| {
             let is_published = || {
                 published
                     .iter()

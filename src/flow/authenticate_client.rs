@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::jose::jwk::JwkSet;
 use crate::oauth::Client;
 use crate::oauth::api_key::{self, PresentedApiKey};
-use crate::oauth::assertion::{Recipient, Use};
+use crate::oauth::assertion::{Recipient, ReplayKey};
 use crate::oauth::client_auth::{self, AuthenticatedClient, Authentication, Credentials};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::observe::audit;
@@ -45,21 +45,21 @@ pub async fn authenticate_client(
         None => catalog.client_keys(&credentials.client_id),
     };
     let known = (client, keys.map(|keys| &**keys));
-    let once = match client_auth::authenticate(credentials, known, recipient, now) {
+    let unused = match client_auth::authenticate(credentials, known, recipient, now) {
         Ok(Authentication::Complete(client)) => return Ok(Ok(client)),
-        Ok(Authentication::Once(once)) => once,
+        Ok(Authentication::IfUnused(unused)) => unused,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let assertion = once.assertion;
+    let replay_key = unused.replay_key;
     let is_first = core
         .store
         .write("use_assertion", move |tx| {
-            for hour in Use::hours(now) {
-                if USED_ASSERTIONS.contains(&*tx, &(hour, assertion.digest))? {
+            for hour in ReplayKey::hours(now) {
+                if USED_ASSERTIONS.contains(&*tx, &(hour, replay_key.digest))? {
                     return Ok(false);
                 }
             }
-            USED_ASSERTIONS.put(tx, &(assertion.hour, assertion.digest), &())?;
+            USED_ASSERTIONS.put(tx, &(replay_key.hour, replay_key.digest), &())?;
             Ok(true)
         })
         .await?;
@@ -68,7 +68,7 @@ pub async fn authenticate_client(
             client_id: &credentials.client_id,
         });
     }
-    Ok(once.written_down(is_first))
+    Ok(unused.recorded(is_first))
 }
 
 /// The keys that an assertion is checked with where its client publishes them, and the record that says so.

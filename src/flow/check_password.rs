@@ -3,7 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::Core;
-use crate::password::{Busy, PasswordHash, Verdict};
+use crate::password::{Busy, PasswordCheck, PasswordHash};
 
 /// Verifies on the pool what was typed. Without a hash, as for an unknown user, it does not match.
 ///
@@ -13,11 +13,11 @@ pub async fn check_password(
     core: &Core,
     hash: Option<PasswordHash>,
     typed: Zeroizing<String>,
-) -> Result<Verdict, Busy> {
+) -> Result<PasswordCheck, Busy> {
     let is_read = typed.len() <= core.policy.password.max_bytes;
     let typed = if is_read { typed } else { Zeroizing::default() };
     let verdict = core.passwords.verify(hash, typed).await?;
-    Ok(Verdict {
+    Ok(PasswordCheck {
         matches: verdict.matches && is_read,
         rehash_needed: verdict.rehash_needed && is_read,
     })

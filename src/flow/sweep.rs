@@ -342,8 +342,8 @@ fn sessions(
             continue;
         }
         // Signing out has to find it as long as there is a grant that ends with it, and needs no more of it.
-        if is_over && session.tells_of_its_browser() {
-            SESSIONS.put(tx, &id, &session.bare())?;
+        if is_over && session.has_browser_data() {
+            SESSIONS.put(tx, &id, &session.without_browser_data())?;
         }
         swept.kept += 1;
     }

@@ -1,26 +1,26 @@
-//! What a claim of a user may be.
+//! Limits for the claims of a user.
 
 use serde_json::Value;
 
-/// How deep the value of a claim may be nested. An answer nests it a little deeper than it was when it came in, and no
-/// reader of JSON follows for ever.
-pub const DEEPEST: usize = 64;
+/// How deep the value of a claim may be nested. JSON parsers limit the depth, and responses nest the value a little
+/// deeper.
+pub const MAX_DEPTH: usize = 64;
 
-/// Whether whoever reads JSON can follow the value, wherever it stands.
-pub fn is_followable(value: &Value) -> bool {
-    is_nested_within(value, DEEPEST)
+/// Whether JSON parsers can read the value in every response.
+pub fn is_shallow_enough(value: &Value) -> bool {
+    is_nested_within(value, MAX_DEPTH)
 }
 
-/// RFC 5321 section 4.5.3.1.3, as corrected by erratum 1690 of RFC 3696: what an e-mail address has at most, in bytes.
-const LONGEST_EMAIL: usize = 254;
+/// The longest e-mail address, in bytes: RFC 5321 section 4.5.3.1.3 with erratum 1690 of RFC 3696.
+const MAX_EMAIL_BYTES: usize = 254;
 
-/// A look at an address that finds typing errors, not one that proves anything: one `@` between two parts.
+/// Whether the text has one `@` between two parts. This finds typing errors; it does not verify the address.
 pub fn looks_like_email(text: &str) -> bool {
     let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
     let is_split = text
         .split_once('@')
         .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
-    is_plain && is_split && text.len() <= LONGEST_EMAIL
+    is_plain && is_split && text.len() <= MAX_EMAIL_BYTES
 }
 
 fn is_nested_within(value: &Value, depth: usize) -> bool {

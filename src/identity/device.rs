@@ -1,10 +1,10 @@
-//! What is remembered of the browser in which somebody signed in, so that they recognise it among others.
+//! The browser of a session, as the list of sessions describes it to its user.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A browser as its user knows it. Of what the browser says of itself, families are kept and no versions.
+/// A browser in words that its user recognises. Versions are not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// The browser's family, such as `Firefox`.
@@ -15,8 +15,8 @@ pub struct Device {
     pub address: Option<IpAddr>,
 }
 
-/// Marks in a `User-Agent` and the family each stands for. Most browsers name others for compatibility, so the
-/// more particular mark comes first.
+/// Marks in a `User-Agent` and their families. Most browsers name others for compatibility, so the more specific mark
+/// comes first.
 const BROWSERS: [(&str, &str); 12] = [
     ("Edg/", "Edge"),
     ("EdgA/", "Edge"),
@@ -57,7 +57,7 @@ impl Device {
         }
     }
 
-    /// Browser and system in words, as far as they are known; both are names and the same in every language.
+    /// The known names of browser and system. They are the same in every language.
     pub fn name(&self) -> Option<String> {
         match (&self.browser, &self.system) {
             (Some(browser), Some(system)) => Some(format!("{browser} ({system})")),
@@ -74,7 +74,7 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn browsers_are_told_apart_though_they_name_each_other() {
+    fn browsers_are_recognised_although_they_name_each_other() {
         let known = [
             (
                 "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",

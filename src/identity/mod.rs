@@ -1,4 +1,4 @@
-//! Who people are: users, their passwords, their sessions and what they have consented to.
+//! Users, their sessions and their consents.
 
 pub mod claim;
 pub mod consent;

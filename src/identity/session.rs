@@ -9,15 +9,15 @@ use crate::clock::Timestamp;
 use crate::identity::Device;
 use crate::secret::{Digest, SessionCookie};
 
-/// How a user proved who they are.
+/// How a user authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthenticationMethod {
     /// A stored password.
     Password,
-    /// Not at all: the user is whoever holds the device.
+    /// Not at all: an anonymous user of a device.
     Anonymous,
-    /// To an upstream provider, which vouches for them.
+    /// At an upstream provider.
     Federated {
         /// The provider's id.
         provider: String,
@@ -25,7 +25,7 @@ pub enum AuthenticationMethod {
 }
 
 impl AuthenticationMethod {
-    /// The id of the provider that vouched for the user, where one did.
+    /// The id of the provider, if there is one.
     pub fn provider(&self) -> Option<&str> {
         match self {
             Self::Federated { provider } => Some(provider),
@@ -42,8 +42,7 @@ impl AuthenticationMethod {
         }
     }
 
-    /// The method for the ID token's `amr`: as RFC 8176 names it, `fed` for the word of another provider, none where
-    /// nobody proved anything.
+    /// The method for the ID token's `amr`: a name of RFC 8176, or `fed` for a provider. None for an anonymous user.
     pub fn method(&self) -> Option<&'static str> {
         match self {
             Self::Password => Some("pwd"),
@@ -53,93 +52,94 @@ impl AuthenticationMethod {
     }
 }
 
-/// A provider's access token, as it is kept between the sign-in and the tokens that carry it.
+/// A provider's access token. It is stored from the sign-in until tokens of this service contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamToken {
     /// The token, sealed with [`UpstreamToken::context`], base64url.
     pub sealed: String,
-    /// When the provider stops accepting it; it is dropped then.
+    /// When it expires and is dropped.
     pub expires_at: Timestamp,
 }
 
 impl UpstreamToken {
-    /// What the token of a provider is sealed for.
+    /// The context that the token of a provider is sealed with.
     pub fn context(provider: &str) -> String {
         format!("upstream_tokens/{provider}")
     }
 
-    /// Whether the provider accepts it yet.
+    /// Whether it has not expired.
     pub fn is_current(&self, now: Timestamp) -> bool {
         now < self.expires_at
     }
 }
 
-/// A browser session, kept under its id (`sid` in ID tokens).
+/// A browser session, stored by its id (`sid` in ID tokens).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// The digest of the cookie's value; it changes with every sign-in.
+    /// The digest of the cookie's value. It changes with every sign-in.
     pub digest: Digest<SessionCookie>,
     /// Who is signed in.
     pub user: Uuid,
-    /// When the user last proved who they are.
+    /// When the user last authenticated.
     pub auth_time: Timestamp,
-    /// Whether that moment is a guess: a provider vouched for them that did not say when they proved it there. They may
-    /// have come back without being asked anything.
+    /// Whether `auth_time` is a guess, because the provider did not say when the user authenticated. The provider may
+    /// have used an old session.
     pub is_undated: bool,
-    /// Whether they were sent to prove anew who they are. Of a provider that tells no dates it is all that there is.
+    /// Whether the provider was asked to authenticate the user again. It is used if `auth_time` is a guess.
     pub was_asked_anew: bool,
-    /// How.
+    /// How the user authenticated.
     pub factor: AuthenticationMethod,
-    /// The access token of the provider that vouched for them.
+    /// The access token of the provider.
     pub upstream_token: Option<UpstreamToken>,
     /// When the session began.
     pub created_at: Timestamp,
-    /// When the session was last used, to within what [`Session::is_due_for_touch`] says.
+    /// When the session was last used, as precisely as [`Session::is_due_for_touch`] records it.
     pub last_used_at: Timestamp,
-    /// The browser it is in, as it was at the last sign-in.
+    /// The browser at the last sign-in.
     pub device: Device,
 }
 
 /// How long sessions last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLifetimes {
-    /// Without use.
+    /// How long an unused session lasts.
     pub idle: Duration,
-    /// In any case.
+    /// The longest lifetime of a session.
     pub absolute: Duration,
 }
 
 impl Session {
-    /// A use is written down only when the last one noted is at least this long ago, or a tenth of what a session may
-    /// be idle.
+    /// A use is recorded if the last recorded one is at least this long ago, or a tenth of the idle time if that is
+    /// shorter.
     const TOUCH_AFTER: Duration = Duration::from_mins(5);
 
-    /// How long a sign-in counts as proof that whoever acts in the session is its user.
+    /// How long an account action may follow a sign-in without a new one.
     pub const FRESH: Duration = Duration::from_mins(10);
 
-    /// Whether the user proved a moment ago who they are.
+    /// Whether the user authenticated recently.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         (!self.is_undated || self.was_asked_anew) && now.since(self.auth_time) < Self::FRESH
     }
 
-    /// Whether the session still stands.
+    /// Whether the session may be used.
     pub fn is_live(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
         !self.is_over(lifetimes, now) && !self.created_at.is_ahead_of(now)
     }
 
-    /// Whether its time is over for good. One that is merely dated ahead may stand again.
+    /// Whether the session has expired. A session whose creation lies ahead of the clock has not; it becomes usable
+    /// later.
     pub fn is_over(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
         now >= self.last_used_at + lifetimes.idle || now >= self.created_at + lifetimes.absolute
     }
 
-    /// Whether there is anything in it that is only for the time in which somebody is signed in by it.
-    pub fn tells_of_its_browser(&self) -> bool {
+    /// Whether it has data that is needed only while the user is signed in.
+    pub fn has_browser_data(&self) -> bool {
         self.upstream_token.is_some() || self.device != Device::default()
     }
 
-    /// The session without that: as it is kept when it is over, for the grants that end with it.
+    /// The session without that data. An expired session is stored like this for the grants that end with it.
     #[must_use]
-    pub fn bare(self) -> Self {
+    pub fn without_browser_data(self) -> Self {
         Self {
             upstream_token: None,
             device: Device::default(),
@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    /// Whether this use is to be written down.
+    /// Whether a use must be recorded.
     pub fn is_due_for_touch(&self, lifetimes: SessionLifetimes, now: Timestamp) -> bool {
         now.since(self.last_used_at) >= Self::TOUCH_AFTER.min(lifetimes.idle / 10)
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_is_noted_often_enough_for_any_idle_time() {
+    fn a_use_is_recorded_often_enough_for_every_idle_time() {
         let start = Timestamp::from_seconds(1_000);
         let (session, _) = begun_at(start);
         let noted_after = |idle| {

@@ -1,4 +1,4 @@
-//! The people and devices that tokens speak of.
+//! Users: people, and devices with an anonymous user.
 
 use std::collections::BTreeMap;
 use std::ops::Not;
@@ -11,26 +11,26 @@ use crate::clock::Timestamp;
 use crate::password::PasswordHash;
 use crate::secret::{DeclaredHash, Digest};
 
-/// A user: every standard claim of OpenID Connect Core 5.1 and what the token response adds. Every refresh reads one,
-/// so the names in the row are short.
+/// A user, with the standard claims of OpenID Connect Core 5.1 and the members of the token response. Every refresh
+/// reads one, so the names in the row are short.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The user's identifier in the platform: `sub` and `uuid` in every token.
     #[serde(rename = "id")]
     pub uuid: Uuid,
-    /// The account identifier, unique, compared as a [`LoginName`]: without regard to case, in any script.
+    /// The account identifier. It is unique as a [`LoginName`], so its case does not matter.
     #[serde(rename = "acct")]
     pub account_id: String,
     /// The e-mail address; none for a user without one.
     #[serde(rename = "mail", skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// Whether the address was shown to belong to the user.
+    /// Whether the address was verified.
     #[serde(default, rename = "mail_ok", skip_serializing_if = "Not::not")]
     pub email_verified: bool,
-    /// The telephone number, E.164 by recommendation of OpenID Connect Core 5.1.
+    /// The telephone number. OpenID Connect Core 5.1 recommends E.164.
     #[serde(rename = "tel", skip_serializing_if = "Option::is_none")]
     pub phone_number: Option<String>,
-    /// Whether the number was shown to belong to the user.
+    /// Whether the number was verified.
     #[serde(default, rename = "tel_ok", skip_serializing_if = "Not::not")]
     pub phone_number_verified: bool,
     /// `user`, `anonymous`, `client`, or what the operator chose.
@@ -48,16 +48,16 @@ pub struct User {
     /// The remaining standard and private claims by name (`name`, `given_name`, `address`, …).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, Value>,
-    /// The stored password; none for a user who cannot sign in with one.
+    /// The hash of the password; none if the user cannot sign in with a password.
     #[serde(rename = "pw", skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
-    /// The hash that a file gave the user last, whatever the password has become since.
+    /// The digest of the hash that a file last set. The password may have changed since.
     #[serde(rename = "pw_by", skip_serializing_if = "Option::is_none")]
     pub declared_hash: Option<Digest<DeclaredHash>>,
-    /// Who the user is at upstream providers.
+    /// The accounts of the user at upstream providers.
     #[serde(default, rename = "ids", skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<LinkedIdentity>,
-    /// Whether the user may be given tokens.
+    /// Whether the user may sign in and get tokens.
     #[serde(rename = "on")]
     pub enabled: bool,
     /// When the record was made.
@@ -68,7 +68,7 @@ pub struct User {
     pub updated_at: Timestamp,
 }
 
-/// Who a user is at an upstream provider: whoever that provider calls by this name is this user.
+/// An account at an upstream provider that is linked to a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedIdentity {
     /// The issuer.
@@ -77,40 +77,40 @@ pub struct LinkedIdentity {
     pub subject: String,
     /// The id under which the provider was registered when the link was made.
     pub provider: String,
-    /// When that was.
+    /// When the link was made.
     pub linked_at: Timestamp,
 }
 
 impl User {
-    /// The user types that say who a token is for when the operator chose nothing else.
+    /// The user type, unless the operator chooses another.
     pub const DEFAULT_TYPE: &'static str = "user";
-    /// The type of users who stand for whoever holds a device.
+    /// The type of anonymous users.
     pub const ANONYMOUS_TYPE: &'static str = "anonymous";
-    /// The type of clients that act for themselves, who are no users.
+    /// The type of the subject in tokens of a client that acts for itself.
     pub const CLIENT_TYPE: &'static str = "client";
-    /// The origin marker of users that were added by the operator.
+    /// `source` of users that the operator added.
     pub const LOCAL: &'static str = "LOCAL";
-    /// The origin marker of users that were brought over from another system.
+    /// `source` of users that were imported from another system.
     pub const IMPORT: &'static str = "IMPORT";
-    /// The origin marker of users that a device asked for.
+    /// `source` of anonymous users.
     pub const ANONYMOUS: &'static str = "ANONYMOUS";
-    /// The origin markers that are no provider's id.
+    /// Values of `source` that are not the id of a provider.
     pub const OWN_SOURCES: [&'static str; 4] = [Self::LOCAL, Self::ANONYMOUS, Self::IMPORT, "CLIENT"];
 
-    /// Gives the user an e-mail address, or none. One that is new is not verified.
+    /// Sets or removes the e-mail address. A new one is not verified.
     pub fn set_email(&mut self, email: Option<String>) {
         self.email_verified &= self.email == email;
         self.email = email;
     }
 
-    /// Gives the user a phone number, or none. One that is new is not verified.
+    /// Sets or removes the phone number. A new one is not verified.
     pub fn set_phone_number(&mut self, phone_number: Option<String>) {
         self.phone_number_verified &= self.phone_number == phone_number;
         self.phone_number = phone_number;
     }
 
-    /// Gives the user a password by its hash out of a file. One hash does so once: what the password has become since,
-    /// whether hashed anew or chosen by somebody, is newer than the file.
+    /// Sets the password to a hash from a file. The same hash is applied only once, because a password that was
+    /// rehashed or changed since is newer than the file.
     pub fn take_declared(&mut self, hash: &PasswordHash) {
         let digest = Digest::of(hash.as_str().as_bytes());
         if self.declared_hash != Some(digest) {
@@ -119,17 +119,16 @@ impl User {
         }
     }
 
-    /// Whether nobody would notice that `other` takes the place of this record: it knows of another file at most.
+    /// Whether `other` equals this record, except for `declared_hash`.
     pub fn is_as_declared(&self, other: &Self) -> bool {
-        let declared_hash = other.declared_hash;
         let read = Self {
-            declared_hash,
+            declared_hash: other.declared_hash,
             ..self.clone()
         };
         read == *other
     }
 
-    /// A user that the operator adds: enabled, without a password.
+    /// A new enabled user without a password, added by the operator.
     pub fn local(uuid: Uuid, email: &str, organization: &str, now: Timestamp) -> Self {
         Self {
             uuid,
@@ -152,7 +151,7 @@ impl User {
         }
     }
 
-    /// A user that a provider speaks for, of whom nothing is known yet but the name of the account.
+    /// A new user from a provider, with only the account identifier.
     pub fn federated(
         uuid: Uuid,
         account_id: String,
@@ -168,7 +167,7 @@ impl User {
         }
     }
 
-    /// A user that stands for whoever holds a device. It has no name to sign in with.
+    /// A new anonymous user. It has no name to sign in with.
     pub fn anonymous(uuid: Uuid, organization: &str, now: Timestamp) -> Self {
         Self {
             account_id: uuid.to_string(),
@@ -179,7 +178,7 @@ impl User {
         }
     }
 
-    /// Whether nobody but the holder of a refresh token can be this user: there is no other way in.
+    /// Whether a refresh token is the only way to be this user.
     pub fn is_anonymous(&self) -> bool {
         self.source == Self::ANONYMOUS
             && self.email.is_none()
@@ -187,12 +186,12 @@ impl User {
             && self.identities.is_empty()
     }
 
-    /// Whether the record was made because a provider spoke of the user.
+    /// Whether the record was made at a sign-in with a provider.
     pub fn comes_from_provider(&self) -> bool {
         !Self::OWN_SOURCES.contains(&self.source.as_str())
     }
 
-    /// What others know of the user: names, addresses, the organization.
+    /// Texts that others know of the user: names, addresses, the organization.
     pub fn known_by(&self) -> Vec<&str> {
         let claims = [
             "name",
@@ -222,11 +221,11 @@ impl User {
             .unwrap_or(&self.account_id)
     }
 
-    /// The names a person may type to sign in, in the form under which they are unique.
+    /// The names with which the user can sign in.
     ///
-    /// An address that only a provider has named is none of them: it may be somebody else's.
+    /// An e-mail address from a provider is not one of them, because it may belong to another person.
     pub fn login_names(&self) -> Vec<LoginName> {
-        // The name that it was made with nobody types; another one, which the operator chose, is nobody else's.
+        // The generated identifier of an anonymous user is not a name to sign in with.
         if self.is_anonymous() && self.account_id == self.uuid.to_string() {
             return Vec::new();
         }
@@ -242,15 +241,15 @@ impl User {
     }
 }
 
-/// A name as typed on the sign-in page, reduced to the form under which it is unique: trimmed, lower case.
+/// A name for signing in, normalized to the form that must be unique: trimmed and in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoginName(String);
 
 impl LoginName {
-    /// The length of the longest name that a user may have, in bytes of its reduced form.
+    /// The most bytes of a normalized name that a user may have.
     pub const LONGEST: usize = 512;
 
-    /// Reduces what was typed. Of a name that nobody may have so much is kept that it still is none.
+    /// Normalizes a typed name. A name that is too long is cut off, but stays longer than [`LoginName::LONGEST`].
     pub fn new(typed: &str) -> Self {
         let mut name = typed.trim().to_lowercase();
         let end = name.ceil_char_boundary(Self::LONGEST + 1);
@@ -263,7 +262,7 @@ impl LoginName {
         self.0.len() <= Self::LONGEST
     }
 
-    /// The reduced name.
+    /// The normalized name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -294,9 +293,9 @@ mod tests {
         assert_eq!(user.login_names().len(), 2);
     }
 
-    /// Else the user would go with the device's last refresh token, and nobody would be let in by that link again.
+    /// Otherwise the user would be removed with the last refresh token, and the link would be lost.
     #[test]
-    fn who_is_known_to_a_provider_is_not_anonymous() {
+    fn a_user_with_a_linked_identity_is_not_anonymous() {
         let now = Timestamp::from_seconds(0);
         let mut user = User::anonymous(Uuid::from_u128(1), "default", now);
         user.identities.push(LinkedIdentity {
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_is_nobodys_however_it_ends() {
+    fn a_name_that_is_too_long_never_matches_a_user() {
         let longest = "x".repeat(512);
         assert!(LoginName::new(&format!(" {longest} ")).is_storable());
         for beyond in ["x", "é", "\u{1f511}"] {

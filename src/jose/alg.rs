@@ -1,4 +1,4 @@
-//! The signature algorithms this service knows.
+//! The supported signature algorithms.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,18 +17,18 @@ pub enum Algorithm {
     /// ECDSA over P-256 with SHA-256.
     #[serde(rename = "ES256")]
     Es256,
-    /// Ed25519. The curve Ed448 of the same name is not known here.
+    /// Ed25519. The other curve of this name, Ed448, is not supported.
     #[serde(rename = "EdDSA")]
     EdDsa,
 }
 
-/// The name is not one of the algorithms known here.
+/// The name is not that of a supported algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown signature algorithm: RS256, PS256, ES256 and EdDSA are known")]
 pub struct UnknownAlgorithm;
 
 impl Algorithm {
-    /// Every algorithm, in the order of preference for lists that people read.
+    /// Every algorithm, in the order for lists that people read.
     pub const ALL: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
 
     /// The name in the registry of RFC 7518 section 7.1.

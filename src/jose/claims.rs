@@ -1,4 +1,4 @@
-//! Claims that the tokens of others write in more than one form.
+//! Claims that may have more than one form.
 
 use std::time::Duration;
 
@@ -26,25 +26,25 @@ impl Audience {
     }
 }
 
-/// Seconds since the epoch, of which a part may be given too (RFC 7519 section 2).
+/// Seconds since the epoch, perhaps with a fraction (RFC 7519 section 2).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NumericDate {
     Whole(u64),
-    Part(f64),
+    Fraction(f64),
 }
 
-/// Reads a `NumericDate`; parts of a second are dropped. Times before the epoch are no such date here.
+/// Reads a `NumericDate`. Fractions of a second are dropped. Times before the epoch are refused.
 pub fn numeric_date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
     match NumericDate::deserialize(deserializer)? {
         NumericDate::Whole(seconds) => Ok(Timestamp::from_seconds(seconds)),
-        NumericDate::Part(seconds) => Duration::try_from_secs_f64(seconds)
+        NumericDate::Fraction(seconds) => Duration::try_from_secs_f64(seconds)
             .map(|since_epoch| Timestamp::from_seconds(since_epoch.as_secs()))
             .map_err(serde::de::Error::custom),
     }
 }
 
-/// The same for a claim that may be left out; `null` is no date.
+/// The same for an optional claim. `null` is refused.
 pub fn optional_numeric_date<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {

@@ -1,4 +1,4 @@
-//! The little of DER that keys are written in (ITU-T X.690 section 10).
+//! The part of DER that keys need (ITU-T X.690 section 10).
 
 use zeroize::Zeroizing;
 
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// The contents of the one element that `bytes` consists of.
+    /// The contents of `bytes`, which must be one element.
     pub(super) fn only(bytes: &'a [u8], tag: u8) -> Result<&'a [u8], Malformed> {
         let mut reader = Self::new(bytes);
         let contents = reader.element(tag)?;
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
         Ok(contents)
     }
 
-    /// The contents of the next element, which has to bear `tag`. Lengths are definite and minimal.
+    /// The contents of the next element, which must have `tag`. Only definite and minimal lengths are accepted.
     pub(super) fn element(&mut self, tag: u8) -> Result<&'a [u8], Malformed> {
         let (found, rest) = self.0.split_first().ok_or(Malformed)?;
         let (first, mut rest) = rest.split_first().ok_or(Malformed)?;
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         Ok(contents)
     }
 
-    /// The next element if it bears `tag`.
+    /// The next element, if it has `tag`.
     pub(super) fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>, Malformed> {
         if self.0.first() == Some(&tag) {
             self.element(tag).map(Some)
@@ -106,13 +106,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may follow.
+    /// Fails if bytes are left.
     pub(super) fn end(&self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 }
 
-/// One element whose contents are `parts`, one after the other.
+/// One element with the concatenated `parts` as contents.
 pub(super) fn element(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut bytes = Zeroizing::new(Vec::with_capacity(length + 10));

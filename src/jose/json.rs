@@ -1,12 +1,12 @@
-//! JSON objects in which no name occurs twice.
+//! JSON objects without repeated names.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads one JSON object; a name given twice, at any depth, is refused (RFC 7519 section 4, RFC 7515
-/// section 4), and so is nesting deeper than 127 levels.
+/// Reads one JSON object. Repeated names at any depth are refused (RFC 7519 section 4, RFC 7515 section 4), and so is
+/// nesting deeper than 127 levels.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     match serde_json::from_slice(bytes)? {
         Strict(Value::Object(members)) => Ok(members),

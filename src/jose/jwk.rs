@@ -5,10 +5,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use rustls::pki_types::pem::{PemObject, SectionKind};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::alg::Algorithm;
-use super::{der, json, roca};
+use super::json::object;
+use super::{der, roca};
 
 const RSA_MIN_BITS: usize = 2048;
 const RSA_MAX_BITS: usize = 8192;
@@ -18,7 +19,7 @@ const ED25519_LEN: usize = 32;
 /// The members that belong to private and symmetric keys (RFC 7518 sections 6.2.2, 6.3.2 and 6.4.1).
 const SECRET_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 
-/// A key that signatures are checked with, and the algorithms it may be used for.
+/// A verification key, and the algorithms that it may be used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     kid: Option<String>,
@@ -33,34 +34,34 @@ enum Material {
     Ed25519(Vec<u8>),
 }
 
-/// Why something is not a key that can be used here.
+/// Why a key is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwkError {
     /// Not JSON, not an object, or a name occurs twice.
     #[error("key is not a JSON object with distinct names")]
     NotAnObject,
-    /// A member that the key type needs is not there (RFC 7518 section 6).
+    /// A member that the key type requires is missing (RFC 7518 section 6).
     #[error("key lacks the member {0}")]
     Missing(&'static str),
-    /// A member has a type or an encoding it may not have.
+    /// A member has a wrong type or encoding.
     #[error("key has a malformed member {0}")]
     Malformed(&'static str),
-    /// A private or symmetric key stands where a public one is expected.
+    /// The key is private or symmetric.
     #[error("key is a private key: give the public one only, and replace this one if it has been published")]
     Private,
-    /// A `kty` or `crv` that is not known here.
+    /// `kty` or `crv` is not supported.
     #[error("key is neither RSA nor P-256 nor Ed25519")]
     UnsupportedType,
-    /// An `alg` that is not known here or does not belong to the type of the key.
+    /// `alg` is not supported or does not match the type of the key.
     #[error("key is not for RS256, PS256, ES256 or EdDSA")]
     UnsupportedAlgorithm,
-    /// `use` or `key_ops` say that the key is not for checking signatures.
+    /// `use` or `key_ops` do not allow verification of signatures.
     #[error("key is not for signatures")]
     NotForSignatures,
-    /// An RSA modulus outside 2048 to 8192 bits, or a public exponent that is even, 1 or over 33 bits.
+    /// The RSA modulus is not 2048 to 8192 bits long, or the public exponent is even, 1, or over 33 bits.
     #[error("rsa key is not 2048 to 8192 bits long with an odd public exponent")]
     UnsupportedSize,
-    /// An RSA modulus of a kind that can be factored (CVE-2017-15361).
+    /// The RSA modulus can be factored (CVE-2017-15361).
     #[error(
         "rsa key was made by a faulty library and its private key can be computed (ROCA): make a new one"
     )]
@@ -71,7 +72,7 @@ pub enum JwkError {
 }
 
 impl JwkError {
-    /// Whether a key set goes on without this key (RFC 7517 section 5): the key may be good, but not here.
+    /// Whether a key set is used without this key (RFC 7517 section 5), because the key is only unsupported.
     pub const fn is_unsupported(self) -> bool {
         match self {
             Self::UnsupportedType
@@ -93,8 +94,8 @@ pub struct BadSignature;
 impl PublicKey {
     /// Reads one JSON Web Key (RFC 7517 section 4).
     ///
-    /// Without `alg` an RSA key serves RS256 and PS256. Members that are not understood are ignored, those of
-    /// private keys are refused. A point that is not on its curve is kept, but verifies nothing.
+    /// Without `alg` an RSA key is for RS256 and PS256. Unknown members are ignored, and those of private keys are
+    /// refused. A point that is not on its curve is accepted, but verifies nothing.
     pub fn from_jwk(jwk: &Value) -> Result<Self, JwkError> {
         let members = jwk.as_object().ok_or(JwkError::NotAnObject)?;
         let kty = text(members, "kty")?.ok_or(JwkError::Missing("kty"))?;
@@ -137,7 +138,7 @@ impl PublicKey {
 
     /// Reads a `SubjectPublicKeyInfo` (RFC 5280 section 4.1) in PEM form, as `openssl pkey -pubout` writes it.
     ///
-    /// The key bears no `kid`; an RSA key serves RS256 and PS256.
+    /// The key has no `kid`. An RSA key is for RS256 and PS256.
     pub fn from_pem(pem: &str) -> Result<Self, JwkError> {
         let mut keys = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
         let (kind, spki) = keys
@@ -186,8 +187,8 @@ impl PublicKey {
         })
     }
 
-    /// The public half of a key of ours, from the form in which ring gives it: an RSA `RSAPublicKey`, a point,
-    /// or the bytes of an Ed25519 key. Its `kid` is its thumbprint.
+    /// The public key of a key pair, from the bytes that ring returns: an `RSAPublicKey`, a point, or an Ed25519 key.
+    /// Its `kid` is its thumbprint.
     pub(super) fn of_key_pair(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, JwkError> {
         let identifier = match algorithm {
             Algorithm::Rs256 | Algorithm::Ps256 => der::RSA_ENCRYPTION,
@@ -220,29 +221,32 @@ impl PublicKey {
         Ok(Self { algorithms, ..self })
     }
 
-    /// The name its owner gave it.
+    /// `kid`, if the owner set one.
     pub fn kid(&self) -> Option<&str> {
         self.kid.as_deref()
     }
 
-    /// The algorithms it may be used for; never empty.
+    /// The algorithms that it may be used for, never empty.
     pub fn algorithms(&self) -> &'static [Algorithm] {
         self.algorithms
     }
 
-    /// The JSON Web Key: public members, `kid` (the thumbprint when it has no name), `use`, and `alg` when
-    /// there is but one.
+    /// The JSON Web Key: public members, `kid` (the thumbprint if it has none), `use`, and `alg` if there is only one.
     pub fn to_jwk(&self) -> Value {
-        let mut members = self.material.members();
-        members.insert(
-            "kid".into(),
-            self.kid.clone().unwrap_or_else(|| self.thumbprint()).into(),
-        );
-        members.insert("use".into(), "sig".into());
+        let mut jwk = match &self.material {
+            Material::Rsa { n, e } => json!({ "kty": "RSA", "n": encode(n), "e": encode(e) }),
+            Material::P256(point) => {
+                let (x, y) = coordinates(point);
+                json!({ "kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y) })
+            }
+            Material::Ed25519(x) => json!({ "kty": "OKP", "crv": "Ed25519", "x": encode(x) }),
+        };
+        jwk["kid"] = json!(self.kid.clone().unwrap_or_else(|| self.thumbprint()));
+        jwk["use"] = json!("sig");
         if let [algorithm] = self.algorithms {
-            members.insert("alg".into(), algorithm.as_str().into());
+            jwk["alg"] = json!(algorithm.as_str());
         }
-        Value::Object(members)
+        jwk
     }
 
     /// The SHA-256 thumbprint in base64url (RFC 7638, RFC 8037 section 2).
@@ -264,7 +268,7 @@ impl PublicKey {
         encode(digest::digest(&digest::SHA256, required.as_bytes()).as_ref())
     }
 
-    /// What makes it this key and no other: its parts, in order.
+    /// The parts that identify the key.
     pub(super) fn material(&self) -> [&[u8]; 2] {
         match &self.material {
             Material::Rsa { n, e } => [n, e],
@@ -273,7 +277,7 @@ impl PublicKey {
         }
     }
 
-    /// Checks a signature. An algorithm that the key is not for is a bad signature too.
+    /// Verifies a signature. An algorithm that the key is not for counts as a bad signature.
     pub fn verify(&self, alg: Algorithm, message: &[u8], signature: &[u8]) -> Result<(), BadSignature> {
         if !self.algorithms.contains(&alg) {
             return Err(BadSignature);
@@ -336,48 +340,22 @@ impl Material {
             Self::Ed25519(_) => &[Algorithm::EdDsa],
         }
     }
-
-    fn members(&self) -> Map<String, Value> {
-        let members = match self {
-            Self::Rsa { n, e } => vec![("kty", "RSA".to_owned()), ("n", encode(n)), ("e", encode(e))],
-            Self::P256(point) => {
-                let (x, y) = coordinates(point);
-                vec![
-                    ("kty", "EC".to_owned()),
-                    ("crv", "P-256".to_owned()),
-                    ("x", encode(x)),
-                    ("y", encode(y)),
-                ]
-            }
-            Self::Ed25519(x) => {
-                vec![
-                    ("kty", "OKP".to_owned()),
-                    ("crv", "Ed25519".to_owned()),
-                    ("x", encode(x)),
-                ]
-            }
-        };
-        members
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .collect()
-    }
 }
 
 /// A set of verification keys (RFC 7517 section 5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JwkSet {
-    /// The keys that can be used here, in the order of the document.
+    /// The supported keys, in the order of the document.
     pub keys: Vec<PublicKey>,
 }
 
 impl JwkSet {
     /// Reads a JWK Set.
     ///
-    /// Keys of a type, algorithm, size or use that is not supported, or that lack a member, are skipped; a key
-    /// that is malformed or private spoils the set.
+    /// Keys of an unsupported type, algorithm, size or use are skipped, and so are keys that lack a member. A malformed
+    /// or private key makes the set invalid.
     pub fn parse(document: &[u8]) -> Result<Self, JwkError> {
-        let document = json::object(document).map_err(|_| JwkError::NotAnObject)?;
+        let document = object(document).map_err(|_| JwkError::NotAnObject)?;
         let keys = document.get("keys").ok_or(JwkError::Missing("keys"))?;
         let mut usable = Vec::new();
         for key in keys.as_array().ok_or(JwkError::Malformed("keys"))? {
@@ -390,7 +368,7 @@ impl JwkSet {
         Ok(Self { keys: usable })
     }
 
-    /// The keys of a list that was checked when it was kept; what cannot be read any more is left out.
+    /// The keys of a stored list. Keys that are no longer supported are left out.
     pub fn of_jwks(jwks: &[Value]) -> Self {
         Self {
             keys: jwks
@@ -402,8 +380,8 @@ impl JwkSet {
 
     /// The key for a token with this `kid` and algorithm.
     ///
-    /// A key with the same `kid` comes first. Else, when the token names no key or the only key in question
-    /// has no name, it is the one key that serves the algorithm; between several there is no guessing.
+    /// A key with the same `kid` is preferred. Otherwise, if the token or the key has no `kid`, it is the only key for
+    /// the algorithm. If there are several such keys, none is selected.
     pub fn select(&self, kid: Option<&str>, alg: Algorithm) -> Option<&PublicKey> {
         let usable = || self.keys.iter().filter(|key| key.algorithms.contains(&alg));
         if let Some(key) = kid.and_then(|kid| usable().find(|key| key.kid() == Some(kid))) {

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::json;
 
-/// The longest token that is looked at, in bytes.
+/// The longest accepted token, in bytes.
 pub const MAX_TOKEN_LEN: usize = 16 * 1024;
 
-/// A compact JWS taken apart. Nothing but its form is known to be right.
+/// The parts of a compact JWS. Only its form was checked.
 #[derive(Debug)]
 pub struct Compact<'a> {
     alg: String,
@@ -20,7 +20,7 @@ pub struct Compact<'a> {
     signing_input: &'a str,
 }
 
-/// Why a text is not a compact JWS that can be accepted.
+/// Why a text is not an accepted compact JWS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwsError {
     /// Longer than [`MAX_TOKEN_LEN`].
@@ -29,22 +29,22 @@ pub enum JwsError {
     /// Not three parts with dots between them.
     #[error("token is not three parts separated by dots")]
     NotCompact,
-    /// A part is not base64url, is padded, or leaves bits over that are not zero.
+    /// A part is not base64url, is padded, or has trailing bits that are not zero.
     #[error("token is not base64url without padding")]
     NotBase64Url,
-    /// The header is not a JSON object, or names a member twice, or one of its members has a wrong type.
+    /// The header is not a JSON object, has a repeated member, or has a member of a wrong type.
     #[error("token header is malformed")]
     MalformedHeader,
-    /// The header asks for an extension (`crit` or `b64`); none is supported (RFC 7515 section 4.1.11).
+    /// The header requires an extension (`crit` or `b64`). None is supported (RFC 7515 section 4.1.11).
     #[error("token header uses an unsupported extension")]
     UnsupportedExtension,
 }
 
 impl<'a> Compact<'a> {
-    /// Takes a token apart.
+    /// Splits a token into its parts.
     ///
-    /// Of the header only `alg`, `kid` and `typ` are kept. The members that carry or point to a key (`jwk`,
-    /// `jku`, `x5u`, `x5c`) are ignored: a token does not choose the key it is checked with.
+    /// Only `alg`, `kid` and `typ` of the header are read. Members that contain or name a key (`jwk`, `jku`, `x5u`,
+    /// `x5c`) are ignored, because a token must not choose the key that it is verified with.
     pub fn parse(token: &'a str) -> Result<Self, JwsError> {
         if token.len() > MAX_TOKEN_LEN {
             return Err(JwsError::TooLong);
@@ -54,12 +54,8 @@ impl<'a> Compact<'a> {
         if payload.contains('.') {
             return Err(JwsError::NotCompact);
         }
-        let [header, payload, signature] =
-            [header, payload, signature].map(|part| URL_SAFE_NO_PAD.decode(part));
-        let header = header.map_err(|_| JwsError::NotBase64Url)?;
-        let payload = payload.map_err(|_| JwsError::NotBase64Url)?;
-        let signature = signature.map_err(|_| JwsError::NotBase64Url)?;
-
+        let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| JwsError::NotBase64Url);
+        let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
         let mut header = json::object(&header).map_err(|_| JwsError::MalformedHeader)?;
         if header.contains_key("crit") || header.contains_key("b64") {
             return Err(JwsError::UnsupportedExtension);
@@ -79,17 +75,17 @@ impl<'a> Compact<'a> {
         })
     }
 
-    /// The algorithm the token claims to be signed with.
+    /// `alg` of the header.
     pub fn alg(&self) -> &str {
         &self.alg
     }
 
-    /// The name of the key the token claims to be signed with. It is a hint, in any form the sender likes.
+    /// `kid` of the header, an arbitrary text.
     pub fn kid(&self) -> Option<&str> {
         self.kid.as_deref()
     }
 
-    /// The media type the token claims to have.
+    /// `typ` of the header.
     pub fn typ(&self) -> Option<&str> {
         self.typ.as_deref()
     }
@@ -104,7 +100,7 @@ impl<'a> Compact<'a> {
         &self.signature
     }
 
-    /// What the signature is over: header and payload as they were sent.
+    /// The signed text: header and payload as they were sent.
     pub fn signing_input(&self) -> &'a str {
         self.signing_input
     }

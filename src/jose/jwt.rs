@@ -1,6 +1,5 @@
-//! JSON Web Tokens (RFC 7519), signed and checked the way RFC 8725 asks for.
+//! JSON Web Tokens (RFC 7519), signed and verified as RFC 8725 requires.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,45 +10,25 @@ use serde_json::{Map, Value};
 
 use super::alg::Algorithm;
 use super::json;
-use super::jwk::{BadSignature, PublicKey};
+use super::jwk::PublicKey;
 use super::jws::{Compact, JwsError};
 use super::keyring::{SignError, SigningKey};
 use super::signature_cache::SignatureCache;
 use crate::clock::Timestamp;
 
-/// Claims that were read under a signature that holds. Only [`verify`] makes one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified<T>(T);
-
-impl<T> Verified<T> {
-    /// The claims themselves.
-    pub fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-impl<T> Deref for Verified<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-/// The media type that the `typ` of a token has to be, so that one kind of token does not pass for another
-/// (RFC 8725 section 3.11).
+/// The required `typ` of a token, so that one kind of token is not accepted as another (RFC 8725 section 3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedTyp<'a> {
-    /// This one, and it has to be there.
+    /// This media type.
     Exactly(&'a str),
-    /// This one, or none at all.
+    /// This media type, or no `typ`.
     AbsentOr(&'a str),
-    /// Whatever it is; for the tokens of others, who leave it out or write their own.
+    /// Every `typ`, for tokens of others.
     Any,
 }
 
 impl ExpectedTyp<'_> {
-    /// Media types do not depend on case, and `application/` may be left out (RFC 7515 section 4.1.9).
+    /// The case of media types does not matter, and `application/` may be left out (RFC 7515 section 4.1.9).
     fn admits(self, typ: Option<&str>) -> bool {
         fn same(one: &str, other: &str) -> bool {
             subtype(one).eq_ignore_ascii_case(subtype(other))
@@ -69,38 +48,37 @@ impl ExpectedTyp<'_> {
     }
 }
 
-/// Why a token is not accepted.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
     /// Its form is wrong.
     #[error(transparent)]
     Form(#[from] JwsError),
-    /// Its algorithm is unknown, or not one the caller allows.
+    /// Its algorithm is unknown or not allowed by the caller.
     #[error("token is signed with an algorithm that is not allowed here")]
     Algorithm,
     /// Its `typ` is that of another kind of token.
     #[error("token is of another type")]
     Typ,
-    /// None of the caller's keys answers to its `kid`.
+    /// The caller has no key for its `kid`.
     #[error("token is signed with an unknown key")]
     UnknownKey,
-    /// The signature does not hold.
+    /// The signature is not valid.
     #[error("token signature does not match")]
     Signature,
-    /// The payload is not a JSON object with distinct names and the expected claims.
+    /// The payload is not a JSON object with the expected claims, or a name is repeated.
     #[error("token claims are malformed")]
     Claims,
 }
 
-/// Reads the claims of a payload, whoever may have signed it.
+/// Reads the claims of a payload. The signature is not verified.
 ///
-/// A name that occurs twice, at any depth, is refused (RFC 7519 section 4), and so is nesting deeper than 127.
+/// Repeated names at any depth are refused (RFC 7519 section 4), and so is nesting deeper than 127.
 pub fn payload_claims(payload: &[u8]) -> Result<Map<String, Value>, JwtError> {
     json::object(payload).map_err(|_| JwtError::Claims)
 }
 
-/// One text claim of a token that nobody has verified: good for finding out whose keys to verify it with,
-/// and for nothing else.
+/// One text claim of a token that is not verified. Use it only to find the keys to verify the token with.
 pub fn unverified_claim(token: &str, name: &str) -> Result<Option<String>, JwtError> {
     match payload_claims(Compact::parse(token)?.payload())?.remove(name) {
         Some(Value::String(text)) => Ok(Some(text)),
@@ -111,38 +89,25 @@ pub fn unverified_claim(token: &str, name: &str) -> Result<Option<String>, JwtEr
 
 /// Checks a token's form, algorithm, type and signature, and reads its claims, in that order.
 ///
-/// `allowed` pins the algorithms. `select` finds the key among the caller's own by the token's `kid` and an
-/// algorithm that is one of `allowed`. When a token is good is up to the caller: issuer, audience and times
-/// are not looked at ([`check_times`] helps with the last).
+/// `allowed` are the accepted algorithms. `select` finds a key of the caller by the token's `kid` and algorithm. The
+/// caller must check issuer, audience and times ([`check_times`]).
 pub fn verify<'k, T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
     select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
-) -> Result<Verified<T>, JwtError> {
-    verify_with(token, typ, allowed, select, PublicKey::verify)
+) -> Result<T, JwtError> {
+    verify_with(token, typ, allowed, select, None)
 }
 
-/// The same for tokens that are presented again and again: a signature in the cache is not verified again.
-pub fn verify_again<'k, T: DeserializeOwned>(
+/// The same as [`verify`]. A signature in the cache is not verified again, which helps if tokens are presented often.
+pub fn verify_with<'k, T: DeserializeOwned>(
     token: &str,
     typ: ExpectedTyp<'_>,
     allowed: &[Algorithm],
     select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
-    cache: &SignatureCache,
-) -> Result<Verified<T>, JwtError> {
-    verify_with(token, typ, allowed, select, |key, alg, message, signature| {
-        cache.verify(key, alg, message, signature)
-    })
-}
-
-fn verify_with<'k, T: DeserializeOwned>(
-    token: &str,
-    typ: ExpectedTyp<'_>,
-    allowed: &[Algorithm],
-    select: impl FnOnce(Option<&str>, Algorithm) -> Option<&'k PublicKey>,
-    check: impl FnOnce(&PublicKey, Algorithm, &[u8], &[u8]) -> Result<(), BadSignature>,
-) -> Result<Verified<T>, JwtError> {
+    cache: Option<&SignatureCache>,
+) -> Result<T, JwtError> {
     let compact = Compact::parse(token)?;
     let algorithm: Algorithm = compact.alg().parse().map_err(|_| JwtError::Algorithm)?;
     if !allowed.contains(&algorithm) {
@@ -153,14 +118,16 @@ fn verify_with<'k, T: DeserializeOwned>(
     }
     let key = select(compact.kid(), algorithm).ok_or(JwtError::UnknownKey)?;
     let message = compact.signing_input().as_bytes();
-    check(key, algorithm, message, compact.signature()).map_err(|_| JwtError::Signature)?;
+    match cache {
+        Some(cache) => cache.verify(key, algorithm, message, compact.signature()),
+        None => key.verify(algorithm, message, compact.signature()),
+    }
+    .map_err(|_| JwtError::Signature)?;
     let claims = payload_claims(compact.payload())?;
-    serde_json::from_value(Value::Object(claims))
-        .map(Verified)
-        .map_err(|_| JwtError::Claims)
+    serde_json::from_value(Value::Object(claims)).map_err(|_| JwtError::Claims)
 }
 
-/// Signs tokens of one type with one key; the header is encoded once.
+/// Signs tokens of one type with one key. The header is encoded once.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     key: SigningKey,
@@ -184,13 +151,13 @@ impl Encoder {
         }
     }
 
-    /// The compact token over these claims.
+    /// Makes a compact token with these claims.
     pub fn encode(&self, claims: &impl Serialize) -> Result<String, SignError> {
         let mut payload = Vec::with_capacity(512);
         serde_json::to_writer(&mut payload, claims).map_err(|_| SignError::Claims)?;
-        let longest_signature = 700;
+        let max_signature_len = 700;
         let mut token =
-            String::with_capacity(self.header.len() + payload.len() * 4 / 3 + 4 + longest_signature);
+            String::with_capacity(self.header.len() + payload.len() * 4 / 3 + 4 + max_signature_len);
         token.push_str(&self.header);
         URL_SAFE_NO_PAD.encode_string(&payload, &mut token);
         let signature = self.key.sign(token.as_bytes())?;
@@ -200,26 +167,26 @@ impl Encoder {
     }
 }
 
-/// Signs one token; see [`Encoder`] for many of a kind.
+/// Signs one token. For many tokens of a type use [`Encoder`].
 pub fn sign(key: &SigningKey, typ: &str, claims: &impl Serialize) -> Result<String, SignError> {
     Encoder::new(key, typ).encode(claims)
 }
 
-/// Why a token does not hold at this moment.
+/// Why the times of a token are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// `exp` has come (RFC 7519 section 4.1.4).
+    /// `exp` has passed (RFC 7519 section 4.1.4).
     #[error("token has expired")]
     Expired,
-    /// `nbf` lies ahead (RFC 7519 section 4.1.5).
+    /// `nbf` is in the future (RFC 7519 section 4.1.5).
     #[error("token is not valid yet")]
     NotYetValid,
-    /// `iat` lies ahead (RFC 7519 section 4.1.6).
+    /// `iat` is in the future (RFC 7519 section 4.1.6).
     #[error("token was issued in the future")]
     IssuedInFuture,
 }
 
-/// Checks the times of a token, each of them if it is there, with `leeway` for clocks that differ.
+/// Checks the times that a token has, with `leeway` for clock differences.
 pub fn check_times(
     exp: Option<Timestamp>,
     nbf: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! The keys this service signs with, and the set it publishes.
+//! The signing keys of the service, and the published key set.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,37 +22,37 @@ use crate::random::Random;
 /// Why a private key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
-    /// No private key section in the file.
+    /// The file has no private key section.
     #[error("no private key in PEM form (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY)")]
     NotPem,
     /// The file holds more than one private key.
     #[error("more than one private key in the file")]
     Several,
-    /// The key is behind a passphrase.
+    /// The key is encrypted with a passphrase.
     #[error("private key is encrypted: decrypt it first, for example with openssl pkey")]
     Encrypted,
-    /// Neither RSA nor P-256 nor Ed25519.
+    /// The key is neither RSA nor P-256 nor Ed25519.
     #[error("private key is neither RSA nor P-256 nor Ed25519")]
     UnsupportedType,
-    /// The key is of another type than the algorithm asked for needs.
+    /// The key does not have the type of the requested algorithm.
     #[error("private key is not for the algorithm that was asked for")]
     WrongAlgorithm,
-    /// The encoding is broken, or its parts do not belong together.
+    /// The encoding is broken, or the parts of the key do not match.
     #[error(
         "private key is malformed or inconsistent, or an elliptic curve key without its uncompressed public part"
     )]
     Rejected,
-    /// RSA of a size that cannot sign.
+    /// An RSA key of an unsupported size.
     #[error(
         "rsa private key is not 2048, 3072 or 4096 bits long with two equally long primes and an exponent of at least 65537"
     )]
     UnsupportedSize,
-    /// The key was read, but what it signs it does not verify.
+    /// A signature by the key was not valid under it.
     #[error("private key fails its own check")]
     SelfCheck,
 }
 
-/// Why nothing was signed.
+/// Why signing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// The claims cannot be written as JSON.
@@ -63,7 +63,7 @@ pub enum SignError {
     Failed,
 }
 
-/// A private key with the one algorithm it signs with. Copies share the key.
+/// A private key and its algorithm. Clones share the key.
 #[derive(Clone)]
 pub struct SigningKey(Arc<Inner>);
 
@@ -85,7 +85,8 @@ enum Pair {
 impl SigningKey {
     /// A new P-256 key for ES256.
     ///
-    /// Only the operating system's generator can make one: a seeded `random` does not make it repeatable.
+    /// The entropy is always that of the operating system, because ring takes no other. A seeded `random` does not make
+    /// the key repeatable.
     pub fn generate_es256(random: &Random) -> Result<Self, SigningKeyError> {
         let own;
         let entropy = match random {
@@ -107,7 +108,7 @@ impl SigningKey {
         Self::from_pkcs8_der(Algorithm::EdDsa, &pkcs8)
     }
 
-    /// Reads a `PrivateKeyInfo` (RFC 5208 section 5), and signs once with it to see that its parts agree.
+    /// Reads a `PrivateKeyInfo` (RFC 5208 section 5), and signs once to check that its parts match.
     pub fn from_pkcs8_der(alg: Algorithm, pkcs8: &[u8]) -> Result<Self, SigningKeyError> {
         let entropy = system_entropy();
         let (pair, public) = match alg {
@@ -150,14 +151,14 @@ impl SigningKey {
     ///
     /// Without `alg` an RSA key signs with RS256.
     pub fn from_pem(pem: &str, alg: Option<Algorithm>) -> Result<Self, SigningKeyError> {
-        let unread = if pem.contains("ENCRYPTED") {
+        let unreadable = if pem.contains("ENCRYPTED") {
             SigningKeyError::Encrypted
         } else {
             SigningKeyError::NotPem
         };
         let mut found = None;
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
-            let (kind, contents) = section.map_err(|_| unread)?;
+            let (kind, contents) = section.map_err(|_| unreadable)?;
             let contents = Zeroizing::new(contents);
             let pkcs8 = match kind {
                 SectionKind::PrivateKey => contents,
@@ -169,16 +170,16 @@ impl SigningKey {
                 return Err(SigningKeyError::Several);
             }
         }
-        let pkcs8 = found.ok_or(unread)?;
-        let natural = natural_algorithm(&pkcs8)?;
-        match (natural, alg.unwrap_or(natural)) {
+        let pkcs8 = found.ok_or(unreadable)?;
+        let default_alg = default_algorithm(&pkcs8)?;
+        match (default_alg, alg.unwrap_or(default_alg)) {
             (Algorithm::Rs256, Algorithm::Ps256) => Self::from_pkcs8_der(Algorithm::Ps256, &pkcs8),
-            (natural, alg) if natural == alg => Self::from_pkcs8_der(alg, &pkcs8),
+            (default_alg, alg) if default_alg == alg => Self::from_pkcs8_der(alg, &pkcs8),
             _ => Err(SigningKeyError::WrongAlgorithm),
         }
     }
 
-    /// The name of the key: its thumbprint (RFC 7638).
+    /// The key ID: its thumbprint (RFC 7638).
     pub fn kid(&self) -> &str {
         &self.0.kid
     }
@@ -188,17 +189,17 @@ impl SigningKey {
         self.0.alg
     }
 
-    /// The key that its signatures are checked with.
+    /// The public key.
     pub fn public(&self) -> &PublicKey {
         &self.0.public
     }
 
-    /// The private key as a `PrivateKeyInfo`, to be sealed before it is stored.
+    /// The private key as a `PrivateKeyInfo`. The caller must seal it before it is stored.
     pub fn pkcs8(&self) -> &[u8] {
         &self.0.pkcs8
     }
 
-    /// Signs a message, in the form that RFC 7518 section 3 asks for.
+    /// Signs a message (RFC 7518 section 3).
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
         let Inner {
             alg, pair, entropy, ..
@@ -230,8 +231,8 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// The nonces of ECDSA and the salts of PSS are drawn by ring itself, from the operating system, every time:
-/// a repeated nonce gives the private key away, so no seed may ever reach them.
+/// The entropy for the nonces of ECDSA and the salts of PSS, always from the operating system. A seed must not be used,
+/// because a repeated nonce reveals the private key.
 fn system_entropy() -> SystemRandom {
     #[expect(
         clippy::disallowed_methods,
@@ -248,8 +249,8 @@ fn rejected(error: ring::error::KeyRejected) -> SigningKeyError {
     }
 }
 
-/// Wraps a private key into a `PrivateKeyInfo` (RFC 5208 section 5).
-fn private_key_info(identifier: &[u8], key: &[u8]) -> Zeroizing<Vec<u8>> {
+/// Wraps a private key into a `PrivateKeyInfo` (RFC 5208 section 5). `identifier` is its algorithm.
+pub(super) fn private_key_info(identifier: &[u8], key: &[u8]) -> Zeroizing<Vec<u8>> {
     der::element(
         der::SEQUENCE,
         &[
@@ -260,13 +261,8 @@ fn private_key_info(identifier: &[u8], key: &[u8]) -> Zeroizing<Vec<u8>> {
     )
 }
 
-/// Wraps an RSA private key (RFC 8017 appendix A.1.2) into a `PrivateKeyInfo`.
-pub(super) fn rsa_private_key_info(key: &[u8]) -> Zeroizing<Vec<u8>> {
-    private_key_info(der::RSA_ENCRYPTION, key)
-}
-
-/// The algorithm that a `PrivateKeyInfo` is for by its type; RS256 for RSA.
-fn natural_algorithm(pkcs8: &[u8]) -> Result<Algorithm, SigningKeyError> {
+/// The default algorithm for the type of a `PrivateKeyInfo`; RS256 for RSA.
+fn default_algorithm(pkcs8: &[u8]) -> Result<Algorithm, SigningKeyError> {
     let identifier = || {
         let mut info = der::Reader::new(der::Reader::only(pkcs8, der::SEQUENCE)?);
         info.element(der::INTEGER)?;
@@ -299,19 +295,19 @@ fn from_sec1(contents: &[u8]) -> Result<Zeroizing<Vec<u8>>, SigningKeyError> {
     }
 }
 
-/// Where a key is in its life.
+/// The state of a signing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyState {
-    /// Published, so that everybody has it before the first token signed with it; not signing yet.
+    /// Published but not signing yet, so that verifiers have it before the first token.
     Announced,
     /// Published and signing.
     Active,
-    /// Published until the last token it signed has expired; signing no more.
+    /// No longer signing. It is published until the last token that it signed has expired.
     Retired,
 }
 
-/// All keys of the service at one moment. It never changes; a rotation makes a new one.
+/// All keys of the service. A rotation makes a new keyring.
 #[derive(Debug)]
 pub struct Keyring {
     keys: Vec<(SigningKey, KeyState)>,
@@ -319,8 +315,8 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// A ring of these keys. Of several active keys with one algorithm the first signs. A key that stands there
-    /// twice, be it for another algorithm, counts the first time only: one key serves one algorithm.
+    /// A keyring of these keys. The first active key of an algorithm signs. A repeated key is left out, even if its
+    /// algorithm differs, because a key must be used with one algorithm only.
     pub fn new(keys: Vec<(SigningKey, KeyState)>) -> Self {
         let mut distinct: Vec<(SigningKey, KeyState)> = Vec::with_capacity(keys.len());
         for (key, state) in keys {
@@ -333,7 +329,7 @@ impl Keyring {
         Self { keys: distinct, jwks }
     }
 
-    /// The key that signs with this algorithm now.
+    /// The active key for this algorithm.
     pub fn signer(&self, alg: Algorithm) -> Option<&SigningKey> {
         self.keys
             .iter()
@@ -341,7 +337,7 @@ impl Keyring {
             .map(|(key, _)| key)
     }
 
-    /// The key of this name, in whatever state.
+    /// The key with this `kid`, in any state.
     pub fn verifier(&self, kid: &str) -> Option<&PublicKey> {
         self.keys
             .iter()
@@ -349,7 +345,7 @@ impl Keyring {
             .map(|(key, _)| key.public())
     }
 
-    /// The algorithms of all keys that are published, in the order of [`Algorithm::ALL`]: what a verifier may meet.
+    /// The algorithms of all keys, in the order of [`Algorithm::ALL`].
     pub fn published_algorithms(&self) -> Vec<Algorithm> {
         Algorithm::ALL
             .into_iter()
@@ -362,7 +358,7 @@ impl Keyring {
         &self.keys
     }
 
-    /// The JWK Set to publish (RFC 7517 section 5), ready to be sent.
+    /// The published JWK Set (RFC 7517 section 5), as JSON.
     pub fn jwks(&self) -> &Bytes {
         &self.jwks
     }

@@ -1,8 +1,7 @@
 //! JOSE: compact signatures (RFC 7515), keys (RFC 7517), algorithms (RFC 7518) and tokens (RFC 7519).
 //!
-//! Only asymmetric signatures exist here, and only the caller decides which algorithm and whose key a
-//! token is checked with; what a token says about itself is compared with that, never followed
-//! (RFC 8725 sections 3.1 and 3.10).
+//! Only asymmetric signatures are supported. The caller decides which algorithms and keys a token is verified with. The
+//! header of the token must match that decision and never makes it (RFC 8725 sections 3.1 and 3.10).
 
 pub mod alg;
 pub mod claims;
@@ -20,5 +19,5 @@ mod tests;
 
 pub use alg::Algorithm;
 pub use jwk::{JwkSet, PublicKey};
-pub use jwt::{ExpectedTyp, Verified};
+pub use jwt::ExpectedTyp;
 pub use keyring::{KeyState, Keyring, SigningKey};

@@ -1,17 +1,17 @@
-//! Moduli whose private key can be computed: those of a library in chips that made RSA keys until 2017 (CVE-2017-15361,
-//! "ROCA"). Kept, because a client can register such a key, and Wycheproof's key vectors demand that it is refused.
+//! RSA moduli whose private key can be computed. A library in chips made them until 2017 (CVE-2017-15361, "ROCA"). A
+//! client could register such a key, and Wycheproof's key vectors require that it is refused.
 //!
 //! Each prime of that library was a power of 65537 modulo the product of the first small primes, and so is the modulus.
 //! Any other modulus has this property with a probability of less than one in a hundred million.
 
-/// The primes of which the product is taken for keys of every size, without 2.
+/// The primes in that product for keys of every size, without 2.
 const PRIMES: [u16; 38] = [
     3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103,
     107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167,
 ];
 const GENERATOR: u32 = 65_537;
 
-/// Whether a modulus, the most significant byte first, has the mark of that library.
+/// Whether a big-endian modulus has the property of that library.
 pub(super) fn is_weak(modulus: &[u8]) -> bool {
     PRIMES.into_iter().map(u32::from).all(|prime| {
         let rest = modulus

@@ -10,13 +10,13 @@ use zeroize::Zeroizing;
 
 use super::alg::Algorithm;
 use super::der;
-use super::keyring::{SigningKey, SigningKeyError, rsa_private_key_info};
+use super::keyring::{SigningKey, SigningKeyError, private_key_info};
 use crate::random::Random;
 
-/// The public exponent. It is prime, so a number is coprime to it unless it is a multiple.
+/// The public exponent. It is prime, so a number is coprime to it unless it is a multiple of it.
 const E: u32 = 65537;
 
-/// The first 64 bits of √2: a prime that starts with more is larger than √2 · 2^1023.
+/// The first 64 bits of √2. A prime whose first 64 bits are larger is larger than √2 · 2^1023.
 const SQRT_2: u64 = 0xb504_f333_f9de_6484;
 
 /// The rounds of Miller-Rabin for a prime of 1024 bits (FIPS 186-5 table B.1).
@@ -25,24 +25,24 @@ const ROUNDS: usize = 5;
 /// Why no key was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RsaKeygenError {
-    /// So many candidates without a prime, or so many unfit primes, that the random source must be broken.
+    /// No usable primes among many candidates, so the random source must be broken.
     #[error("random source yields no usable primes")]
     NoPrimes,
-    /// The finished key failed its check.
+    /// The new key failed its check.
     #[error("generated rsa key was rejected: {0}")]
     Rejected(#[from] SigningKeyError),
 }
 
-/// Makes an RSA key of 2048 bits and gives it as a `PrivateKeyInfo` (PKCS#8, RFC 5208 section 5) in DER.
+/// Makes an RSA key of 2048 bits, as a `PrivateKeyInfo` (PKCS#8, RFC 5208 section 5) in DER.
 ///
-/// It takes a tenth of a second or two: never call it on a thread that serves requests. The key has been read back, and
-/// has signed and verified a message, when it is returned.
+/// It takes about 0.1 s or 0.2 s, so do not call it on a thread that serves requests. The returned key was read back,
+/// and it has signed and verified a message.
 pub fn generate(random: &Random) -> Result<Zeroizing<Vec<u8>>, RsaKeygenError> {
     for _ in 0..10 {
         let (one, other) = (prime(random)?, prime(random)?);
         let (p, q) = if one > other { (one, other) } else { (other, one) };
         if let Some(private_key) = assemble(&p, &q) {
-            let pkcs8 = rsa_private_key_info(&private_key);
+            let pkcs8 = private_key_info(der::RSA_ENCRYPTION, &private_key);
             SigningKey::from_pkcs8_der(Algorithm::Rs256, &pkcs8)?;
             return Ok(pkcs8);
         }
@@ -50,9 +50,9 @@ pub fn generate(random: &Random) -> Result<Zeroizing<Vec<u8>>, RsaKeygenError> {
     Err(RsaKeygenError::NoPrimes)
 }
 
-/// A probable prime of 1024 bits, larger than √2 · 2^1023, with `E` coprime to one less.
+/// A probable prime of 1024 bits, larger than √2 · 2^1023, where `E` is coprime to the prime minus one.
 ///
-/// Every candidate is drawn anew: stepping on from one would prefer the primes behind long gaps.
+/// Every candidate is random. Searching upwards from one candidate would prefer primes after long gaps.
 fn prime(random: &Random) -> Result<U1024, RsaKeygenError> {
     let options = FipsOptions::with_mr_iterations(ROUNDS).with_trial_division_test();
     let mut bytes = Zeroizing::new([0; U1024::BYTES]);
@@ -69,7 +69,7 @@ fn prime(random: &Random) -> Result<U1024, RsaKeygenError> {
         }
         let candidate = U1024::from_be_slice(bytes.as_slice());
         if remainder_by_e(&candidate) != Limb::ONE
-            && fips::is_prime(&mut Entropy(random), Flavor::Any, &candidate, options)
+            && fips::is_prime(&mut RngAdapter(random), Flavor::Any, &candidate, options)
         {
             return Ok(candidate);
         }
@@ -81,8 +81,8 @@ fn remainder_by_e(number: &U1024) -> Limb {
     NonZero::new(Limb::from_u32(E)).map_or(Limb::ZERO, |e| number.rem_limb(e))
 }
 
-/// An `RSAPrivateKey` (RFC 8017 appendix A.1.2) of two primes, `p > q`; none when they are too close to each other or the
-/// private exponent is too small.
+/// An `RSAPrivateKey` (RFC 8017 appendix A.1.2) from two primes, `p > q`. `None` if they are too close to each other or
+/// the private exponent is too small.
 fn assemble(p: &U1024, q: &U1024) -> Option<Zeroizing<Vec<u8>>> {
     let half_bits = U1024::BITS;
     if p.wrapping_sub(q).bits_vartime() <= half_bits - 100 + 1 {
@@ -130,10 +130,10 @@ fn integer<const LIMBS: usize>(number: &Uint<LIMBS>) -> Zeroizing<Vec<u8>> {
     der::unsigned(&bytes)
 }
 
-/// Our random source in the shape that the primality tests draw their bases from.
-struct Entropy<'a>(&'a Random);
+/// Adapts the random source to the interface of the primality tests.
+struct RngAdapter<'a>(&'a Random);
 
-impl TryRng for Entropy<'_> {
+impl TryRng for RngAdapter<'_> {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -150,7 +150,7 @@ impl TryRng for Entropy<'_> {
     }
 }
 
-impl TryCryptoRng for Entropy<'_> {}
+impl TryCryptoRng for RngAdapter<'_> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
-//! Signatures that were verified before: introspecting such a token takes the time of one ES256 signature instead of four.
+//! A cache of verified signatures. With it, introspecting a token takes the time of one ES256 signature instead of
+//! four.
 //!
-//! Only what cannot change is remembered: that a signature over a message holds under a key. The choice of the key, the
-//! times and a revocation are checked each time.
+//! The cache holds only what cannot change: a signature is valid for a message and a key. The choice of the key, the
+//! times and revocation are checked each time.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,15 +12,15 @@ use ring::digest::{Context, SHA256};
 use super::alg::Algorithm;
 use super::jwk::{BadSignature, PublicKey};
 
-/// As many as a set of 2^16 places takes, about two mebibytes.
+/// The capacity of a hash set with 2^16 slots, about two mebibytes.
 const CAPACITY: usize = (1 << 16) / 8 * 7;
 
-/// Digests of signatures that hold. A full cache is emptied.
+/// Digests of valid signatures. A full cache is emptied.
 #[derive(Debug, Default)]
 pub struct SignatureCache(Mutex<HashSet<[u8; 32]>>);
 
 impl SignatureCache {
-    /// The same answer as [`PublicKey::verify`].
+    /// Returns the same result as [`PublicKey::verify`].
     pub fn verify(
         &self,
         key: &PublicKey,
@@ -45,7 +46,7 @@ impl SignatureCache {
     }
 }
 
-/// A digest of all that the answer depends on, each part with its length.
+/// A digest of all inputs of the verification, each with its length.
 fn digest(key: &PublicKey, alg: Algorithm, message: &[u8], signature: &[u8]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     let [first, second] = key.material();

@@ -11,11 +11,11 @@ use crate::oauth::scope::Scope;
 /// An entry of `amr` in the token response and the access token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
-    /// Who vouches for the user: `credential`, or a provider's id.
+    /// What authenticated the user: `credential`, or the id of a provider.
     pub authority: String,
 }
 
-/// What the token response and the access token both say.
+/// The members that the token response and the access token share.
 #[derive(Clone, Debug, Serialize)]
 pub struct CommonClaims {
     /// The issuer.
@@ -28,18 +28,18 @@ pub struct CommonClaims {
     pub scope: Scope,
     /// The account identifier.
     pub account_id: String,
-    /// The kind of subject.
+    /// The type of the subject.
     pub user_type: String,
     /// The venue, if any.
     #[serde(rename = "venueId")]
     pub venue_id: Option<String>,
     /// The organization.
     pub organization: String,
-    /// Who vouches for the subject.
+    /// What authenticated the subject.
     pub amr: Vec<Authority>,
     /// The telephone number, if any.
     pub phone_number: Option<String>,
-    /// Where the subject's record came from.
+    /// The origin of the subject's record.
     pub source: String,
     /// The e-mail address; empty when there is none.
     pub email: String,
@@ -47,26 +47,26 @@ pub struct CommonClaims {
     pub uuid: Uuid,
 }
 
-/// The claims of an access token (RFC 9068 section 2.2). There is no `nbf`: clients with a clock that is
-/// slow by a second would refuse the token.
+/// The claims of an access token (RFC 9068 section 2.2). There is no `nbf`, because a client whose clock is a second
+/// slow would refuse the token.
 #[derive(Clone, Debug, Serialize)]
 pub struct AccessTokenClaims<'a> {
-    /// What the token response says too.
+    /// The members that the token response has too.
     #[serde(flatten)]
     pub common: &'a CommonClaims,
     /// The subject.
     pub sub: Uuid,
     /// The audience.
     pub aud: &'a str,
-    /// When the token stops being good.
+    /// When the token expires.
     pub exp: Timestamp,
     /// The client it was issued to.
     pub client_id: &'a str,
     /// When the user signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<Timestamp>,
-    /// The grant behind the token: the refresh family that ends it when it is revoked, or what the client's record says
-    /// of tokens for itself.
+    /// The grant: the refresh family whose revocation revokes the token, or
+    /// [`Client::own_grant`](crate::oauth::Client) for a token of the client itself.
     pub grant_id: Uuid,
     /// The provider's access token, under the name that its record gives it.
     #[serde(flatten)]
@@ -74,12 +74,13 @@ pub struct AccessTokenClaims<'a> {
 }
 
 impl AccessTokenClaims<'_> {
-    /// Every `typ` that an access token may bear. A setting says which one new tokens get; those from before it was
-    /// changed stay good, so the service takes both. ID tokens bear the second one too, and are told apart by the
-    /// members that [`PresentedAccessToken`] demands.
+    /// Every `typ` that an access token may have. A setting decides which one new tokens get. The service accepts both,
+    /// so older tokens stay valid when the setting changes. ID tokens have the second one too; they lack members that
+    /// [`PresentedAccessToken`] requires.
     pub const TYPS: [&'static str; 2] = ["at+jwt", "JWT"];
 
-    /// Every member that an access token may have by itself. No provider's token takes the place of one.
+    /// Every member that an access token may have, without the provider's token. That one cannot have any of these
+    /// names.
     pub const MEMBERS: [&'static str; 19] = [
         "iss",
         "iat",
@@ -103,20 +104,20 @@ impl AccessTokenClaims<'_> {
     ];
 }
 
-/// A provider's access token inside one of this service.
+/// A provider's access token, embedded in an access token of this service.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct EmbeddedToken<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> EmbeddedToken<'a> {
-    /// The token under this name; none where the name is that of another member, which would be there twice.
+    /// The token under this name. `None` if another member has the name, because it would occur twice.
     pub fn new(claim: &'a str, token: &'a str) -> Option<Self> {
         let is_free = !AccessTokenClaims::MEMBERS.contains(&claim);
         is_free.then(|| Self(BTreeMap::from([(claim, token)])))
     }
 }
 
-/// The claims of an access token that comes back to this service.
+/// The claims of an access token that is presented to this service.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PresentedAccessToken {
     /// The issuer.
@@ -127,7 +128,7 @@ pub struct PresentedAccessToken {
     pub aud: String,
     /// When it was issued.
     pub iat: Timestamp,
-    /// When it stops being good.
+    /// When it expires.
     pub exp: Timestamp,
     /// Its identifier.
     pub jti: Uuid,
@@ -135,19 +136,19 @@ pub struct PresentedAccessToken {
     pub client_id: String,
     /// The granted scope.
     pub scope: Scope,
-    /// The grant behind it.
+    /// The grant that it was issued for.
     pub grant_id: Uuid,
 }
 
 impl PresentedAccessToken {
-    /// Whether the token is this issuer's and still good. There is no leeway: issuer and verifier
+    /// Whether the token was issued by this issuer and has not expired. There is no leeway, because issuer and verifier
     /// share one clock.
     pub fn is_current(&self, issuer: &str, now: Timestamp) -> bool {
         self.iss == issuer && now < self.exp && !self.iat.is_ahead_of(now)
     }
 }
 
-/// The hour, counted from the epoch, in which a moment lies: what expiring markers are kept under.
+/// The hour of a time, counted from the epoch. Expiring markers are stored by hour.
 pub fn hour_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.seconds() / 3600).unwrap_or(u32::MAX)
 }
@@ -200,9 +201,9 @@ mod tests {
         assert_eq!(named, BTreeSet::from(AccessTokenClaims::MEMBERS));
     }
 
-    /// A `typ` that both bear does not tell them apart.
+    /// Both kinds of token may have the same `typ`.
     #[test]
-    fn an_id_token_with_all_that_it_may_say_is_no_access_token() {
+    fn an_id_token_with_every_claim_is_not_an_access_token() {
         let (iss, by_scope) = (
             "https://id.example",
             BY_SCOPE.iter().flat_map(|(_, claims)| *claims),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_providers_token_takes_no_other_members_place() {
+    fn a_providers_token_cannot_replace_another_member() {
         for name in AccessTokenClaims::MEMBERS {
             assert!(EmbeddedToken::new(name, "theirs").is_none(), "{name}");
         }

@@ -1,4 +1,4 @@
-//! The API key at the refresh endpoint: a Basic header in whatever form clients are known to send.
+//! The API key at the refresh endpoint: a Basic header in each form that clients are known to send.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -11,15 +11,14 @@ use crate::secret::{ApiKey, Secret};
 /// An API key as a client presents it.
 #[derive(Debug)]
 pub struct PresentedApiKey {
-    /// The key, of which nothing but the form is known to be right.
+    /// The key. Only its form was checked.
     pub key: Secret<ApiKey>,
     /// The client that the header names beside it, as it was sent, if it names one.
     pub client_id: Option<String>,
 }
 
 impl PresentedApiKey {
-    /// Whether the key may be that of this client: the header names no other one, plainly or form-encoded (RFC 6749
-    /// section 2.3.1).
+    /// Whether the header names this client or none. The name may be form-encoded (RFC 6749 section 2.3.1).
     pub fn is_of(&self, client_id: &str) -> bool {
         self.client_id.as_deref().is_none_or(|named| {
             let decoded = form_decode(named.as_bytes());
@@ -28,7 +27,7 @@ impl PresentedApiKey {
     }
 }
 
-/// The answer for everything that is no API key in force.
+/// The refusal of everything except a valid API key.
 pub const UNKNOWN: Refusal = Refusal::invalid_client("the API key is missing, unknown or revoked");
 
 /// Reads what follows `Basic`: base64 of `key`, `key:`, `:key` or `client_id:key`, or the key itself.

@@ -1,4 +1,4 @@
-//! A client proves who it is with a JWT that it signed: RFC 7523 sections 2.2 and 3.
+//! Client authentication with a JWT that the client signed: RFC 7523 sections 2.2 and 3.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::oauth::error::{ErrorCode, Refusal};
 /// The one value of `client_assertion_type` (RFC 7523 section 2.2).
 pub const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// How far the clocks of client and service may differ.
+/// How far the clocks of the client and the service may differ.
 const LEEWAY: Duration = Duration::from_secs(30);
 /// How far ahead `exp` may lie.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// Where an assertion may be addressed to.
+/// The audiences that an assertion may have.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipient<'a> {
     /// The issuer identifier.
@@ -30,28 +30,28 @@ pub struct Recipient<'a> {
     pub token_endpoint: &'a str,
 }
 
-/// Whose an assertion is: a `jti` is unique among its owner's.
+/// The issuer of an assertion. A `jti` is unique for each issuer.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// The client with this identifier.
     Client(&'a str),
-    /// The provider that is this issuer.
+    /// The provider with this issuer identifier.
     Provider(&'a str),
 }
 
-/// An assertion that holds if it was not used before: how its `jti` is remembered until it has expired.
+/// The key under which the use of an assertion is recorded until the assertion expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Use {
-    /// The hour in which the assertion stops being good.
+pub struct ReplayKey {
+    /// The hour in which the assertion expires.
     pub hour: u32,
     /// SHA-256 of its owner, a zero byte and the `jti`.
     pub digest: [u8; 32],
 }
 
-impl Use {
-    /// The use of what `owner` has signed under this `jti`, which is good until then.
+impl ReplayKey {
+    /// The key for the `jti` of an assertion that `owner` signed and that expires at `until`.
     pub fn of(owner: Owner<'_>, jti: &str, until: Timestamp) -> Self {
-        // No client's identifier begins with the byte that a provider's issuer comes after.
+        // No client identifier begins with this byte, so a provider and a client never share a key.
         let (mark, owner): (&[u8], _) = match owner {
             Owner::Client(client_id) => (&[], client_id),
             Owner::Provider(issuer) => (&[1], issuer),
@@ -68,7 +68,7 @@ impl Use {
         }
     }
 
-    /// The hours under which the same `jti` may have been remembered and still counts.
+    /// The hours under which a use of the same `jti` may be recorded.
     pub fn hours(now: Timestamp) -> std::ops::RangeInclusive<u32> {
         hour_of(now)..=hour_of(now + LONGEST + LEEWAY + LEEWAY)
     }
@@ -88,26 +88,26 @@ struct Claims {
     jti: String,
 }
 
-/// A value that is not ours says that the assertion was made for somebody else too, who could then use it here.
+/// Every value must name this service. Another recipient of the assertion could otherwise use it here.
 fn is_for(audience: &Audience, recipient: Recipient<'_>, demand: AssertionAudience) -> bool {
-    let is_ours = |value: &String| value == recipient.issuer || value == recipient.token_endpoint;
+    let is_this_service = |value: &String| value == recipient.issuer || value == recipient.token_endpoint;
     match (audience, demand) {
         (Audience::One(value), AssertionAudience::Strict) => value == recipient.issuer,
         (Audience::Several(_), AssertionAudience::Strict) => false,
-        (Audience::One(value), AssertionAudience::Any) => is_ours(value),
+        (Audience::One(value), AssertionAudience::Any) => is_this_service(value),
         (Audience::Several(values), AssertionAudience::Any) => {
-            !values.is_empty() && values.iter().all(is_ours)
+            !values.is_empty() && values.iter().all(is_this_service)
         }
     }
 }
 
-/// Checks an assertion of `client`, whose keys are `keys`. Nothing is told to whom the client's key is not known.
+/// Checks an assertion of `client`, whose keys are `keys`. Details are sent only after the signature was verified.
 pub fn check(
     assertion: &str,
     (client, keys): (&Client, &JwkSet),
     recipient: Recipient<'_>,
     now: Timestamp,
-) -> Result<Use, Refusal> {
+) -> Result<ReplayKey, Refusal> {
     let allowed: Vec<_> = keys
         .keys
         .iter()
@@ -119,7 +119,7 @@ pub fn check(
         verified => verified,
     };
     let claims = match verified {
-        Ok(claims) => claims.into_inner(),
+        Ok(claims) => claims,
         Err(JwtError::Claims) => {
             let problem = "client_assertion needs iss, sub, aud, exp and jti, each of its type";
             return Err(Refusal::invalid_client(problem));
@@ -154,5 +154,5 @@ pub fn check(
         return Err(Refusal::invalid_client("jti of client_assertion is empty"));
     }
     let owner = Owner::Client(&client.client_id);
-    Ok(Use::of(owner, &claims.jti, claims.exp + LEEWAY))
+    Ok(ReplayKey::of(owner, &claims.jti, claims.exp + LEEWAY))
 }

@@ -1,4 +1,4 @@
-//! The authorization request and its answer: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
+//! The authorization request and its response: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::oauth::openid::claims::{ACR_SIGNED_IN, ClaimsRequest};
 use crate::oauth::openid::prompt::Prompt;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::pkce::CodeChallenge;
-use crate::oauth::redirect_uri::{self, ReturnTo};
+use crate::oauth::redirect_uri::{self, MatchedRedirectUri};
 use crate::oauth::scope::Scope;
 use crate::oauth::token;
 
-/// How the answer travels: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
+/// How the response is sent: OAuth 2.0 Multiple Response Types 2.1, OAuth 2.0 Form Post Response Mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseMode {
@@ -30,7 +30,7 @@ pub enum ResponseMode {
 }
 
 impl ResponseMode {
-    /// The modes that are understood, as discovery lists them.
+    /// The modes that discovery lists.
     pub const SUPPORTED: [&'static str; 2] = ["query", "form_post"];
 
     fn parse(text: &str) -> Option<Self> {
@@ -42,47 +42,42 @@ impl ResponseMode {
     }
 }
 
-/// Where an answer goes and what comes back with it. Once it exists, an error may be sent to the client.
+/// Where a response is sent, and how. Once it exists, an error may be sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseTarget {
     /// The client's redirect URI.
-    pub return_to: ReturnTo,
-    /// How the answer travels.
+    pub return_to: MatchedRedirectUri,
+    /// How the response is sent.
     pub response_mode: ResponseMode,
-    /// `state`, byte for byte as it was sent.
+    /// `state` of the request, byte for byte.
     pub state: Option<String>,
 }
 
-/// An answer of the authorization endpoint on its way to the client.
+/// A response of the authorization endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationResponse {
-    /// How it travels.
+    /// How it is sent.
     pub response_mode: ResponseMode,
-    /// The redirect URI, without the answer.
+    /// The redirect URI, without the response parameters.
     pub uri: String,
-    /// The answer.
+    /// The response parameters.
     pub parameters: Vec<(&'static str, String)>,
 }
 
 impl AuthorizationResponse {
-    /// The address that carries the answer in its query.
+    /// The redirect URI with the response in its query.
     pub fn location(&self) -> String {
-        let parameters: Vec<_> = self
-            .parameters
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
-        redirect_uri::with_query(&self.uri, &parameters)
+        redirect_uri::with_query(&self.uri, &self.parameters)
     }
 }
 
 impl ResponseTarget {
-    /// The answer with a code (RFC 6749 section 4.1.2).
+    /// The response with a code (RFC 6749 section 4.1.2).
     pub fn code(&self, code: &str, issuer: &str) -> AuthorizationResponse {
         self.answer(vec![("code", code.to_owned())], issuer)
     }
 
-    /// The answer that says no (RFC 6749 section 4.1.2.1).
+    /// The error response (RFC 6749 section 4.1.2.1).
     pub fn refusal(&self, refusal: &Refusal, issuer: &str) -> AuthorizationResponse {
         let parameters = vec![
             ("error", refusal.code.as_str().to_owned()),
@@ -105,23 +100,23 @@ impl ResponseTarget {
     }
 }
 
-/// A request that is refused, and where the client is told so.
+/// A refused request, and where the error is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedRequest {
-    /// Where the answer goes.
+    /// Where the response is sent.
     pub target: ResponseTarget,
-    /// The answer.
+    /// The error.
     pub refusal: Refusal,
 }
 
 impl RefusedRequest {
-    /// The answer on its way to the client.
+    /// The error response.
     pub fn response(&self, issuer: &str) -> AuthorizationResponse {
         self.target.refusal(&self.refusal, issuer)
     }
 }
 
-/// A fault that must not be told to any redirect URI: the user sees a page (RFC 6749 section 4.1.2.1).
+/// A fault that must not be sent to a redirect URI. The user sees a page (RFC 6749 section 4.1.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UntrustedRedirect {
     /// No `client_id`.
@@ -130,7 +125,7 @@ pub enum UntrustedRedirect {
     /// No client of that name.
     #[error("client_id names no client of this service")]
     UnknownClient,
-    /// The client is disabled. The answer does not tell.
+    /// The client is disabled. The message is that of an unknown client.
     #[error("{}", Self::UnknownClient)]
     DisabledClient,
     /// The redirect URI cannot be trusted.
@@ -139,12 +134,12 @@ pub enum UntrustedRedirect {
     /// A `state` that cannot be returned byte for byte, or is too long.
     #[error("state is longer than 4096 bytes or has control characters")]
     State,
-    /// A parameter that decides where the answer goes was sent twice.
+    /// A parameter that decides where the response is sent was sent twice.
     #[error("a parameter was sent more than once")]
     Ambiguous,
 }
 
-/// Decides where the answer to a request goes.
+/// Decides where the response to a request is sent.
 pub fn response_target(
     parameters: &Parameters,
     client: &Client,
@@ -159,7 +154,7 @@ pub fn response_target(
         return Err(UntrustedRedirect::State);
     }
     Ok(ResponseTarget {
-        return_to: client.return_to(parameters.get("redirect_uri"))?,
+        return_to: client.match_redirect_uri(parameters.get("redirect_uri"))?,
         response_mode: parameters
             .get("response_mode")
             .and_then(ResponseMode::parse)
@@ -173,25 +168,25 @@ pub fn response_target(
 pub struct AuthorizationRequest {
     /// The client that asks.
     pub client_id: String,
-    /// Where the answer goes.
+    /// Where the response is sent.
     pub target: ResponseTarget,
-    /// The scope to be granted: what was asked for, as far as the client may have it.
+    /// The scope to grant: the requested values that the client may have.
     pub scope: Scope,
     /// `nonce`, for the ID token.
     pub nonce: Option<String>,
     /// `code_challenge`, S256.
     pub code_challenge: Option<CodeChallenge>,
-    /// What the user is to be asked.
+    /// What the user must be asked.
     pub prompt: Prompt,
     /// The greatest age of the sign-in, in seconds.
     pub max_age: Option<u64>,
-    /// The user whom the client expects; a hint.
+    /// The user that the client expects.
     pub login_hint: Option<String>,
-    /// The provider to which the client wants the user sent; a hint.
+    /// The provider at which the client wants the user to sign in.
     pub idp_hint: Option<String>,
     /// The user who must be signed in (`id_token_hint`, or `sub` in `claims`).
     pub subject: Option<Uuid>,
-    /// The other users who may be, if `claims` names several.
+    /// The other users who may be signed in, if `claims` names several.
     pub other_subjects: BTreeSet<Uuid>,
     /// The claims asked for one by one.
     pub claims: ClaimsRequest,
@@ -199,13 +194,13 @@ pub struct AuthorizationRequest {
     pub ui_locales: Option<String>,
 }
 
-/// Reads the user of an ID token that this service once issued; expired ones count.
+/// Reads the user of an ID token that this service issued. The token may have expired.
 pub type HintReader<'a> = &'a dyn Fn(&str) -> Option<Uuid>;
 
 const MAX_NONCE_BYTES: usize = 1024;
 const MAX_STATE_BYTES: usize = 4096;
-/// The most users that one request may name: they are stored while the sign-in is under way.
-const MOST_SUBJECTS: usize = 50;
+/// The most users that one request may name. They are stored until the sign-in ends.
+const MAX_SUBJECTS: usize = 50;
 
 impl AuthorizationRequest {
     /// Validates what the client asks for. A refusal goes to `target`.
@@ -238,6 +233,10 @@ impl AuthorizationRequest {
             .map_err(|problem| Refusal::naming(ErrorCode::InvalidRequest, &problem.to_string()))?;
         let hinted = hinted(parameters, prompt, read_hint)?;
         let (subject, other_subjects) = subjects(hinted, demands.subjects)?;
+        let start_of = |name, max_chars| {
+            let text = parameters.get(name)?;
+            Some(text.chars().take(max_chars).collect())
+        };
         Ok(Self {
             client_id: client.client_id.clone(),
             scope: requested_scope(parameters, client)?,
@@ -245,27 +244,23 @@ impl AuthorizationRequest {
             code_challenge: code_challenge(parameters, client)?,
             prompt,
             max_age: max_age(parameters)?,
-            login_hint: parameters
-                .get("login_hint")
-                .map(|hint| hint.chars().take(256).collect()),
-            idp_hint: parameters
-                .get("idp_hint")
-                .map(|hint| hint.chars().take(64).collect()),
+            login_hint: start_of("login_hint", 256),
+            idp_hint: start_of("idp_hint", 64),
             subject,
             other_subjects,
             claims: claims.within(&client.scope),
-            ui_locales: parameters
-                .get("ui_locales")
-                .map(|tags| tags.chars().take(256).collect()),
+            ui_locales: start_of("ui_locales", 256),
             target,
         })
     }
 
-    /// Whether the answer may still go to its client, whose record may have changed since the request. If the client
-    /// must use PKCE by now, a code without a challenge must not be issued.
+    /// Whether the response may still be sent to the client, whose record may have changed since the request. If the
+    /// client must now use PKCE, no code is issued without a challenge.
     pub fn may_be_answered(&self, client: &Client) -> bool {
         client.enabled
-            && client.return_to(Some(self.target.return_to.uri())).is_ok()
+            && client
+                .match_redirect_uri(Some(self.target.return_to.uri()))
+                .is_ok()
             && (self.code_challenge.is_some() || !client.requires_pkce())
     }
 
@@ -281,8 +276,8 @@ impl AuthorizationRequest {
     }
 
     /// Whether the user has to authenticate again although a session is live: `prompt=login`, or a sign-in older than
-    /// `max_age`. Zero always asks for a new one (OpenID Connect Core 3.1.2.1). If the age of the sign-in is unknown, the
-    /// provider decides.
+    /// `max_age`. Zero always asks for a new one (OpenID Connect Core 3.1.2.1). If the age of the sign-in is unknown,
+    /// the provider decides.
     pub fn requires_reauthentication(&self, session: &Session, now: Timestamp) -> bool {
         let is_older = |age| !session.is_undated && now.since(session.auth_time) > Duration::from_secs(age);
         self.prompt.login || self.max_age.is_some_and(|age| age == 0 || is_older(age))
@@ -294,25 +289,31 @@ impl AuthorizationRequest {
     }
 }
 
+/// Parameters that are not supported (OpenID Connect Core 3.1.2.6).
+const UNSUPPORTED: [(&str, ErrorCode, &str); 3] = [
+    (
+        "request",
+        ErrorCode::RequestNotSupported,
+        "request objects are not supported",
+    ),
+    (
+        "request_uri",
+        ErrorCode::RequestUriNotSupported,
+        "request_uri is not supported",
+    ),
+    (
+        "registration",
+        ErrorCode::RegistrationNotSupported,
+        "the registration parameter is not supported",
+    ),
+];
+
 fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
     parameters.each_once()?;
-    if parameters.get("request").is_some() {
-        return Err(Refusal::new(
-            ErrorCode::RequestNotSupported,
-            "request objects are not supported",
-        ));
-    }
-    if parameters.get("request_uri").is_some() {
-        return Err(Refusal::new(
-            ErrorCode::RequestUriNotSupported,
-            "request_uri is not supported",
-        ));
-    }
-    if parameters.get("registration").is_some() {
-        return Err(Refusal::new(
-            ErrorCode::RegistrationNotSupported,
-            "the registration parameter is not supported",
-        ));
+    for (name, code, problem) in UNSUPPORTED {
+        if parameters.get(name).is_some() {
+            return Err(Refusal::new(code, problem));
+        }
     }
     match parameters.get("response_type") {
         None => {
@@ -336,7 +337,7 @@ fn check_form(parameters: &Parameters) -> Result<(), Refusal> {
     }
 }
 
-/// Values the client may not have are left out (SPEC: ignored at this endpoint), malformed ones refused.
+/// Leaves out values that the client may not have (RFC 6749 section 3.3). Malformed values are refused.
 fn requested_scope(parameters: &Parameters, client: &Client) -> Result<Scope, Refusal> {
     Ok(match token::scope(parameters)? {
         None => client.default_scope.clone(),
@@ -353,7 +354,7 @@ fn nonce(parameters: &Parameters) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// RFC 7636 section 4.3; a challenge without a method means `plain`, which is not accepted.
+/// RFC 7636 section 4.3. A challenge without a method means `plain`, which is refused.
 fn code_challenge(parameters: &Parameters, client: &Client) -> Result<Option<CodeChallenge>, Refusal> {
     match (
         parameters.get("code_challenge"),
@@ -381,9 +382,9 @@ fn max_age(parameters: &Parameters) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). A hint that cannot be read counts as none, as at a
-/// sign-out: the key that signed it may be gone, which the client cannot change. With `prompt=none` it is refused,
-/// because it is not known whether the signed-in user is the one that it names.
+/// The user of `id_token_hint` (OpenID Connect Core 3.1.2.1). A hint that cannot be read is ignored, because the key
+/// that signed it may have been removed. With `prompt=none` it is refused, because the signed-in user cannot be
+/// compared with it.
 fn hinted(
     parameters: &Parameters,
     prompt: Prompt,
@@ -401,7 +402,7 @@ fn hinted(
     }
 }
 
-/// One user who may be the one signed in, and all others; `None` if any user may.
+/// The users who may be signed in: one of them, and the others. The first is `None` if any user may.
 fn subjects(
     hinted: Option<Uuid>,
     demanded: Option<BTreeSet<String>>,
@@ -409,10 +410,10 @@ fn subjects(
     let Some(demanded) = demanded else {
         return Ok((hinted, BTreeSet::new()));
     };
-    // No user has a subject that is no UUID.
+    // Every subject is a UUID. Other values match no user and are left out.
     let demanded = demanded.into_iter().filter_map(|text| text.parse().ok());
     let mut demanded: BTreeSet<Uuid> = demanded.collect();
-    if demanded.len() > MOST_SUBJECTS {
+    if demanded.len() > MAX_SUBJECTS {
         return Err(Refusal::invalid_request("the sub in claims names too many users"));
     }
     match hinted {

@@ -15,11 +15,11 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::parameters::Parameters;
 use crate::secret::{ClientSecret, Digest};
 
-/// What a client presents to prove who it is.
+/// What a client authenticates with.
 pub struct Credentials {
-    /// Who it says it is.
+    /// The client that they name.
     pub client_id: String,
-    /// How it proves that.
+    /// The authentication method.
     pub method: AuthMethod,
     proof: Proof,
 }
@@ -39,12 +39,12 @@ pub struct AuthenticatedClient {
 }
 
 impl AuthenticatedClient {
-    /// How it proved who it is; none for an API key.
+    /// The authentication method; none for an API key.
     pub fn method(&self) -> Option<AuthMethod> {
         self.method
     }
 
-    /// The same client by the record that it has by now.
+    /// The same client with its current `record`. It is refused if the record was removed, replaced or disabled.
     pub fn as_now(&self, record: Option<&Arc<Client>>) -> Result<Self, Refusal> {
         let is_same = |now: &&Arc<Client>| now.enabled && now.client_uuid == self.client.client_uuid;
         let client = Arc::clone(record.filter(is_same).ok_or(Refusal::CLIENT_UNPROVEN)?);
@@ -52,26 +52,26 @@ impl AuthenticatedClient {
     }
 }
 
-/// Credentials that are right.
+/// The result of valid credentials.
 #[derive(Debug)]
 pub enum Authentication {
-    /// Nothing is left to be done.
+    /// The client is authenticated.
     Complete(AuthenticatedClient),
-    /// They count once: whether they were used before has to be found out, and that they are now written down.
-    Once(OneTime),
+    /// The client is authenticated if its assertion was not used before.
+    IfUnused(UnusedAssertion),
 }
 
-/// A client whose assertion is right if it is used for the first time.
+/// A valid assertion whose use has still to be recorded, because it counts only once.
 #[derive(Debug)]
-pub struct OneTime {
+pub struct UnusedAssertion {
     client: AuthenticatedClient,
-    /// What to remember it by.
-    pub assertion: assertion::Use,
+    /// The key under which its use is recorded.
+    pub replay_key: assertion::ReplayKey,
 }
 
-impl OneTime {
-    /// The client, once the use has been written down, and was the first.
-    pub fn written_down(self, is_first: bool) -> Result<AuthenticatedClient, Refusal> {
+impl UnusedAssertion {
+    /// The client, after the use was recorded. `is_first` says whether there was no earlier use.
+    pub fn recorded(self, is_first: bool) -> Result<AuthenticatedClient, Refusal> {
         if is_first {
             Ok(self.client)
         } else {
@@ -122,33 +122,25 @@ impl Credentials {
             (Some((user, _)), Some(named), None) if user != named => Err(Refusal::invalid_request(
                 "client_id differs from the one in the Authorization header",
             )),
-            // What is empty counts as omitted, in a header as in a form: libraries for public clients send it.
-            (Some((user, password)), _, None) if password.is_empty() => Ok(Self {
-                client_id: user.clone(),
-                method: AuthMethod::None,
-                proof: Proof::None,
-            }),
-            (Some((user, password)), _, None) => Ok(Self {
-                client_id: user.clone(),
-                method: AuthMethod::ClientSecretBasic,
-                proof: Proof::Secret(Digest::of(password.as_bytes())),
-            }),
-            (None, Some(named), Some(secret)) => Ok(Self {
-                client_id: named.to_owned(),
-                method: AuthMethod::ClientSecretPost,
-                proof: Proof::Secret(Digest::of(secret.as_bytes())),
-            }),
-            (None, Some(named), None) => Ok(Self {
-                client_id: named.to_owned(),
-                method: AuthMethod::None,
-                proof: Proof::None,
-            }),
+            // Libraries for public clients send an empty password. It counts as omitted, as an empty form field does.
+            (Some((user, password)), _, None) if password.is_empty() => {
+                Ok(Self::of(user, AuthMethod::None, Proof::None))
+            }
+            (Some((user, password)), _, None) => {
+                let proof = Proof::Secret(Digest::of(password.as_bytes()));
+                Ok(Self::of(user, AuthMethod::ClientSecretBasic, proof))
+            }
+            (None, Some(named), Some(secret)) => {
+                let proof = Proof::Secret(Digest::of(secret.as_bytes()));
+                Ok(Self::of(named, AuthMethod::ClientSecretPost, proof))
+            }
+            (None, Some(named), None) => Ok(Self::of(named, AuthMethod::None, Proof::None)),
             (None, None, _) => Err(Refusal::invalid_client("client authentication is missing")),
         }
     }
 
-    /// The same credentials, where the secret may as well be `secret`: a Basic header holds it form-encoded, and many a
-    /// client sends it as it is.
+    /// The same credentials, with `secret` as the other possible secret. A Basic header holds the secret form-encoded,
+    /// but many clients do not encode it.
     #[must_use]
     pub fn or_secret(mut self, secret: &[u8]) -> Self {
         if let Proof::Secret(first) = self.proof {
@@ -157,16 +149,24 @@ impl Credentials {
         self
     }
 
-    /// Whether they are those of a client that has nothing to prove.
+    /// Whether they are valid for a public client, which has no secret.
     pub fn suffice_unproven(&self, client: &Client) -> bool {
         matches!(self.proof, Proof::None) && client.enabled && client.is_public()
     }
 
-    /// The assertion, when it is one that proves who the client is.
+    /// The assertion, if the client authenticates with one.
     pub fn assertion(&self) -> Option<&str> {
         match &self.proof {
             Proof::Assertion(assertion) => Some(assertion),
             Proof::Secret(_) | Proof::EitherSecret(_) | Proof::None => None,
+        }
+    }
+
+    fn of(client_id: &str, method: AuthMethod, proof: Proof) -> Self {
+        Self {
+            client_id: client_id.to_owned(),
+            method,
+            proof,
         }
     }
 
@@ -182,18 +182,15 @@ impl Credentials {
                 "client_id differs from iss of client_assertion",
             ));
         }
-        Ok(Self {
-            client_id,
-            method: AuthMethod::PrivateKeyJwt,
-            proof: Proof::Assertion(Zeroizing::new(assertion.to_owned())),
-        })
+        let proof = Proof::Assertion(Zeroizing::new(assertion.to_owned()));
+        Ok(Self::of(&client_id, AuthMethod::PrivateKeyJwt, proof))
     }
 }
 
-/// The answer to whoever proves in two ways who they are (RFC 6749 section 2.3).
+/// The refusal of a client that uses two methods at once (RFC 6749 section 2.3).
 const AMBIGUOUS: Refusal = Refusal::invalid_request("more than one client authentication method was used");
 
-/// Why credentials of the kind that `proof` is prove nothing for `client`, in a word for the log.
+/// Why `proof` does not authenticate `client`, in a word for the log.
 fn cause_of(proof: &Proof, client: &Client) -> &'static str {
     match proof {
         Proof::Secret(_) | Proof::EitherSecret(_) if client.is_public() => "public_client_sent_secret",
@@ -204,8 +201,8 @@ fn cause_of(proof: &Proof, client: &Client) -> &'static str {
     }
 }
 
-/// Checks credentials against the record they name, and against `keys`, which are the client's. Whoever has no right
-/// learns only that; the log learns the cause.
+/// Checks credentials against the client that they name and against its keys. A client that is not authenticated learns
+/// only that. The cause is written to the log.
 pub fn authenticate(
     credentials: &Credentials,
     (client, keys): (Option<&Arc<Client>>, Option<&JwkSet>),
@@ -246,11 +243,11 @@ pub fn authenticate(
     };
     Ok(match once {
         None => Authentication::Complete(client),
-        Some(assertion) => Authentication::Once(OneTime { client, assertion }),
+        Some(replay_key) => Authentication::IfUnused(UnusedAssertion { client, replay_key }),
     })
 }
 
-/// Takes an API key for that of `client`, which was found by the key's digest.
+/// Authenticates `client`, which was found by the digest of the API key.
 pub fn authenticate_api_key(
     presented: &PresentedApiKey,
     client: &Arc<Client>,
@@ -291,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_method_is_told_apart() {
+    fn each_method_is_recognised() {
         assert_eq!(
             parse(Some(("web", "s")), "client_id=web").unwrap().method,
             AuthMethod::ClientSecretBasic

@@ -1,23 +1,110 @@
-//! What is registered of a client, with the metadata names of RFC 7591 section 2.
+//! The metadata of a client, with the names of RFC 7591 section 2.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::jose::alg::Algorithm;
-use crate::oauth::client::GrantType;
 use crate::oauth::fields::{Plain, fields};
 use crate::oauth::scope::Scope;
 
-/// Whom the assertions of a client must be addressed to.
+/// A grant type that a client may be registered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantType {
+    /// RFC 6749 section 4.1.
+    AuthorizationCode,
+    /// RFC 6749 section 6.
+    RefreshToken,
+    /// A new user for a device, which keeps the account by its refresh token.
+    Anonymous,
+    /// RFC 6749 section 4.4.
+    ClientCredentials,
+    /// RFC 7523 section 2.1: an upstream provider's ID token is exchanged.
+    #[serde(rename = "jwt-bearer")]
+    JwtBearer,
+}
+
+impl GrantType {
+    /// Every grant type the service knows.
+    pub const ALL: [Self; 5] = [
+        Self::AuthorizationCode,
+        Self::RefreshToken,
+        Self::Anonymous,
+        Self::ClientCredentials,
+        Self::JwtBearer,
+    ];
+
+    /// The name under which a client is registered for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthorizationCode => "authorization_code",
+            Self::RefreshToken => "refresh_token",
+            Self::Anonymous => "anonymous",
+            Self::ClientCredentials => "client_credentials",
+            Self::JwtBearer => "jwt-bearer",
+        }
+    }
+
+    /// The value of `grant_type`. That of the anonymous grant contains the name of the service.
+    pub fn value(self, service_name: &str) -> Cow<'static, str> {
+        match self {
+            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials => {
+                Cow::Borrowed(self.as_str())
+            }
+            Self::Anonymous => Cow::Owned(format!("urn:{service_name}:oauth2:grant-type:anonymous")),
+            Self::JwtBearer => Cow::Borrowed("urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        }
+    }
+
+    /// The grant type that a value of `grant_type` stands for.
+    pub fn of_value(value: &str, service_name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|grant| grant.value(service_name) == value)
+    }
+
+    /// Whether its request may be a JSON object.
+    pub const fn accepts_json(self) -> bool {
+        match self {
+            Self::AuthorizationCode | Self::RefreshToken | Self::ClientCredentials => false,
+            Self::Anonymous | Self::JwtBearer => true,
+        }
+    }
+}
+
+impl fmt::Display for GrantType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for GrantType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|grant| grant.as_str() == text)
+            .ok_or_else(|| {
+                let known: Vec<_> = Self::ALL.iter().map(|grant| grant.as_str()).collect();
+                format!("unknown grant type {text}; known are {}", known.join(", "))
+            })
+    }
+}
+
+/// The audience that the assertions of a client must have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AssertionAudience {
     /// The issuer or the token endpoint (RFC 7523 section 3).
     #[default]
     Any,
-    /// The issuer, and nobody else.
+    /// Only the issuer.
     Strict,
 }
 
@@ -36,7 +123,7 @@ pub enum PkceRequirement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConsentRequirement {
-    /// The operator vouches for the client.
+    /// The user is not asked.
     #[default]
     Skip,
     /// The user is asked for scopes not yet allowed.
@@ -50,7 +137,7 @@ pub enum RefreshPolicy {
     /// Each use replaces it (RFC 9700 section 4.14.2).
     #[default]
     Rotate,
-    /// It stays as it is, for clients that prove who they are (FAPI 2.0 Security Profile).
+    /// The token stays the same, for clients that authenticate (FAPI 2.0 Security Profile).
     Reuse,
 }
 
@@ -62,21 +149,21 @@ impl Plain for ConsentRequirement {}
 impl Plain for RefreshPolicy {}
 
 fields! {
-    /// What is registered of a client.
+    /// The metadata of a client.
     ClientMetadata;
 
-    /// What an operator says about a client; what is left out keeps its default or its value.
+    /// A change of the metadata of a client. A field that is left out keeps its value.
     ///
-    /// An empty text removes an optional value; a list replaces the one before.
+    /// An empty text removes an optional value. A list replaces the stored list.
     ClientFields;
 
     /// The name shown to people; the identifier when there is none.
     client_name as "name": Option<String>;
-    /// Where people may be sent back to, compared by equality.
+    /// The redirect URIs, compared by equality.
     redirect_uris: Vec<String>;
-    /// Where people may be sent after signing out, compared by equality.
+    /// The redirect URIs after signing out, compared by equality.
     post_logout_redirect_uris: Vec<String>;
-    /// Origins beside those of the redirect URIs from which scripts may call.
+    /// Further origins whose scripts may call the service, besides those of the redirect URIs.
     cors_origins: Vec<String>;
     /// The scope values the client may be granted.
     scope: Scope = Scope::of(Scope::STANDARD).unwrap_or_default();
@@ -86,11 +173,11 @@ fields! {
     grant_types: BTreeSet<GrantType>;
     /// Whether PKCE is demanded of a confidential client.
     pkce: PkceRequirement;
-    /// Whether people are asked for consent.
+    /// Whether users are asked for consent.
     consent: ConsentRequirement;
-    /// The providers whose people may come in by this client, by id.
+    /// The ids of the providers at which users of this client may sign in.
     providers: BTreeSet<String>;
-    /// Whether its people may sign in with a stored password.
+    /// Whether users may sign in with a stored password.
     password_sign_in: bool = true;
     /// The `aud` of its access tokens; the issuer when there is none.
     audience: Option<String>;
@@ -102,14 +189,15 @@ fields! {
     refresh_policy: RefreshPolicy;
     /// The theme of its pages; the service's when there is none.
     theme: Option<String>;
-    /// What the consent page says of scope values, in the place of other words for them.
+    /// Descriptions of scope values on the consent page, which replace those of the service.
     scope_texts: BTreeMap<String, String>;
     /// The public keys that its assertions are checked with, each a JSON Web Key (RFC 7517 section 4).
     jwks as "keys": Vec<Value>;
-    /// Where the client publishes these keys, instead of registering them.
+    /// Where the client publishes its keys, if they are not registered.
     jwks_uri: Option<String>;
-    /// Whom its assertions must be addressed to.
+    /// The audience that its assertions must have.
     assertion_audience: AssertionAudience;
-    /// The most that it may be granted for itself when it authenticates with a secret; none when it may not.
+    /// The scope limit of the client credentials grant, if the client authenticates with a secret. Without a limit such
+    /// a client cannot use the grant.
     max_scope: Option<Scope>;
 }

@@ -10,16 +10,15 @@ use crate::identity::{AuthenticationMethod, UpstreamToken};
 use crate::oauth::error::Refusal;
 use crate::oauth::openid::claims::ClaimsRequest;
 use crate::oauth::pkce::CodeChallenge;
-use crate::oauth::redirect_uri::ReturnTo;
+use crate::oauth::redirect_uri::MatchedRedirectUri;
 use crate::oauth::scope::Scope;
-use crate::oauth::token::kept_scope;
 use crate::secret::{AuthorizationCode as CodeSecret, Digest, Malformed, Secret};
 
-/// The longest that a code may be good (RFC 6749 section 4.1.2).
+/// The longest lifetime of a code (RFC 6749 section 4.1.2).
 pub const LONGEST_LIFETIME: Duration = Duration::from_mins(10);
 
-/// How a user signed in and what was granted: what a code carries over into the tokens. It is a part of every refresh
-/// family, so the names in the row are short.
+/// How a user signed in and what was granted. It is a part of codes and of refresh families, so the names in the row
+/// are short.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Authorization {
     /// The client it was granted to.
@@ -27,32 +26,32 @@ pub struct Authorization {
     pub client_id: String,
     /// The user who granted it.
     pub user: Uuid,
-    /// The session in which it was granted (`sid`); none for a grant without a browser.
+    /// The session in which it was granted (`sid`); none without a browser.
     #[serde(rename = "sid", skip_serializing_if = "Option::is_none")]
     pub session: Option<Uuid>,
-    /// When the user signed in; none for a user who never does.
+    /// When the user signed in; none for an anonymous user.
     #[serde(rename = "at", skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<Timestamp>,
-    /// How.
+    /// How the user signed in.
     #[serde(rename = "by")]
     pub factor: AuthenticationMethod,
-    /// The access token of the provider that vouched for the user.
+    /// The access token of the provider at which the user signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_token: Option<Box<UpstreamToken>>,
-    /// What was granted.
+    /// The granted scope.
     pub scope: Scope,
-    /// The claims that were asked for one by one.
+    /// The claims that were requested one by one.
     #[serde(default, skip_serializing_if = "ClaimsRequest::is_empty")]
     pub claims: ClaimsRequest,
 }
 
 impl Authorization {
-    /// The claims asked for one by one that come with a token of this scope (OpenID Connect Core 5.5): those whose
-    /// scope value the client may still have (`allowed`). Where the client narrowed the token, they are narrowed
-    /// along.
+    /// The claims requested one by one (OpenID Connect Core 5.5) that belong to a token with this scope. Claims outside
+    /// of `allowed` are left out. If the client narrowed the scope of the token, claims outside of that scope are left
+    /// out too.
     pub fn claims_within(&self, scope: &Scope, allowed: &Scope) -> ClaimsRequest {
         let requested = self.claims.clone().within(allowed);
-        if kept_scope(&self.scope, allowed).is_within(scope) {
+        if self.scope.kept_within(allowed).is_within(scope) {
             requested
         } else {
             requested.within(scope)
@@ -60,29 +59,29 @@ impl Authorization {
     }
 }
 
-/// An authorization code as it is kept.
+/// A stored authorization code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AuthorizationCode {
     /// The digest of the code.
     pub digest: Digest<CodeSecret>,
-    /// What it stands for.
+    /// The grant.
     pub authorization: Authorization,
-    /// Where it was sent.
-    pub return_to: ReturnTo,
+    /// The redirect URI that it was sent to.
+    pub return_to: MatchedRedirectUri,
     /// `nonce` of the request.
     pub nonce: Option<String>,
     /// `code_challenge` of the request.
     pub code_challenge: Option<CodeChallenge>,
-    /// When it stops being good.
+    /// When it expires.
     pub expires_at: Timestamp,
-    /// The refresh family that was started with it, once it was redeemed.
+    /// The refresh family that it was redeemed for.
     pub redeemed: Option<Uuid>,
 }
 
-/// A code as it is presented, with what must come along (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
+/// A code as it is presented, with the parameters that are checked (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
 #[derive(Clone, Debug)]
 pub struct CodeExchange {
-    /// The row the code names.
+    /// The row that the code names.
     pub id: Uuid,
     digest: Digest<CodeSecret>,
     redirect_uri: Option<String>,
@@ -106,50 +105,41 @@ impl CodeExchange {
     }
 }
 
-/// What comes of presenting a code.
+/// The result of presenting a code.
 #[derive(Clone, Debug)]
 pub enum Redemption {
-    /// It is good, and marked as used by this family from now on.
+    /// The code is valid and now marked as redeemed.
     Granted(Box<AuthorizationCode>),
-    /// It was used before: what was issued then is to be revoked (RFC 6749 section 4.1.2).
+    /// The code was redeemed before. Its tokens must be revoked (RFC 6749 section 4.1.2).
     Replayed {
-        /// The family that was started with it.
+        /// The refresh family that it was redeemed for.
         family: Uuid,
     },
-    /// It is not good; nothing changes.
+    /// The code is not valid. Nothing changes.
     Refused(Refusal),
 }
 
 impl AuthorizationCode {
-    /// What is kept after it was redeemed: enough to tell a replay by the client from an attempt with nothing but the
-    /// code. The rest is dropped, because the client chooses its size.
+    /// What is stored after the code was redeemed: what [`AuthorizationCode::redeem`] checks, so that a replay by the
+    /// client is recognised. The rest is dropped, because the client chooses its size.
     #[must_use]
     pub fn remembered(&self) -> Self {
-        let of = &self.authorization;
         Self {
-            digest: self.digest,
             authorization: Authorization {
-                client_id: of.client_id.clone(),
-                user: of.user,
-                session: of.session,
-                auth_time: of.auth_time,
-                factor: of.factor.clone(),
                 upstream_token: None,
                 scope: Scope::default(),
                 claims: ClaimsRequest::default(),
+                ..self.authorization.clone()
             },
-            return_to: self.return_to.clone(),
             nonce: None,
-            code_challenge: self.code_challenge.clone(),
-            expires_at: self.expires_at,
-            redeemed: self.redeemed,
+            ..self.clone()
         }
     }
 
     /// Redeems the code for `family`.
     ///
-    /// The order matters: nothing is consumed or revoked before the client and all parameters are checked. A used code
-    /// stands in browser histories and logs, and must not be enough to sign a user out (OAuth 2.1 section 4.1.3).
+    /// The order matters: nothing is consumed or revoked before the client and all parameters are checked. Used codes
+    /// occur in browser histories and logs. Such a code alone must not revoke tokens (OAuth 2.1 section 4.1.3).
     #[must_use]
     pub fn redeem(
         mut self,
@@ -164,8 +154,8 @@ impl AuthorizationCode {
         if self.authorization.client_id != client_id {
             return Redemption::Refused(Refusal::invalid_grant("code was issued to another client"));
         }
-        let is_over = now >= self.expires_at || Timestamp::of_id(exchange.id).is_ahead_of(now);
-        if is_over && self.redeemed.is_none() {
+        let is_expired = now >= self.expires_at || Timestamp::of_id(exchange.id).is_ahead_of(now);
+        if is_expired && self.redeemed.is_none() {
             return Redemption::Refused(Refusal::invalid_grant("code has expired"));
         }
         if let Err(refusal) = self
@@ -194,8 +184,8 @@ impl AuthorizationCode {
         }
     }
 
-    /// RFC 7636 section 4.6. A verifier without a challenge is refused as well: whoever sends one believes
-    /// that the request was protected (RFC 9700 section 2.1.1).
+    /// RFC 7636 section 4.6. A verifier without a challenge is refused too, because the client believes that the
+    /// request was protected (RFC 9700 section 2.1.1).
     fn check_verifier(&self, exchange: &CodeExchange) -> Result<(), Refusal> {
         match (&self.code_challenge, &exchange.code_verifier) {
             (None, None) => Ok(()),
@@ -211,7 +201,7 @@ impl AuthorizationCode {
     }
 }
 
-/// The answer for a code that names no row, or the wrong one.
+/// The refusal for a code that names no row, or the wrong one.
 pub const UNKNOWN: Refusal = Refusal::invalid_grant("code is unknown or has expired");
 
 #[cfg(test)]
@@ -332,14 +322,14 @@ mod tests {
     fn another_client_learns_nothing_and_consumes_nothing() {
         let (mut code, text) = issued();
         code.redeemed = Some(Uuid::from_u128(3));
-        let verdict = redeem(
+        let redemption = redeem(
             code,
             &text,
             "other",
             Some("https://app.example/cb"),
             Some(VERIFIER),
         );
-        assert!(matches!(verdict, Redemption::Refused(_)));
+        assert!(matches!(redemption, Redemption::Refused(_)));
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Whether what a user has said yes to covers what a client asks for.
+//! Whether the consent of a user covers a requested scope.
 
 use crate::identity::Consent;
 use crate::oauth::scope::Scope;
 
-/// What the user has allowed so far; nothing for one who was never asked.
+/// The scope that the user has allowed; none without a consent.
 pub fn allowed(given: Option<&Consent>) -> Option<Scope> {
     given.and_then(|consent| consent.scope.parse().ok())
 }
 
-/// Whether the user has allowed all of this. One who was never asked has not, be it nothing that is asked for.
+/// Whether the user has allowed all of this scope. Without a consent even an empty scope is not allowed.
 pub fn covers(given: Option<&Consent>, asked: &Scope) -> bool {
     allowed(given).is_some_and(|allowed| asked.is_within(&allowed))
 }
@@ -19,7 +19,7 @@ mod tests {
     use crate::clock::Timestamp;
 
     #[test]
-    fn a_yes_covers_what_it_was_said_to_and_a_silence_nothing() {
+    fn a_consent_covers_its_scope_and_no_consent_covers_nothing() {
         let consent = |scope: &str| Consent {
             scope: scope.to_owned(),
             given_at: Timestamp::from_seconds(0),

@@ -1,10 +1,10 @@
-//! Why a request is refused: the error codes of the standards and a sentence for whoever must act.
+//! Why a request is refused: the error code of a standard, and a sentence that says what to correct.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// An error code, as it stands in an answer.
+/// The error code of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -20,7 +20,7 @@ pub enum ErrorCode {
     UnsupportedGrantType,
     /// RFC 6749 sections 4.1.2.1 and 5.2.
     InvalidScope,
-    /// RFC 6749 section 4.1.2.1: the user or the service said no.
+    /// RFC 6749 section 4.1.2.1: the user or the service refused.
     AccessDenied,
     /// RFC 6749 section 4.1.2.1.
     UnsupportedResponseType,
@@ -72,23 +72,23 @@ impl ErrorCode {
     }
 }
 
-/// A refusal: the protocol's no. It is an answer, not a failure: what was decided beside it is kept.
+/// The refusal of a request. It is a result and not a failure, so the transaction that decided it is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The code.
     pub code: ErrorCode,
     /// `error_description`: printable ASCII without quotes and backslashes (RFC 6749 section 5.2).
     pub description: Cow<'static, str>,
-    /// One word for the log, where the answer keeps the cause to itself: who runs the service may know it.
+    /// The cause in one word for the log, if the response must not contain it.
     #[serde(skip)]
     pub cause: Option<&'static str>,
 }
 
 impl Refusal {
-    /// The answer if a client is unknown, disabled or did not prove who it is: it does not learn which.
+    /// The refusal of a client that is unknown, disabled or not authenticated. It does not say which.
     pub const CLIENT_UNPROVEN: Self = Self::invalid_client("client authentication failed");
 
-    /// A refusal with a sentence that says what to mend.
+    /// A refusal with a sentence that says what to correct.
     pub const fn new(code: ErrorCode, description: &'static str) -> Self {
         Self {
             code,
@@ -106,8 +106,8 @@ impl Refusal {
         }
     }
 
-    /// A refusal whose sentence names something the client sent; characters that may not stand in an
-    /// `error_description` become `?`.
+    /// A refusal whose sentence contains text of the client. Characters that an `error_description` may not contain
+    /// become `?`.
     pub fn naming(code: ErrorCode, description: &str) -> Self {
         Self {
             code,
@@ -132,8 +132,8 @@ impl Refusal {
     }
 }
 
-/// So many characters of a text of somebody else's, each printable ASCII without quotes and backslashes; others become `?`.
-pub fn printable(text: &str, longest: usize) -> String {
+/// The first characters of an untrusted text. Quotes, backslashes and all that is not printable ASCII become `?`.
+pub fn printable(text: &str, max_chars: usize) -> String {
     let shown = |c| {
         if matches!(c, ' '..='!' | '#'..='[' | ']'..='~') {
             c
@@ -141,7 +141,7 @@ pub fn printable(text: &str, longest: usize) -> String {
             '?'
         }
     };
-    text.chars().take(longest).map(shown).collect()
+    text.chars().take(max_chars).map(shown).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Records whose fields are listed once.
 //!
-//! [`fields!`] makes of one list the record, the change of it that an operator sends, and the names of the fields with
-//! the form of their values in a file. [`Field`] says how a type takes a change over.
+//! From one list [`fields!`] makes the record, the type of its changes, and the names of the fields with the form of
+//! their values in a file. [`Field`] applies the change of one field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::jose::jwk::{JwkSet, PublicKey};
 use crate::oauth::scope::Scope;
 
-/// What form a value has in a file.
+/// The form of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A text.
@@ -26,14 +26,14 @@ pub enum Form {
     Uuid,
     /// Values of any form by name.
     Table,
-    /// Several of those.
+    /// Several tables.
     Tables,
     /// A text, or a table.
     TextOrTable,
 }
 
 impl Form {
-    /// Whether a value has it.
+    /// Whether a value has this form.
     pub fn fits(self, value: &Value) -> bool {
         let all =
             |is_fit: fn(&Value) -> bool| value.as_array().is_some_and(|values| values.iter().all(is_fit));
@@ -49,7 +49,7 @@ impl Form {
         }
     }
 
-    /// What it is called.
+    /// The name of the form in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Text => "a text",
@@ -66,16 +66,16 @@ impl Form {
 
 /// A field of a record that an operator may change.
 pub trait Field {
-    /// What the operator sends to change it.
+    /// The new value as the operator sends it.
     type Change;
-    /// The form of that in a file.
+    /// The form of the new value in a file.
     const FORM: Form;
 
-    /// Takes the change over. What is wrong with it is added to `faults`, under `name`.
+    /// Applies a change. Faults of the new value are added to `faults`, with `name`.
     fn change(&mut self, to: Self::Change, name: &str, faults: &mut Vec<String>);
 }
 
-/// A value that is stored as it was sent, such as one of several words.
+/// A value that is stored as it was sent.
 pub trait Plain {
     /// The form of the value in a file.
     const FORM: Form = Form::Text;
@@ -138,7 +138,7 @@ impl Field for Option<String> {
     }
 }
 
-/// Empty texts are left out, and the second naming of one.
+/// Empty texts and repetitions are left out.
 impl Field for Vec<String> {
     type Change = Self;
     const FORM: Form = Form::Texts;
@@ -163,7 +163,7 @@ impl Field for BTreeSet<String> {
     }
 }
 
-/// Each text is put under its name beside the others; an empty text removes what is there.
+/// Each text replaces the one with its name. An empty text removes it.
 impl Field for BTreeMap<String, String> {
     type Change = Self;
     const FORM: Form = Form::Table;
@@ -181,7 +181,7 @@ impl Field for BTreeMap<String, String> {
     }
 }
 
-/// A text may hold several values, with spaces between them.
+/// A text may contain several values, separated by spaces.
 impl Field for Scope {
     type Change = Vec<String>;
     const FORM: Form = Form::Texts;
@@ -228,7 +228,7 @@ impl Field for Vec<Value> {
     }
 }
 
-/// The keys of a JWK Set that can be used here.
+/// The supported keys of a JWK Set.
 pub fn jwks_of(document: &str) -> Result<Vec<Value>, String> {
     let set = JwkSet::parse(document.as_bytes()).map_err(|error| error.to_string())?;
     if set.keys.is_empty() {
@@ -237,7 +237,7 @@ pub fn jwks_of(document: &str) -> Result<Vec<Value>, String> {
     Ok(set.keys.iter().map(jwk_of).collect())
 }
 
-/// The key as it is kept. A name that its owner did not give it is left out: a key without a name answers to any `kid`.
+/// The key as it is stored, without a generated `kid`: a key without a `kid` is used for tokens with any `kid`.
 pub fn jwk_of(key: &PublicKey) -> Value {
     let mut jwk = key.to_jwk();
     if let (None, Some(members)) = (key.kid(), jwk.as_object_mut()) {
@@ -246,7 +246,7 @@ pub fn jwk_of(key: &PublicKey) -> Value {
     jwk
 }
 
-/// Whether a text is fit for a field that people read: something in it, no control characters, not endless.
+/// Checks a text that people read: it must not be empty or too long, or have control characters.
 pub fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
     const LONGEST: usize = 1024;
     if text.trim().is_empty() {
@@ -260,15 +260,15 @@ pub fn check_text(faults: &mut Vec<String>, field: &str, text: &str) {
     }
 }
 
-/// Makes of a list of fields the record, the change of it, and the names and forms of the fields.
+/// Makes the record, the type of its changes, and the names and forms of the fields from a list of fields.
 ///
-/// A line is `name as "outside name": Type = usual value;`. Without `as`, the field has the same name in JSON and in
-/// files; without `=`, the usual value is the default of the type.
+/// A line is `name as "outside name": Type = default value;`. Without `as` the field has the same name in JSON and in
+/// files. Without `=` the default value is the default of the type.
 macro_rules! fields {
     (
         $(#[$about_record:meta])* $record:ident;
         $(#[$about_change:meta])* $change:ident;
-        $( $(#[$about:meta])* $field:ident $(as $name:literal)?: $type:ty $(= $usual:expr)?; )*
+        $( $(#[$about:meta])* $field:ident $(as $name:literal)?: $type:ty $(= $default:expr)?; )*
     ) => {
         $(#[$about_record])*
         #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -279,7 +279,7 @@ macro_rules! fields {
 
         impl Default for $record {
             fn default() -> Self {
-                Self { $( $field: $crate::oauth::fields::fields!(@usual $($usual)?), )* }
+                Self { $( $field: $crate::oauth::fields::fields!(@default $($default)?), )* }
             }
         }
 
@@ -292,13 +292,13 @@ macro_rules! fields {
         }
 
         impl $change {
-            /// The names of the fields, as JSON and files have them, and the forms of their values in a file.
+            /// The names of the fields in JSON and in files, and the forms of their values in a file.
             pub const FIELDS: &'static [(&'static str, $crate::oauth::fields::Form)] = &[ $( (
                 $crate::oauth::fields::fields!(@name $field $($name)?),
                 <$type as $crate::oauth::fields::Field>::FORM,
             ), )* ];
 
-            /// Takes the change over into a record. What is wrong with it is added to `faults`.
+            /// Applies the change to a record. Faults are added to `faults`.
             pub fn apply(self, record: &mut $record, faults: &mut Vec<String>) {
                 $( if let Some(to) = self.$field {
                     let name = $crate::oauth::fields::fields!(@name $field $($name)?);
@@ -307,8 +307,8 @@ macro_rules! fields {
             }
         }
     };
-    (@usual) => { Default::default() };
-    (@usual $usual:expr) => { $usual };
+    (@default) => { Default::default() };
+    (@default $default:expr) => { $default };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $name:literal) => { $name };
 }

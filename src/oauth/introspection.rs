@@ -1,4 +1,4 @@
-//! The answer of the introspection endpoint: RFC 7662 section 2.2.
+//! The response of the introspection endpoint: RFC 7662 section 2.2.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -6,23 +6,20 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::oauth::scope::Scope;
 
-/// The answer. A token that is not active is spoken of no further.
+/// The response. It describes active tokens only (RFC 7662 section 2.2).
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Introspection {
-    /// Anything but an active token.
-    Inactive(Inactive),
-    /// An active token.
+    /// The token is not active.
+    Inactive {
+        /// Always false.
+        active: bool,
+    },
+    /// The token is active.
     Active(Box<Active>),
 }
 
-/// `{"active": false}`.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Inactive {
-    active: bool,
-}
-
-/// What is said of an active token.
+/// The description of an active token.
 #[derive(Clone, Debug, Serialize)]
 pub struct Active {
     /// Always true.
@@ -31,13 +28,13 @@ pub struct Active {
     pub scope: Scope,
     /// The client it was issued to.
     pub client_id: String,
-    /// The account identifier, as a name people know the user by.
+    /// The account identifier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// `bearer` for access tokens; absent for refresh tokens, which are no such type.
+    /// `bearer` for access tokens; absent for refresh tokens, which have no type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_type: Option<&'static str>,
-    /// When it stops being good.
+    /// When it expires.
     pub exp: Timestamp,
     /// When it was issued.
     pub iat: Timestamp,
@@ -54,6 +51,6 @@ pub struct Active {
 }
 
 impl Introspection {
-    /// The answer for every token that is not active, whatever the reason.
-    pub const INACTIVE: Self = Self::Inactive(Inactive { active: false });
+    /// The response for every token that is not active, for any reason.
+    pub const INACTIVE: Self = Self::Inactive { active: false };
 }

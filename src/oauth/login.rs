@@ -1,4 +1,4 @@
-//! A sign-in under way: what it is for, what it asks of the user, and what comes next.
+//! A sign-in in progress: what it is for, and what its next step is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,13 +32,13 @@ pub enum LoginPurpose {
 pub struct AccountLogin {
     /// The account that is signed in and has to authenticate again. Its identifier is written into the form.
     pub reauthenticate: Option<String>,
-    /// Whether an action was asked for that needs a recent sign-in. It was not done: the user is told so before and
-    /// after the sign-in.
+    /// Whether the user requested an action that needs a recent sign-in. It was not done. The user is told so before
+    /// and after the sign-in.
     pub action_pending: bool,
 }
 
 impl LoginPurpose {
-    /// The client that gets the answer, if a client does.
+    /// The client that gets the response, if there is one.
     pub fn client_id(&self) -> Option<&str> {
         match self {
             Self::Code(request) => Some(&request.client_id),
@@ -46,8 +46,7 @@ impl LoginPurpose {
         }
     }
 
-    /// Joins the purpose with the record of its client as it is now. `None` if the client may no longer get the
-    /// answer.
+    /// Adds the current record of the client. `None` if the client may no longer get the response.
     pub fn resolve(self, client: Option<Arc<Client>>) -> Option<ResolvedPurpose> {
         match self {
             Self::Code(request) => {
@@ -59,8 +58,7 @@ impl LoginPurpose {
     }
 }
 
-/// What a sign-in is for, with the record of the client as it is now. All that differs between purposes is decided
-/// here.
+/// What a sign-in is for, with the current record of the client. All differences between the purposes are decided here.
 #[derive(Clone, Debug)]
 pub enum ResolvedPurpose {
     /// An authorization code for a client.
@@ -83,7 +81,7 @@ impl ResolvedPurpose {
         }
     }
 
-    /// The `client_id` of audit events. No client can be registered under that of the account page.
+    /// The `client_id` of audit events. No client can be registered with that of the account page.
     pub fn audit_name(&self) -> &str {
         match self {
             Self::Code { client, .. } => &client.client_id,
@@ -110,7 +108,7 @@ impl ResolvedPurpose {
         }
     }
 
-    /// Whether the user has to authenticate again, though perhaps signed in.
+    /// Whether the user must authenticate again, even if signed in.
     pub fn requires_reauthentication(&self, session: Option<&Session>, now: Timestamp) -> bool {
         match self {
             Self::Code { request, .. } => session.map_or(request.prompt.login, |session| {
@@ -120,8 +118,8 @@ impl ResolvedPurpose {
         }
     }
 
-    /// Whether the sign-in page may offer to continue in this session: the client asked for a choice of account, and
-    /// this one would do.
+    /// Whether the sign-in page may offer to continue in this session: the client requested a choice of account, and
+    /// this account is allowed.
     pub fn may_continue_in(&self, session: &Session, now: Timestamp) -> bool {
         match self {
             Self::Code { request, client } => {
@@ -142,7 +140,7 @@ impl ResolvedPurpose {
         }
     }
 
-    /// The name that is written into the form beforehand.
+    /// The name that the form is prefilled with.
     pub fn login_hint(&self) -> Option<&str> {
         match self {
             Self::Code { request, .. } => request.login_hint.as_deref(),
@@ -150,7 +148,7 @@ impl ResolvedPurpose {
         }
     }
 
-    /// The languages of the pages, as the client asked for them.
+    /// The languages that the client requested for the pages.
     pub fn ui_locales(&self) -> Option<&str> {
         match self {
             Self::Code { request, .. } => request.ui_locales.as_deref(),
@@ -158,7 +156,7 @@ impl ResolvedPurpose {
         }
     }
 
-    /// Decides what comes next. Each page ends by asking again.
+    /// Decides the next step. It is called again after every page.
     pub fn next_step(
         &self,
         signed_in: Option<SignedIn<'_>>,
@@ -182,36 +180,36 @@ impl ResolvedPurpose {
     }
 }
 
-/// A sign-in under way, bound to the browser it began in.
+/// A sign-in in progress, bound to the browser in which it began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoginTransaction {
     /// The digest of the cookie of the browser it belongs to.
     pub browser: Digest<BrowserCookie>,
     /// What it is for.
     pub purpose: LoginPurpose,
-    /// When it stops being good.
+    /// When it expires.
     pub expires_at: Timestamp,
-    /// What has happened since the request was made.
+    /// What the user has done since the request.
     pub progress: LoginProgress,
-    /// When it was first answered since the last sign-in in it. The user may send a form twice, and the browser shows
-    /// the second answer.
+    /// When it was first answered since the last sign-in. The user may submit a form twice, and the browser shows the
+    /// second response.
     pub answered_at: Option<Timestamp>,
-    /// The refusal that the client was sent: it stays the answer.
+    /// The refusal that was sent to the client. It stays the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedRequest>,
-    /// The request to a provider whose answer is awaited; it is answered once.
+    /// The request to a provider whose response is expected. It is accepted once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<UpstreamSignIn>,
 }
 
-/// An authorization request to a provider, as far as the answer has to match it (OpenID Connect Core 3.1.2.1, RFC
+/// The parts of an authorization request to a provider that the response must match (OpenID Connect Core 3.1.2.1, RFC
 /// 7636).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UpstreamSignIn {
     /// The provider.
     pub provider: String,
-    /// Its issuer. While the user is at the provider, the record under its id may become another provider's, which
-    /// must not get the code of this one (RFC 9700 section 4.4).
+    /// Its issuer. While the user signs in there, the operator may replace the provider under this id. The new provider
+    /// must not get the code (RFC 9700 section 4.4).
     pub issuer: String,
     /// The digest of `state`.
     pub state: Digest<UpstreamState>,
@@ -219,21 +217,21 @@ pub struct UpstreamSignIn {
     pub nonce: String,
     /// `code_verifier`, sealed with [`UpstreamSignIn::context`], base64url.
     pub sealed_verifier: String,
-    /// When it was asked.
+    /// When the request was sent.
     pub asked_at: Timestamp,
-    /// When the user was asked to authenticate again, if that was demanded.
+    /// When the user was asked to authenticate again, if that was required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof_asked_at: Option<Timestamp>,
 }
 
 impl UpstreamSignIn {
-    /// What the verifier is sealed for.
+    /// The context that the verifier is sealed with.
     pub fn context(transaction: Uuid) -> String {
         format!("login_transactions/{transaction}/code_verifier")
     }
 }
 
-/// What has happened since a request was made.
+/// What the user has done since the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginProgress {
     /// The session in which the user signed in, chose to continue, or consented.
@@ -260,27 +258,27 @@ impl LoginProgress {
 }
 
 impl LoginTransaction {
-    /// How long an answered transaction answers once more.
+    /// How long an answered transaction repeats its response.
     const REPEATABLE: Duration = Duration::from_secs(10);
 
-    /// Whether its pages may still be used, if only to sign in again.
+    /// Whether its pages may still be used, at least to sign in again.
     pub fn is_open(&self, now: Timestamp) -> bool {
         now < self.expires_at && (self.refused.is_none() || self.is_in_progress(now))
     }
 
-    /// Whether it goes on from where it stands: until it is answered, and for a moment longer.
+    /// Whether it continues: until it is answered, and for [`Self::REPEATABLE`] longer.
     pub fn is_in_progress(&self, now: Timestamp) -> bool {
         self.answered_at.is_none_or(|at| now < at + Self::REPEATABLE)
     }
 
-    /// Lets it be answered afresh after a new sign-in, unless the client was told no.
+    /// Allows a new response after a new sign-in, unless the client was sent a refusal.
     pub fn reopen(&mut self) {
         if self.refused.is_none() {
             self.answered_at = None;
         }
     }
 
-    /// Records that the client is told no. The first refusal stays the answer and is returned.
+    /// Records the refusal of the client's request. The first refusal is kept and returned.
     pub fn refuse(&mut self, refused: RefusedRequest, now: Timestamp) -> RefusedRequest {
         self.reopen();
         self.answered_at.get_or_insert(now);
@@ -288,23 +286,23 @@ impl LoginTransaction {
     }
 }
 
-/// A user signed in, as the next step depends on it.
+/// A signed-in user, for the decision about the next step.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedIn<'a> {
     /// The session's id.
     pub id: Uuid,
     /// The session, which is live.
     pub session: &'a Session,
-    /// What the user has allowed the client before.
+    /// The consent that the user has given the client.
     pub consent: Option<&'a Consent>,
 }
 
-/// What a code is issued for.
+/// The contents of a code.
 #[derive(Clone, Debug)]
 pub struct CodeGrant {
-    /// What it stands for.
+    /// The grant.
     pub authorization: Authorization,
-    /// Where it is sent.
+    /// Where the code is sent.
     pub target: ResponseTarget,
     /// `nonce` of the request.
     pub nonce: Option<String>,
@@ -312,7 +310,7 @@ pub struct CodeGrant {
     pub code_challenge: Option<CodeChallenge>,
 }
 
-/// What comes next in a sign-in.
+/// The next step of a sign-in.
 #[derive(Clone, Debug)]
 pub enum LoginStep {
     /// The user signs in, or chooses an account.
@@ -321,11 +319,11 @@ pub enum LoginStep {
     AskConsent,
     /// The client gets a code.
     IssueCode(Box<CodeGrant>),
-    /// The client is told no.
+    /// The client is sent a refusal.
     Refuse(Box<RefusedRequest>),
     /// The account page opens.
     OpenAccount {
-        /// Whether it says that an action was not done: see [`AccountLogin::action_pending`].
+        /// Whether the page says that an action was not done: see [`AccountLogin::action_pending`].
         action_pending: bool,
     },
 }

@@ -9,27 +9,27 @@ use crate::oauth::openid::claims;
 use crate::oauth::openid::prompt;
 use crate::oauth::scope::Scope;
 
-/// What the document says that depends on how the service is set up.
+/// The values of the document that depend on the configuration.
 #[derive(Clone, Debug)]
 pub struct Metadata<'a> {
     /// The issuer.
     pub issuer: &'a str,
-    /// The service's own name in the values of `grant_type`.
+    /// The name of the service in the values of `grant_type`.
     pub service_name: &'a str,
-    /// The members that name an endpoint, and its address.
+    /// The names and values of the members that are endpoints.
     pub endpoints: Vec<(&'static str, String)>,
-    /// The address of what developers of applications should read, where the operator names one.
+    /// The documentation for application developers, if the operator configured an address.
     pub service_documentation: Option<&'a str>,
     /// The algorithms of the keys that are published.
     pub signing_algs: Vec<Algorithm>,
-    /// The scope values that some client may have.
+    /// The scope values that at least one client may have.
     pub scopes: Scope,
     /// The languages of the pages.
     pub ui_locales: &'a [&'a str],
 }
 
 impl Metadata<'_> {
-    /// The document. It says what works and nothing else.
+    /// The document.
     pub fn document(&self) -> Value {
         let methods = |public: bool| -> Vec<_> {
             let all = AuthMethod::ALL.into_iter();

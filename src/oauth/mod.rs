@@ -1,4 +1,4 @@
-//! The RFCs as types and pure decisions: state, request and time in, verdict out.
+//! The RFCs as types and pure decisions: functions of state, request and time.
 
 pub mod access_token;
 pub mod api_key;

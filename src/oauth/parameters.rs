@@ -1,9 +1,8 @@
 //! Request parameters: names and values, from a query, a form or a JSON object.
 //!
-//! A name sent twice is a fault (RFC 6749 section 3.1), but where the fault is told depends on the endpoint:
-//! the authorization endpoint first has to know whom to tell. So repeats are remembered, and
-//! [`Parameters::each_once`] refuses them where nothing else has to be found out first. The one name that may come
-//! more than once is `resource` (RFC 8707 section 2), which nothing here reads.
+//! A repeated name is a fault (RFC 6749 section 3.1). The authorization endpoint can report it only after it knows the
+//! client. Repeated names are therefore recorded, and [`Parameters::each_once`] refuses them. Only `resource` may be
+//! repeated (RFC 8707 section 2). The service ignores it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,9 +16,9 @@ use super::error::{ErrorCode, Refusal};
 
 /// More parameters than any request has.
 const MAX_PARAMETERS: usize = 64;
-/// The longest name that is repeated to the sender.
+/// The longest name that an error description contains.
 const MAX_SHOWN_NAME: usize = 40;
-/// What a request may name more than once: the APIs that it wants tokens for (RFC 8707 section 2).
+/// The parameter that may be repeated: the APIs for which the client wants tokens (RFC 8707 section 2).
 const RESOURCE: &str = "resource";
 
 /// Why a query, form or object is refused. All of them are `invalid_request`.
@@ -28,13 +27,13 @@ pub enum ParameterError {
     /// More than 64.
     #[error("too many parameters")]
     TooMany,
-    /// A name or value is not UTF-8 when its escapes are resolved (RFC 6749 appendix B).
+    /// A decoded name or value is not UTF-8 (RFC 6749 appendix B).
     #[error("a parameter is not valid UTF-8")]
     NotUtf8,
-    /// A name stands there twice (RFC 6749 section 3.1).
+    /// A name occurs twice (RFC 6749 section 3.1).
     #[error("{} was sent more than once", shown(.0))]
     Duplicate(String),
-    /// The body is no JSON object.
+    /// The body is not a JSON object.
     #[error("the body is not a JSON object")]
     NotAnObject,
     /// A member's value is a number, an array, an object, a boolean or null.
@@ -48,8 +47,8 @@ impl From<ParameterError> for Refusal {
     }
 }
 
-/// A sender's own word, if it can be repeated in an error description (RFC 6749 section 5.2): one that is no sentence.
-/// The sender may be somebody who wrote a link for others to follow.
+/// The name as an error description may contain it (RFC 6749 section 5.2): one word. A sentence could mislead the user,
+/// because an attacker may have made the link.
 fn shown(name: &str) -> &str {
     let is_word = name
         .bytes()
@@ -61,7 +60,7 @@ fn shown(name: &str) -> &str {
     }
 }
 
-/// The parameters of one request in the order they came. Values are wiped when dropped, and never printed.
+/// The parameters of one request in their order. Values are wiped when they are dropped, and never printed.
 #[derive(Clone, Default)]
 pub struct Parameters {
     pairs: Vec<(String, Zeroizing<String>)>,
@@ -71,8 +70,8 @@ pub struct Parameters {
 impl Parameters {
     /// Reads `application/x-www-form-urlencoded` (RFC 6749 appendix B): a query without its `?`, or a body.
     ///
-    /// A parameter without a value counts as omitted (RFC 6749 section 3.1). A `%` that begins no escape
-    /// stands for itself, as everywhere on the web.
+    /// A parameter without a value counts as omitted (RFC 6749 section 3.1). A `%` that does not begin an escape is
+    /// kept, as browsers do.
     pub fn parse(form: &[u8]) -> Result<Self, ParameterError> {
         let mut parameters = Self::default();
         let pieces = form.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty());
@@ -115,7 +114,7 @@ impl Parameters {
         }
     }
 
-    /// Refuses them if a name came twice.
+    /// Refuses repeated names.
     pub fn each_once(&self) -> Result<(), ParameterError> {
         match self.first_repeated() {
             None => Ok(()),
@@ -123,17 +122,17 @@ impl Parameters {
         }
     }
 
-    /// Whether a name came twice with a value, and may not.
+    /// Whether a name is repeated, although it may not be.
     pub fn is_repeated(&self, name: &str) -> bool {
         self.repeated.iter().any(|repeated| repeated == name)
     }
 
-    /// The first name that came twice with a value, and may not.
+    /// The first name that is repeated, although it may not be.
     pub fn first_repeated(&self) -> Option<&str> {
         self.repeated.first().map(String::as_str)
     }
 
-    /// The value of a parameter, never empty; the first one when it came more than once.
+    /// The value of a parameter, never empty. If the parameter is repeated, its first value.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter()
             .find(|(found, _)| *found == name)
@@ -156,7 +155,7 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// Resolves `+` and `%` escapes; nothing when the outcome is not UTF-8.
+/// Decodes `+` and `%` escapes. `None` if the result is not UTF-8.
 pub fn form_decode(encoded: &[u8]) -> Option<Zeroizing<String>> {
     let spaced: Cow<'_, [u8]> = if encoded.contains(&b'+') {
         encoded

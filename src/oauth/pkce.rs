@@ -25,9 +25,9 @@ impl CodeChallenge {
         }
     }
 
-    /// Whether `code_verifier` is what the challenge was made from (RFC 7636 section 4.6), in constant time.
+    /// Whether the challenge was made from `code_verifier` (RFC 7636 section 4.6), in constant time.
     ///
-    /// A verifier outside of `43*128unreserved` (section 4.1) never is.
+    /// A verifier that is not `43*128unreserved` (section 4.1) is refused.
     pub fn is_met_by(&self, code_verifier: &str) -> bool {
         let well_formed = (43..=128).contains(&code_verifier.len())
             && code_verifier
@@ -38,7 +38,7 @@ impl CodeChallenge {
     }
 }
 
-/// The S256 challenge that is made from a verifier (RFC 7636 section 4.2).
+/// The S256 challenge for a verifier (RFC 7636 section 4.2).
 pub fn challenge_of(code_verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, code_verifier.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! What the operator decided that the rules depend on.
+//! The settings that protocol rules depend on.
 
 use std::time::Duration;
 
@@ -6,23 +6,22 @@ use crate::identity::{SessionLifetimes, User};
 use crate::jose::alg::Algorithm;
 use crate::password::{PasswordPolicy, PasswordProblem};
 
-/// The issuer and the lifetimes: the configuration, as far as protocol rules see it.
+/// The part of the configuration that protocol rules depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The issuer identifier (RFC 8414 section 2): the configured base URL, byte for byte.
     pub issuer: String,
-    /// The service's own name in the `grant_type` of the anonymous grant.
+    /// The name of the service in the `grant_type` of the anonymous grant.
     pub service_name: String,
     /// `organization` of new users.
     pub organization: String,
-    /// The address of what developers of applications should read (RFC 8414 section 2).
+    /// The documentation for application developers (RFC 8414 section 2).
     pub service_documentation: Option<String>,
     /// How long things last.
     pub lifetimes: Lifetimes,
-    /// How long a replaced refresh token stays good for the retry of a lost answer, unless its
-    /// successor has been used.
+    /// How long a replaced refresh token stays valid for the retry of a lost response, unless its successor was used.
     pub refresh_retry_window: Duration,
-    /// The algorithm of access tokens where the client's record names none.
+    /// The algorithm of access tokens, unless the client has its own.
     pub access_token_alg: Algorithm,
     /// `typ` of access tokens: `at+jwt` (RFC 9068 section 2.1), or `JWT` for older resource servers.
     pub access_token_typ: String,
@@ -41,15 +40,15 @@ pub struct Policy {
 pub struct Lifetimes {
     /// Access tokens.
     pub access_token: Duration,
-    /// Refresh tokens, from the newest one on.
+    /// Each refresh token.
     pub refresh_token: Duration,
-    /// Refresh families as a whole; none for no bound.
+    /// A refresh family; none for no limit.
     pub refresh_absolute: Option<Duration>,
     /// Authorization codes.
     pub code: Duration,
     /// ID tokens.
     pub id_token: Duration,
-    /// A sign-in under way.
+    /// Login transactions.
     pub login_transaction: Duration,
     /// Browser sessions.
     pub session: SessionLifetimes,
@@ -58,19 +57,19 @@ pub struct Lifetimes {
 /// How signing keys are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRotation {
-    /// How long a key signs before another takes its place by itself; none for never.
+    /// How long a key signs before it is replaced; none for never.
     pub every: Option<Duration>,
     /// How long a new key is published before it signs, so that verifiers have fetched it.
     pub announce: Duration,
 }
 
 impl KeyRotation {
-    /// How long those who fetch the key set may keep it. A key is announced for at least as long before it signs.
+    /// How long verifiers may cache the key set. A key is announced for at least this long before it signs.
     pub const KEPT_BY_VERIFIERS: Duration = Duration::from_mins(5);
 }
 
 impl Policy {
-    /// Checks a password that is about to become this user's.
+    /// Checks a new password of this user.
     pub fn check_password(&self, user: &User, chosen: &str) -> Result<(), PasswordProblem> {
         let mut known = user.known_by();
         let address = self.issuer.as_str();
@@ -82,9 +81,9 @@ impl Policy {
         self.password.check(chosen, &known)
     }
 
-    /// How long a key must stay published after it last signed: the longest life of what it signs, and of the sessions
-    /// that ID tokens name, for those come back as hints when they have long expired (OpenID Connect Core 3.1.2.1,
-    /// RP-Initiated Logout 1.0 section 2).
+    /// How long a key must stay published after it last signed: the longest lifetime of tokens and sessions. Expired ID
+    /// tokens are presented as hints while their session lasts (OpenID Connect Core 3.1.2.1, RP-Initiated Logout 1.0
+    /// section 2).
     pub fn key_retention(&self) -> Duration {
         let lifetimes = &self.lifetimes;
         let signed = lifetimes.access_token.max(lifetimes.id_token);

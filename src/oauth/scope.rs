@@ -14,7 +14,7 @@ pub struct Scope(Vec<String>);
 #[error("scope values are printable ASCII without spaces, quotes and backslashes, and no more than 100")]
 pub struct InvalidScope;
 
-/// More values than any client has; a list is searched value by value.
+/// More values than any client has. Lists are searched linearly.
 const MAX_VALUES: usize = 100;
 
 impl Scope {
@@ -22,12 +22,12 @@ impl Scope {
     pub const OPENID: &'static str = "openid";
     /// `offline_access`: the refresh token outlives the session (OpenID Connect Core 11).
     pub const OFFLINE_ACCESS: &'static str = "offline_access";
-    /// The marker in every token of a person who signed in. Granted by the service, never asked for.
+    /// The marker in every token of a user who signed in. The service adds it; clients cannot request it.
     pub const AUTHENTICATED: &'static str = "authenticated";
     /// The marker in every token of an anonymous user.
     pub const ANONYMOUS: &'static str = "anonymous";
 
-    /// Whether the service alone grants the value: it says who the user is.
+    /// Whether only the service adds the value.
     pub fn is_marker(value: &str) -> bool {
         value == Self::AUTHENTICATED || value == Self::ANONYMOUS
     }
@@ -47,16 +47,16 @@ impl Scope {
         Self(Vec::new())
     }
 
-    /// The scope of these values, the second naming of one left out.
+    /// The scope of these values, without repetitions.
     pub fn of<I: IntoIterator<Item = S>, S: AsRef<str>>(values: I) -> Result<Self, InvalidScope> {
         Self::read(values, MAX_VALUES)
     }
 
-    fn read<I: IntoIterator<Item = S>, S: AsRef<str>>(values: I, most: usize) -> Result<Self, InvalidScope> {
+    fn read<I: IntoIterator<Item = S>, S: AsRef<str>>(values: I, limit: usize) -> Result<Self, InvalidScope> {
         let mut scope = Self::empty();
         for value in values {
             let value = value.as_ref();
-            if value.is_empty() || !value.bytes().all(is_scope_char) || scope.0.len() >= most {
+            if value.is_empty() || !value.bytes().all(is_scope_char) || scope.0.len() >= limit {
                 return Err(InvalidScope);
             }
             scope.push(value);
@@ -86,6 +86,12 @@ impl Scope {
         Self(self.0.iter().filter(|value| keep(value)).cloned().collect())
     }
 
+    /// What is left of a granted scope if the client may still have `allowed`. The service's markers stay.
+    #[must_use]
+    pub fn kept_within(&self, allowed: &Self) -> Self {
+        self.filter(|value| Self::is_marker(value) || allowed.contains(value))
+    }
+
     /// These values and `value`.
     #[must_use]
     pub fn with(mut self, value: &str) -> Self {
@@ -113,7 +119,7 @@ impl Scope {
     }
 }
 
-fn named(text: &str) -> impl Iterator<Item = &str> {
+fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').filter(|value| !value.is_empty())
 }
 
@@ -126,14 +132,14 @@ impl FromStr for Scope {
     type Err = InvalidScope;
 
     fn from_str(text: &str) -> Result<Self, InvalidScope> {
-        Self::of(named(text))
+        Self::of(split(text))
     }
 }
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, value) in self.iter().enumerate() {
-            if place > 0 {
+        for (index, value) in self.iter().enumerate() {
+            if index > 0 {
                 f.write_str(" ")?;
             }
             f.write_str(value)?;
@@ -148,11 +154,12 @@ impl Serialize for Scope {
     }
 }
 
-/// Reads what the service itself wrote: the marker may have come to as many values as can be asked for.
+/// Reads a stored scope. It has no limit, because a marker may have been added to the most values that can be
+/// requested.
 impl<'de> Deserialize<'de> for Scope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::read(named(&text), usize::MAX).map_err(serde::de::Error::custom)
+        Self::read(split(&text), usize::MAX).map_err(serde::de::Error::custom)
     }
 }
 
@@ -176,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_end_is_no_scope() {
+    fn a_list_of_too_many_values_is_refused() {
         let values: Vec<_> = (0..=MAX_VALUES).map(|number| number.to_string()).collect();
         assert!(Scope::of(&values[..MAX_VALUES]).is_ok());
         assert_eq!(Scope::of(&values), Err(InvalidScope));
     }
 
     #[test]
-    fn a_full_list_that_the_marker_came_to_is_read_back() {
+    fn a_full_list_with_a_marker_is_read_back() {
         let values: Vec<_> = (0..MAX_VALUES).map(|number| number.to_string()).collect();
         let granted = Scope::of(&values).unwrap().with(Scope::AUTHENTICATED);
         let row = serde_json::to_string(&granted).unwrap();

@@ -1,4 +1,4 @@
-//! The token endpoint's request and answer: RFC 6749 sections 4.1.3, 5.1 and 6.
+//! Request and response of the token endpoint: RFC 6749 sections 4.1.3, 5.1 and 6.
 
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -19,29 +19,29 @@ pub enum TokenRequest {
     RefreshToken {
         /// The token.
         token: PresentedRefreshToken,
-        /// The scope, if it is to be narrowed.
+        /// The requested scope, which may be less than the granted one.
         scope: Option<Scope>,
     },
     /// RFC 6749 section 4.4.2.
     ClientCredentials {
-        /// The scope, if one is asked for.
+        /// The requested scope.
         scope: Option<Scope>,
     },
     /// RFC 7523 section 2.1.
     JwtBearer {
         /// The upstream provider's ID token.
         assertion: Zeroizing<String>,
-        /// The scope, if one is asked for.
+        /// The requested scope.
         scope: Option<Scope>,
     },
-    /// A new user without a name.
+    /// A new anonymous user.
     Anonymous {
-        /// The scope, if one is asked for.
+        /// The requested scope.
         scope: Option<Scope>,
     },
 }
 
-/// Reads `grant_type`, so that whether a client may use it is known before its parameters are looked at.
+/// Reads `grant_type`. The caller checks whether the client may use it before the other parameters are read.
 pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantType, Refusal> {
     match parameters.get("grant_type") {
         None => Err(Refusal::invalid_request("grant_type is missing")),
@@ -52,7 +52,7 @@ pub fn grant_type(parameters: &Parameters, service_name: &str) -> Result<GrantTy
     }
 }
 
-/// The scope that is asked for. One without a value counts as omitted, like every parameter without one.
+/// The requested scope. Without a value it counts as omitted, as every parameter does.
 pub(super) fn scope(parameters: &Parameters) -> Result<Option<Scope>, Refusal> {
     let scope: Option<Scope> = parameters
         .get("scope")
@@ -102,14 +102,8 @@ impl TokenRequest {
     }
 }
 
-/// What is left of a granted scope: values that the operator has since taken from the client are left out; the
-/// service's own marker stays.
-pub fn kept_scope(granted: &Scope, allowed: &Scope) -> Scope {
-    granted.filter(|value| Scope::is_marker(value) || allowed.contains(value))
-}
-
-/// The scope of a refreshed access token: what was asked for, which may be less than what was granted and
-/// never more (RFC 6749 section 6), as far as the client may still have it.
+/// The scope of a refreshed access token: the requested scope, which must not exceed the granted one (RFC 6749 section
+/// 6), without values that the client may no longer have.
 pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -> Result<Scope, Refusal> {
     if asked.is_some_and(|asked| !asked.is_within(granted)) {
         return Err(Refusal::new(
@@ -118,11 +112,13 @@ pub fn narrowed_scope(granted: &Scope, asked: Option<&Scope>, allowed: &Scope) -
         ));
     }
     let is_asked = |value: &str| asked.is_none_or(|asked| asked.contains(value));
-    Ok(kept_scope(granted, allowed).filter(|value| Scope::is_marker(value) || is_asked(value)))
+    Ok(granted
+        .kept_within(allowed)
+        .filter(|value| Scope::is_marker(value) || is_asked(value)))
 }
 
-/// The scope of a user who comes without an authorization request: what was asked for, or the client's default and
-/// `openid`. The service's own `marker` always comes with it; the other one cannot be asked for.
+/// The scope of a user who signs in without an authorization request: the requested one, or the client's default with
+/// `openid`. The service adds `marker`; the other marker cannot be requested.
 pub fn user_scope(asked: Option<&Scope>, client: &Client, marker: &str) -> Result<Scope, Refusal> {
     let scope = match asked {
         Some(asked) => asked.filter(|value| value != marker),
@@ -141,13 +137,13 @@ pub fn user_scope(asked: Option<&Scope>, client: &Client, marker: &str) -> Resul
     Ok(scope.with(marker))
 }
 
-/// The scope of a client that acts for itself: what was asked for, or its default, at most `most`. What speaks of
-/// a user cannot be asked for.
-pub fn client_scope(asked: Option<&Scope>, client: &Client, most: &Scope) -> Result<Scope, Refusal> {
+/// The scope of a client that acts for itself: the requested one or its default, within `limit`. Values that are about
+/// a user cannot be requested.
+pub fn client_scope(asked: Option<&Scope>, client: &Client, limit: &Scope) -> Result<Scope, Refusal> {
     let refuse = |why| Err(Refusal::new(ErrorCode::InvalidScope, why));
     let is_of_users =
         |value: &str| value == Scope::OPENID || value == Scope::OFFLINE_ACCESS || Scope::is_marker(value);
-    let may_have = |value: &str| !is_of_users(value) && client.scope.contains(value) && most.contains(value);
+    let may_have = |value: &str| !is_of_users(value) && client.scope.contains(value) && limit.contains(value);
     match asked {
         Some(asked) if asked.iter().any(is_of_users) => {
             let named: Vec<_> = asked.iter().filter(|value| is_of_users(value)).collect();
@@ -165,25 +161,25 @@ pub fn client_scope(asked: Option<&Scope>, client: &Client, most: &Scope) -> Res
     }
 }
 
-/// The answer to every grant.
+/// The response to every grant.
 #[derive(Clone, Debug, Serialize)]
 pub struct TokenResponse {
     /// The access token, a JWT.
     pub access_token: String,
     /// `bearer` (RFC 6750).
     pub token_type: &'static str,
-    /// Seconds until the access token stops being good.
+    /// Seconds until the access token expires.
     pub expires_in: u64,
-    /// The refresh token, which replaces the one the caller has.
+    /// The refresh token, which replaces the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
     /// The ID token, when `openid` was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_token: Option<String>,
-    /// The ID token once more, under the name that older clients look for.
+    /// The ID token again, under the name that older clients read.
     #[serde(rename = "idtoken", skip_serializing_if = "Option::is_none")]
     pub id_token_alias: Option<String>,
-    /// What the access token says too.
+    /// The members that the access token has too.
     #[serde(flatten)]
     pub common: CommonClaims,
 }
@@ -223,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_that_cannot_be_is_told_what_one_is() {
+    fn the_refusal_of_a_malformed_scope_says_what_a_scope_is() {
         let values: Vec<_> = (0..=100).map(|number| number.to_string()).collect();
         for text in [values.join("+"), "a%22b".to_owned()] {
             let body = format!("scope={text}");
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_grant_type_is_told_from_a_missing_one() {
+    fn an_unknown_and_a_missing_grant_type_get_different_errors() {
         let read = |body: &str| {
             grant_type(&Parameters::parse(body.as_bytes()).unwrap(), "service")
                 .unwrap_err()

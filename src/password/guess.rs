@@ -1,9 +1,9 @@
 //! Which passwords an attacker tries first.
 //!
-//! The crate zxcvbn was measured in place of this: it adds 2.4 MB to the executable (regex and its dictionaries), takes up
-//! to 1.4 s for 100 characters, and lets `Sommer2026!` and `contraseña1` pass with a score of 3.
+//! The crate zxcvbn was measured instead. It adds 2.4 MB to the executable (regex and its dictionaries), takes up to
+//! 1.4 s for 100 characters, and gives `Sommer2026!` and `contraseña1` a score of 3.
 
-/// The words of the most common passwords, in lower case. Digits around them or in place of letters do not hide them.
+/// The words of the most common passwords, in lower case. Digits around them or in place of letters are ignored.
 const WORDS: &str = "abc access admin administrator alexander amanda america andrew android angel anna anthony \
     apple arsenal ashley asshole autumn baby babygirl bailey banana barcelona baseball basketball batman beautiful \
     berlin bitch blink bonjour boston buster butterfly canada champion change changeme charlie cheese chelsea chicago \
@@ -19,20 +19,20 @@ const WORDS: &str = "abc access admin administrator alexander amanda america and
     spiderman spring startrek starwars summer sunshine superman sweet system temp tequiero test tester thomas thunder \
     tigger trustno user victoria warrior welcome whatever willkommen windows winter wizard yamaha";
 
-/// Characters in the order of an alphabet or of a keyboard, to be followed in either direction.
+/// Characters in the order of an alphabet or a keyboard. Passwords follow them in either direction.
 const ROWS: &str = "abcdefghijklmnopqrstuvwxyz 01234567890 ٠١٢٣٤٥٦٧٨٩ qwertyuiop asdfghjkl zxcvbnm qwertzuiop yxcvbnm \
     azertyuiop qsdfghjklm wxcvbn !@#$%^&*() 1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik qazwsxedcrfvtgb 147258369 \
     1q2w3e4r5t6y7u8i9o0p q1w2e3r4t5 1a2b3c4d5e a1b2c3d4e5 00112233445566778899";
-/// A row of fewer characters than these may be chance.
+/// Fewer characters in a row may be chance.
 const SHORTEST_ROW: usize = 3;
-/// The most characters of a unit that is repeated.
+/// The most characters of a repeated unit.
 const LONGEST_UNIT: usize = 4;
-/// The most characters around a word that are quickly tried: a year and a sign.
+/// How many characters around a word an attacker tries: a year and a sign.
 const MOST_AROUND: usize = 5;
 
-/// Whether a password is among the first to be tried: a short unit repeated, rows of keys, or a common word with little
-/// around it. What is `known` of the user and the service counts as common words. A password that contains such a word
-/// among others passes, because there are too many of those to try.
+/// Whether a password is among the first that an attacker tries: a repeated short unit, rows of keys, or a common word
+/// with few characters around it. Texts that are `known` about the user and the service count as common words. Several
+/// words pass, because there are too many combinations to try.
 pub(super) fn is_guessable(password: &str, known: &[&str]) -> bool {
     let typed = password.to_lowercase();
     let chars: Vec<char> = typed.chars().collect();
@@ -45,26 +45,28 @@ pub(super) fn is_guessable(password: &str, known: &[&str]) -> bool {
     let around: Vec<char> = typed.replacen(word, "", 1).chars().collect();
     let is_bare = around.len() <= MOST_AROUND || outside_rows(&around) == 0;
     let (typed, word) = (skeleton(&typed), skeleton(if is_bare { word } else { "" }));
-    let is_meant = |text: &str| {
+    let is_word = |text: &str| {
         let text = skeleton(&text.to_lowercase());
         !text.is_empty() && (text == typed || text == word)
     };
     let is_known = |text: &&str| {
         let parts = text.split(|c: char| !c.is_alphanumeric());
-        is_meant(text) || text.split('@').take(1).chain(parts).any(is_meant)
+        is_word(text) || text.split('@').take(1).chain(parts).any(is_word)
     };
-    WORDS.split(' ').any(is_meant) || known.iter().any(is_known)
+    WORDS.split(' ').any(is_word) || known.iter().any(is_known)
 }
 
-/// How many characters are neither part of a row nor of three equal ones.
+/// How many characters are neither in a row nor in three equal characters.
 fn outside_rows(chars: &[char]) -> usize {
     let (mut outside, mut rest) = (0, chars);
     while let Some((_, beyond)) = rest.split_first() {
         let is_row = |length: &usize| {
             let piece = rest.get(..*length).unwrap_or_default();
-            let there: String = piece.iter().collect();
-            let back: String = piece.iter().rev().collect();
-            ROWS.contains(&there) || ROWS.contains(&back) || piece.iter().all(|c| piece.first() == Some(c))
+            let forward: String = piece.iter().collect();
+            let backward: String = piece.iter().rev().collect();
+            ROWS.contains(&forward)
+                || ROWS.contains(&backward)
+                || piece.iter().all(|c| piece.first() == Some(c))
         };
         let row = (SHORTEST_ROW..=rest.len()).take_while(is_row).last();
         outside += usize::from(row.is_none());
@@ -73,7 +75,7 @@ fn outside_rows(chars: &[char]) -> usize {
     outside
 }
 
-/// The letters and digits of a text, with the letters that some digits and signs stand for.
+/// The letters and digits of a text. Digits and signs that replace letters become those letters.
 fn skeleton(text: &str) -> String {
     let letter = |c: char| match c {
         '0' => 'o',

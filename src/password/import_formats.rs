@@ -1,4 +1,4 @@
-//! Password hashes as other systems export them, put into the form in which they are stored.
+//! Conversion of exported password hashes of other systems to their stored form.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -10,8 +10,8 @@ use super::{InvalidPasswordHash, PasswordHash};
 use InvalidPasswordHash::{Malformed, Unknown};
 
 impl PasswordHash {
-    /// Reads a hash as a line of an import has it: a string (PHC, bcrypt, or ASP.NET Identity's base64), or an
-    /// object that names its origin, `{"keycloak": {…}}` or `{"firebase": {…}}`.
+    /// Reads a hash of an import: a string (PHC, bcrypt, or ASP.NET Identity's base64), or an object that names its
+    /// origin, `{"keycloak": {…}}` or `{"firebase": {…}}`.
     pub fn import(value: &Value) -> Result<Self, InvalidPasswordHash> {
         match value {
             Value::String(text) if text.starts_with('$') => Self::parse(text),
@@ -26,7 +26,7 @@ impl PasswordHash {
     }
 }
 
-/// ASP.NET Identity: version 2 is PBKDF2 with SHA-1 and 1000 iterations, version 3 names its parameters.
+/// ASP.NET Identity. Version 2 is PBKDF2 with SHA-1 and 1000 iterations. Version 3 contains its parameters.
 fn aspnet(text: &str) -> Result<PasswordHash, InvalidPasswordHash> {
     let bytes = decode(text).map_err(|_| Unknown)?;
     let (version, rest) = bytes.split_first().ok_or(Unknown)?;
@@ -68,7 +68,7 @@ fn number(bytes: &[u8]) -> Result<(u32, &[u8]), InvalidPasswordHash> {
     Ok((u32::from_be_bytes(*number), rest))
 }
 
-/// A member that is an object, or a string with the JSON of one, as Keycloak's exports have it.
+/// Reads a member that is an object or, as in Keycloak's exports, a string with the JSON of one.
 fn part(value: &Value, name: &str) -> Result<Value, InvalidPasswordHash> {
     match value.get(name) {
         Some(Value::String(text)) => serde_json::from_str(text).map_err(|_| Malformed),
@@ -100,7 +100,7 @@ fn keycloak(value: &Value) -> Result<PasswordHash, InvalidPasswordHash> {
     pbkdf2(algorithm, iterations, &salt, &output)
 }
 
-/// Its parameters are lists of one string each.
+/// Each parameter is a list of one string.
 fn keycloak_argon2(
     data: &Value,
     iterations: u32,

@@ -1,7 +1,7 @@
-//! Password hashes that other systems made: bcrypt, PBKDF2, scrypt, and Firebase's form of scrypt.
+//! Password hashes of other systems: bcrypt, PBKDF2, scrypt, and Firebase's form of scrypt.
 //!
-//! They are only verified. The first sign-in that succeeds replaces them by argon2id. The cost of a hash is written in
-//! the hash, so every cost has a bound here.
+//! They are only verified. The first successful sign-in replaces them by argon2id. A hash contains its own cost, so
+//! every cost has a limit here.
 
 use std::num::NonZeroU32;
 
@@ -14,13 +14,13 @@ use zeroize::Zeroizing;
 
 use super::InvalidPasswordHash;
 
-/// The most doublings of bcrypt's work: about two seconds on a core of 2026.
+/// The highest cost of bcrypt: about two seconds on a core of 2026.
 const MAX_BCRYPT_COST: u32 = 15;
-/// The most iterations of PBKDF2, counted for each block of its output.
+/// The most iterations of PBKDF2, summed over the blocks of its output.
 const MAX_PBKDF2_ITERATIONS: u32 = 4_000_000;
 /// The most memory of scrypt, in bytes: 256 MiB.
 const MAX_SCRYPT_MEMORY: u64 = 256 << 20;
-/// The most work of scrypt: its memory, times its parallelism.
+/// The most work of scrypt: its memory times its parallelism.
 const MAX_SCRYPT_WORK: u64 = 1 << 30;
 
 /// Shorter outputs would match too many passwords.
@@ -30,8 +30,8 @@ const MAX_SALT: usize = 256;
 
 use InvalidPasswordHash::{Malformed, TooCostly, Unknown};
 
-/// A hash that another system made, its cost within bounds.
-pub(super) enum Foreign {
+/// A parsed hash of another system, with a cost within the limits.
+pub(super) enum ImportedHash {
     Bcrypt(String),
     Pbkdf2 {
         algorithm: pbkdf2::Algorithm,
@@ -44,8 +44,8 @@ pub(super) enum Foreign {
         salt: Vec<u8>,
         output: Vec<u8>,
     },
-    /// The key that scrypt makes encrypts the project's signer key. Of that and of the output, what follows the first
-    /// [`FIREBASE_SKIPPED`] bytes.
+    /// The output is the project's signer key, encrypted with the key that scrypt derives. Both are stored without
+    /// their first [`FIREBASE_SKIPPED`] bytes.
     Firebase {
         cost: ::scrypt::Params,
         salt: Vec<u8>,
@@ -54,8 +54,8 @@ pub(super) enum Foreign {
     },
 }
 
-impl Foreign {
-    /// Reads a stored hash. Returns none if it has the name of no hash that is known here.
+impl ImportedHash {
+    /// Reads a stored hash. Returns `None` if its name is not known here.
     pub(super) fn read(text: &str) -> Option<Result<Self, InvalidPasswordHash>> {
         let mut parts = text.strip_prefix('$')?.split('$');
         let name = parts.next()?;
@@ -69,10 +69,10 @@ impl Foreign {
         }
     }
 
-    /// Is this the password that the hash was made of?
+    /// Whether the hash was made from this password.
     pub(super) fn matches(&self, password: &[u8]) -> bool {
         match self {
-            // Longer passwords count up to their 72nd byte, as they did where the hash was made.
+            // bcrypt ignores bytes after the 72nd, as the system that made the hash did.
             Self::Bcrypt(text) => ::bcrypt::verify(password, text).unwrap_or(false),
             Self::Pbkdf2 {
                 algorithm,
@@ -80,14 +80,14 @@ impl Foreign {
                 salt,
                 output,
             } => pbkdf2::verify(*algorithm, *iterations, salt, password, output).is_ok(),
-            Self::Scrypt { cost, salt, output } => derived(cost, password, salt, output.len())
+            Self::Scrypt { cost, salt, output } => derive_scrypt(cost, password, salt, output.len())
                 .is_some_and(|made| made.as_slice().ct_eq(output).into()),
             Self::Firebase {
                 cost,
                 salt,
                 signer_key,
                 output,
-            } => derived(cost, password, salt, 64)
+            } => derive_scrypt(cost, password, salt, 64)
                 .and_then(|key| encrypt_from_third_block(key.get(..32)?, signer_key))
                 .is_some_and(|made| made.ct_eq(output).into()),
         }
@@ -99,8 +99,7 @@ fn check(salt: &[u8], output: &[u8]) -> Result<(), InvalidPasswordHash> {
     fits.then_some(()).ok_or(Malformed)
 }
 
-/// What scrypt makes of a password.
-fn derived(
+fn derive_scrypt(
     cost: &::scrypt::Params,
     password: &[u8],
     salt: &[u8],
@@ -111,11 +110,11 @@ fn derived(
     Some(output)
 }
 
-/// How much of Firebase's output is not compared: its first two blocks. The 32 bytes that follow are enough.
+/// How many bytes of Firebase's output are not compared: its first two blocks. The 32 bytes that follow are enough.
 const FIREBASE_SKIPPED: usize = 32;
 
-/// AES-256 in counter mode, of a text that begins at the third block. ring has no bare counter mode, but GCM with a nonce
-/// of zeros counts like one that has begun two blocks before (NIST SP 800-38D section 7.1).
+/// AES-256 in counter mode, for a text that begins at the third block. ring has no plain counter mode. GCM with a nonce
+/// of zeros encrypts with the same counters from the third block on (NIST SP 800-38D section 7.1).
 fn encrypt_from_third_block(key: &[u8], text: &[u8]) -> Option<Vec<u8>> {
     let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
     let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
@@ -126,7 +125,7 @@ fn encrypt_from_third_block(key: &[u8], text: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Base64 in any of its alphabets (that of passlib has a dot for a plus), with padding or without.
+/// Decodes base64 in any alphabet, padded or not. That of passlib has a dot in place of a plus.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidPasswordHash> {
     let plain: String = text
         .trim_end_matches('=')
@@ -140,7 +139,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidPasswordHash> {
     STANDARD_NO_PAD.decode(plain).map_err(|_| Malformed)
 }
 
-fn bcrypt(text: &str) -> Result<Foreign, InvalidPasswordHash> {
+fn bcrypt(text: &str) -> Result<ImportedHash, InvalidPasswordHash> {
     let is_cost = text
         .get(4..6)
         .is_some_and(|cost| cost.bytes().all(|byte| byte.is_ascii_digit()));
@@ -151,12 +150,12 @@ fn bcrypt(text: &str) -> Result<Foreign, InvalidPasswordHash> {
     if parts.get_cost() > MAX_BCRYPT_COST {
         return Err(TooCostly("bcrypt with too high a cost"));
     }
-    Ok(Foreign::Bcrypt(text.to_owned()))
+    Ok(ImportedHash::Bcrypt(text.to_owned()))
 }
 
-/// `i=600000,l=32` or, as passlib writes it, `600000`; then salt and hash. The pseudo-random function is in the name
-/// (RFC 8018 section 5.2); `pbkdf2` alone means SHA-1.
-fn pbkdf2(name: &str, parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
+/// The parts are the cost (`i=600000,l=32`, or `600000` by passlib), the salt and the hash. The name contains the
+/// pseudo-random function (RFC 8018 section 5.2). `pbkdf2` alone means SHA-1.
+fn pbkdf2(name: &str, parts: &[&str]) -> Result<ImportedHash, InvalidPasswordHash> {
     let (algorithm, block) = match name {
         "pbkdf2" | "pbkdf2-sha1" => (pbkdf2::PBKDF2_HMAC_SHA1, 20),
         "pbkdf2-sha256" => (pbkdf2::PBKDF2_HMAC_SHA256, 32),
@@ -177,7 +176,7 @@ fn pbkdf2(name: &str, parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
     if iterations.saturating_mul(blocks) > MAX_PBKDF2_ITERATIONS {
         return Err(TooCostly("PBKDF2 with too many iterations"));
     }
-    Ok(Foreign::Pbkdf2 {
+    Ok(ImportedHash::Pbkdf2 {
         algorithm,
         iterations: NonZeroU32::new(iterations).ok_or(Malformed)?,
         salt,
@@ -185,17 +184,17 @@ fn pbkdf2(name: &str, parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
     })
 }
 
-fn scrypt(parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
+fn scrypt(parts: &[&str]) -> Result<ImportedHash, InvalidPasswordHash> {
     let [cost, salt, output] = parts else {
         return Err(Malformed);
     };
     let (cost, salt, output) = (scrypt_cost(cost)?, decode(salt)?, decode(output)?);
     check(&salt, &output)?;
-    Ok(Foreign::Scrypt { cost, salt, output })
+    Ok(ImportedHash::Scrypt { cost, salt, output })
 }
 
-/// Cost, salt, salt separator, signer key and hash.
-fn firebase(parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
+/// The parts are cost, salt, salt separator, signer key and hash.
+fn firebase(parts: &[&str]) -> Result<ImportedHash, InvalidPasswordHash> {
     let [cost, salt, separator, signer_key, output] = parts else {
         return Err(Malformed);
     };
@@ -209,7 +208,7 @@ fn firebase(parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
     if signer_key.len() != output.len() {
         return Err(Malformed);
     }
-    Ok(Foreign::Firebase {
+    Ok(ImportedHash::Firebase {
         cost: scrypt_cost(cost)?,
         salt,
         signer_key,
@@ -217,7 +216,7 @@ fn firebase(parts: &[&str]) -> Result<Foreign, InvalidPasswordHash> {
     })
 }
 
-/// The cost of scrypt (RFC 7914 section 2), if it is within bounds.
+/// The cost of scrypt (RFC 7914 section 2), if it is within the limits.
 fn scrypt_cost(text: &str) -> Result<::scrypt::Params, InvalidPasswordHash> {
     let part = |name| number(value(text, name).ok_or(Malformed)?);
     let (log_n, r, p) = (part("ln")?, part("r")?, part("p")?);

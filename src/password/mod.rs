@@ -1,8 +1,8 @@
-//! Passwords: argon2id hashes as PHC strings, those that other systems made, what a stored hash may cost, and the
-//! pool that computes them.
+//! Passwords: argon2id hashes as PHC strings, hashes of other systems, the limits of their cost, and the pool that
+//! computes them.
 //!
-//! A password is compared byte for byte as it was typed, in UTF-8. It is not normalised: two keyboards that
-//! compose an accented letter differently give two passwords.
+//! A password is compared as typed, byte for byte in UTF-8. It is not normalised, so two keyboards that compose an
+//! accented letter differently give two passwords.
 
 mod guess;
 mod import_formats;
@@ -20,24 +20,24 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use self::imported::Foreign;
+use self::imported::ImportedHash;
 
-pub use self::pool::{Busy, PasswordPool, PoolSize, Verdict};
+pub use self::pool::{Busy, PasswordCheck, PasswordPool, PoolSize};
 pub use self::strength::{PasswordPolicy, PasswordProblem};
 
-/// The most memory that any hash may ask for, in KiB: 256 MiB.
+/// The most memory of a hash, in KiB: 256 MiB.
 pub const MAX_MEMORY_KIB: u32 = 256 * 1024;
-/// The most passes that any hash may ask for.
+/// The most passes of a hash.
 pub const MAX_ITERATIONS: u32 = 16;
-/// The most lanes that any hash may ask for.
+/// The most lanes of a hash.
 pub const MAX_PARALLELISM: u32 = 16;
 
-/// The length of the salts that this service makes, in bytes (RFC 9106 section 3.1).
+/// The length of new salts, in bytes (RFC 9106 section 3.1).
 pub const SALT_LEN: usize = 16;
 
 const OUTPUT_LEN: usize = 32;
 
-/// What an argon2id hash costs (RFC 9106 section 3.1). Never beyond the limits of this module.
+/// The cost of an argon2id hash (RFC 9106 section 3.1), within the limits of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordParams {
     memory_kib: u32,
@@ -45,22 +45,22 @@ pub struct PasswordParams {
     parallelism: u32,
 }
 
-/// A cost that argon2id cannot have, or that this service refuses to pay.
+/// A cost that is not valid for argon2id, or is over a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsProblem {
-    /// Too little or too much memory for the number of lanes.
+    /// The memory is too little for the number of lanes, or over the limit.
     #[error("password memory must be at least 8 KiB for each lane and at most {MAX_MEMORY_KIB} KiB")]
     Memory,
-    /// No pass at all, or too many.
+    /// There is no pass, or there are too many.
     #[error("password iterations must be 1 to {MAX_ITERATIONS}")]
     Iterations,
-    /// No lane at all, or too many.
+    /// There is no lane, or there are too many.
     #[error("password parallelism must be 1 to {MAX_PARALLELISM}")]
     Parallelism,
 }
 
 impl PasswordParams {
-    /// A cost of that much memory in KiB, that many passes and that many lanes.
+    /// Checks a cost: memory in KiB, passes and lanes.
     pub const fn new(memory_kib: u32, iterations: u32, parallelism: u32) -> Result<Self, ParamsProblem> {
         if parallelism < 1 || parallelism > MAX_PARALLELISM {
             return Err(ParamsProblem::Parallelism);
@@ -105,44 +105,44 @@ impl Default for PasswordParams {
     }
 }
 
-/// A password's hash as a PHC string, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`, or one that another system made and that
-/// is replaced at the first sign-in. Cannot be printed by accident.
+/// The hash of a password. It is a PHC string, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`, or an imported hash, which is
+/// replaced at the first sign-in. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PasswordHash(String);
 
-/// The text is no hash of a known form, or asks for more than this service is willing to pay.
+/// The text is not a hash of a known form, or its cost is over a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPasswordHash {
-    /// It begins as one, and goes on otherwise.
+    /// It begins like a known form, but is malformed.
     #[error("the password hash is malformed")]
     Malformed,
-    /// It has none of the forms that are known.
+    /// It has no known form.
     #[error(
         "the password hash is none of argon2, bcrypt, PBKDF2, scrypt, ASP.NET Identity, Keycloak or Firebase"
     )]
     Unknown,
-    /// The cost of another algorithm than argon2 is out of bounds.
+    /// The cost of an imported hash is over a limit.
     #[error("the password hash is too costly: {0}")]
     TooCostly(&'static str),
-    /// The cost written in the hash is out of bounds.
+    /// The argon2 cost in the hash is not within the limits.
     #[error("the password hash is too costly: {0}")]
     Cost(#[from] ParamsProblem),
 }
 
 impl PasswordHash {
-    /// Reads a hash in the form in which it is stored.
+    /// Reads a hash in its stored form.
     pub fn parse(text: &str) -> Result<Self, InvalidPasswordHash> {
-        Stored::read(text)?;
+        ParsedHash::read(text)?;
         Ok(Self(text.to_owned()))
     }
 
-    /// A hash of no password, for an unknown user: checking a password against it takes the usual time at this cost.
+    /// A hash for an unknown user. No password matches it, and checking one takes as long as for a known user.
     fn dummy(params: PasswordParams) -> Self {
-        Self::written(params, b"nobody's account", &[0; OUTPUT_LEN])
+        Self::format(params, b"unknown account.", &[0; OUTPUT_LEN])
     }
 
-    fn written(params: PasswordParams, salt: &[u8; SALT_LEN], output: &[u8; OUTPUT_LEN]) -> Self {
+    fn format(params: PasswordParams, salt: &[u8; SALT_LEN], output: &[u8; OUTPUT_LEN]) -> Self {
         Self(format!(
             "$argon2id$v=19$m={},t={},p={}${}${}",
             params.memory_kib,
@@ -158,20 +158,20 @@ impl PasswordHash {
         &self.0
     }
 
-    /// The salt, if it is as long as the salts of this service. A password keeps its salt when it is hashed again at
-    /// another cost, so an unchanged salt means an unchanged password.
+    /// The salt, if it has the length of a new salt. A rehash at another cost keeps the salt, so an unchanged salt
+    /// means an unchanged password.
     pub fn salt(&self) -> Option<[u8; SALT_LEN]> {
-        match Stored::read(&self.0) {
-            Ok(Stored::Argon2(hash)) => <&[u8]>::try_into(hash.salt.as_ref()).ok(),
-            Ok(Stored::Foreign(_)) | Err(_) => None,
+        match ParsedHash::read(&self.0) {
+            Ok(ParsedHash::Argon2(hash)) => <&[u8]>::try_into(hash.salt.as_ref()).ok(),
+            Ok(ParsedHash::Imported(_)) | Err(_) => None,
         }
     }
 
-    /// Was the hash made with another cost, algorithm or version than today's?
+    /// Whether the hash has another cost, algorithm or version than new hashes.
     pub fn needs_rehash(&self, params: PasswordParams) -> bool {
-        match Stored::read(&self.0) {
-            Ok(Stored::Argon2(hash)) => hash.differs_from(params),
-            Ok(Stored::Foreign(_)) | Err(_) => true,
+        match ParsedHash::read(&self.0) {
+            Ok(ParsedHash::Argon2(hash)) => hash.differs_from(params),
+            Ok(ParsedHash::Imported(_)) | Err(_) => true,
         }
     }
 }
@@ -182,16 +182,16 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// A stored hash, its cost within bounds.
-enum Stored {
+/// A parsed hash with a cost within the limits.
+enum ParsedHash {
     Argon2(Argon2Hash),
-    Foreign(Foreign),
+    Imported(ImportedHash),
 }
 
-impl Stored {
+impl ParsedHash {
     fn read(text: &str) -> Result<Self, InvalidPasswordHash> {
-        match Foreign::read(text) {
-            Some(foreign) => Ok(Self::Foreign(foreign?)),
+        match ImportedHash::read(text) {
+            Some(foreign) => Ok(Self::Imported(foreign?)),
             None => Ok(Self::Argon2(Argon2Hash::read(text)?)),
         }
     }
@@ -199,7 +199,7 @@ impl Stored {
     fn matches(self, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
         match self {
             Self::Argon2(hash) => hash.matches(password, memory),
-            Self::Foreign(hash) => Ok(hash.matches(password)),
+            Self::Imported(hash) => Ok(hash.matches(password)),
         }
     }
 }
@@ -209,7 +209,7 @@ struct Argon2Hash {
     algorithm: Algorithm,
     version: Version,
     params: PasswordParams,
-    recipe: Params,
+    argon2_params: Params,
     salt: phc::Salt,
     output: phc::Output,
 }
@@ -226,15 +226,19 @@ impl Argon2Hash {
             Some(version) => Version::try_from(version).map_err(|_| Malformed)?,
             None => Version::V0x10,
         };
-        let recipe = Params::try_from(&hash).map_err(|_| Malformed)?;
-        let params = PasswordParams::new(recipe.m_cost(), recipe.t_cost(), recipe.p_cost())?;
+        let argon2_params = Params::try_from(&hash).map_err(|_| Malformed)?;
+        let params = PasswordParams::new(
+            argon2_params.m_cost(),
+            argon2_params.t_cost(),
+            argon2_params.p_cost(),
+        )?;
         let salt = hash.salt.ok_or(Malformed)?;
         let output = hash.hash.ok_or(Malformed)?;
         Ok(Self {
             algorithm,
             version,
             params,
-            recipe,
+            argon2_params,
             salt,
             output,
         })
@@ -249,25 +253,25 @@ impl Argon2Hash {
     }
 
     fn matches(self, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
-        let argon2 = Argon2::new(self.algorithm, self.version, self.recipe);
+        let argon2 = Argon2::new(self.algorithm, self.version, self.argon2_params);
         let mut output = Zeroizing::new(vec![0; self.output.len()]);
         memory.compute(&argon2, password, self.salt.as_ref(), output.as_mut_slice())?;
         Ok(output.as_slice().ct_eq(self.output.as_bytes()).into())
     }
 }
 
-/// The memory that one computation works in, kept between computations: clearing and mapping it anew would
-/// cost as much as the hash.
+/// The working memory of a computation. It is reused, because mapping and clearing it again would take as long as the
+/// hash.
 #[derive(Default)]
 pub struct Memory(Vec<Block>);
 
-/// The machine has no memory left for a password hash.
+/// There is not enough memory for a password hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory to hash a password")]
 pub struct OutOfMemory;
 
 impl Memory {
-    /// Gives back to the system what lies beyond the need of `params`.
+    /// Frees memory beyond the need of `params`.
     pub fn shrink_to(&mut self, params: PasswordParams) {
         let blocks = usize::try_from(params.memory_kib).unwrap_or(usize::MAX);
         if self.0.len() > blocks {
@@ -311,24 +315,19 @@ pub fn hash(
     salt: [u8; SALT_LEN],
     memory: &mut Memory,
 ) -> Result<PasswordHash, OutOfMemory> {
-    let PasswordParams {
-        memory_kib,
-        iterations,
-        parallelism,
-    } = params;
-    let recipe =
-        Params::new(memory_kib, iterations, parallelism, Some(OUTPUT_LEN)).map_err(|_| OutOfMemory)?;
+    let (memory_kib, passes, lanes) = (params.memory_kib, params.iterations, params.parallelism);
+    let argon2_params = Params::new(memory_kib, passes, lanes, Some(OUTPUT_LEN)).map_err(|_| OutOfMemory)?;
     let mut output = Zeroizing::new([0; OUTPUT_LEN]);
-    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, recipe);
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, argon2_params);
     memory.compute(&argon2, password, &salt, output.as_mut_slice())?;
-    Ok(PasswordHash::written(params, &salt, &output))
+    Ok(PasswordHash::format(params, &salt, &output))
 }
 
-/// Is this the password that the hash was made of? The comparison takes the same time wherever they differ.
+/// Checks a password against a hash, in constant time.
 ///
-/// A hash that is malformed or too costly matches nothing, and no memory is taken for it.
+/// A malformed or too costly hash matches nothing and is not computed.
 pub fn verify(hash: &PasswordHash, password: &[u8], memory: &mut Memory) -> Result<bool, OutOfMemory> {
-    match Stored::read(&hash.0) {
+    match ParsedHash::read(&hash.0) {
         Ok(stored) => stored.matches(password, memory),
         Err(_) => Ok(false),
     }

@@ -1,4 +1,4 @@
-//! A few threads that compute password hashes, and a short queue in front of them.
+//! Threads that compute password hashes, with a short queue.
 //!
 //! A hash takes tens of milliseconds and tens of megabytes. On threads of its own it delays no other request. The
 //! queue is bounded, so a flood of sign-ins is refused quickly and the heap does not grow.
@@ -13,22 +13,22 @@ use std::thread::{self, JoinHandle};
 use futures_channel::oneshot::{self, Receiver, Sender};
 use zeroize::Zeroizing;
 
-use super::{Memory, PasswordHash, PasswordParams, SALT_LEN, Stored, hash};
+use super::{Memory, ParsedHash, PasswordHash, PasswordParams, SALT_LEN, hash};
 
 /// How many hashes are computed at once, and how many may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Threads; zero counts as one.
+    /// The number of threads. Zero counts as one.
     pub threads: usize,
-    /// Places in the queue, beside the hashes under way.
+    /// The length of the queue, without the hashes being computed.
     pub waiting: usize,
 }
 
 impl PoolSize {
-    /// Places in the queue unless configured otherwise.
+    /// The default length of the queue.
     pub const WAITING: usize = 64;
 
-    /// A thread for each core, but no more than hashes fit into `memory_budget_kib`.
+    /// A thread for each core, but no more than `memory_budget_kib` allows.
     pub fn fitting(params: PasswordParams, memory_budget_kib: u64) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let fitting =
@@ -47,22 +47,22 @@ impl Default for PoolSize {
     }
 }
 
-/// No hash can be computed now: the queue is full, memory is short, or the pool is closing. Answered with 503
-/// and `Retry-After`.
+/// No hash can be computed now: the queue is full, memory is short, or the pool is closing. The response is 503 with
+/// `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked, try again in a moment")]
 pub struct Busy;
 
-/// What came of a verification.
+/// The result of checking a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Is it the right password?
+pub struct PasswordCheck {
+    /// Whether the password is correct.
     pub matches: bool,
-    /// Is it right, and should it be hashed again at today's cost?
+    /// Whether the password is correct and must be hashed again at the current cost.
     pub rehash_needed: bool,
 }
 
-/// The threads that compute password hashes. Dropping it ends them, after the hashes under way.
+/// The threads that compute password hashes. Dropping the pool ends them after their current hash.
 pub struct PasswordPool {
     params: PasswordParams,
     shared: Arc<Shared>,
@@ -105,13 +105,13 @@ impl<T: Send, F: FnOnce(&mut Memory) -> T + Send> Job for Task<T, F> {
 
     fn run(self: Box<Self>, memory: &mut Memory) {
         let Self { answer, work } = *self;
-        // Sending fails when nobody waits for the answer any more.
+        // Sending fails if the caller has stopped waiting.
         let _ = answer.send(work(memory));
     }
 }
 
 impl PasswordPool {
-    /// Starts the threads. Fails when the system refuses one.
+    /// Starts the threads. Fails if the system refuses one.
     pub fn start(params: PasswordParams, size: PoolSize) -> io::Result<Self> {
         let threads = size.threads.max(1);
         let limit = size.waiting.saturating_add(threads);
@@ -140,7 +140,7 @@ impl PasswordPool {
         Ok(pool)
     }
 
-    /// How many jobs wait, and how many are being done.
+    /// How many jobs are waiting, and how many are running.
     pub fn load(&self) -> (usize, usize) {
         let queue = self.shared.lock();
         (queue.waiting.len(), queue.running)
@@ -151,26 +151,28 @@ impl PasswordPool {
         self.params
     }
 
-    /// Checks a password against a user's hash. If there is no readable hash, as for an unknown user, the answer is no
-    /// after the time of a hash at today's cost.
+    /// Checks a password against a user's hash. For an unknown user or an unreadable hash it computes a dummy hash at
+    /// the current cost, so that the response takes as long, and the password does not match.
     ///
-    /// If the future is dropped while its job waits, the job is not computed.
+    /// A job whose future is dropped before it starts is not computed.
     pub async fn verify(
         &self,
         hash: Option<PasswordHash>,
         password: Zeroizing<String>,
-    ) -> Result<Verdict, Busy> {
+    ) -> Result<PasswordCheck, Busy> {
         let params = self.params;
         let work = move |memory: &mut Memory| {
-            let user = hash.as_ref().and_then(|hash| Stored::read(hash.as_str()).ok());
-            let is_user = user.is_some();
-            let stored = match user {
-                Some(stored) => stored,
-                None => Stored::read(PasswordHash::dummy(params).as_str()).ok()?,
+            let known = hash
+                .as_ref()
+                .and_then(|hash| ParsedHash::read(hash.as_str()).ok());
+            let is_known = known.is_some();
+            let parsed = match known {
+                Some(parsed) => parsed,
+                None => ParsedHash::read(PasswordHash::dummy(params).as_str()).ok()?,
             };
-            let matches = stored.matches(password.as_bytes(), memory).ok()? && is_user;
+            let matches = parsed.matches(password.as_bytes(), memory).ok()? && is_known;
             let rehash_needed = matches && hash.is_some_and(|hash| hash.needs_rehash(params));
-            Some(Verdict {
+            Some(PasswordCheck {
                 matches,
                 rehash_needed,
             })
@@ -219,7 +221,7 @@ impl Drop for PasswordPool {
         self.shared.changed.notify_all();
         drop(unanswered);
         for thread in self.threads.drain(..) {
-            // A thread survives every job that panics; one that did not has nothing left to give back.
+            // A thread catches the panics of its jobs. If it died in another way, there is nothing to do.
             let _ = thread.join();
         }
     }
@@ -239,8 +241,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs jobs until the pool closes. The thread lowers its priority, so that requests for tokens do not wait for a
-    /// hash, which takes a hundred times as long. Only Linux has a niceness for each thread.
+    /// Runs jobs until the pool closes. The thread lowers its priority, because a hash takes a hundred times as long as
+    /// a token request. Only Linux has a niceness for each thread.
     fn work(&self, params: PasswordParams) {
         const NICENESS: i32 = 5;
         if cfg!(target_os = "linux")
@@ -258,7 +260,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a job whose answer is still awaited. Returns none when the pool closes.
+    /// Waits for a job that was not abandoned. Returns `None` when the pool closes.
     fn next(&self) -> Option<Box<dyn Job>> {
         let mut queue = self.lock();
         loop {
@@ -305,8 +307,8 @@ mod tests {
         Zeroizing::new(password.to_owned())
     }
 
-    fn verdict(matches: bool, rehash_needed: bool) -> Verdict {
-        Verdict {
+    fn check(matches: bool, rehash_needed: bool) -> PasswordCheck {
+        PasswordCheck {
             matches,
             rehash_needed,
         }
@@ -330,15 +332,15 @@ mod tests {
         let pool = pool(2, 8);
         let hash = wait(pool.hash(typed("correct horse"), [1; SALT_LEN])).unwrap();
         let right = wait(pool.verify(Some(hash.clone()), typed("correct horse"))).unwrap();
-        assert_eq!(right, verdict(true, false));
+        assert_eq!(right, check(true, false));
         let wrong = wait(pool.verify(Some(hash), typed("battery staple"))).unwrap();
-        assert_eq!(wrong, verdict(false, false));
+        assert_eq!(wrong, check(false, false));
     }
 
     #[test]
     fn an_unknown_user_costs_a_hash_and_never_matches() {
         let pool = pool(1, 8);
-        for password in ["", "nobody's account", "correct horse"] {
+        for password in ["", "unknown account.", "correct horse"] {
             assert!(!wait(pool.verify(None, typed(password))).unwrap().matches);
         }
         let blocks = wait(pool.submit(|memory| format!("{memory:?}")).unwrap()).unwrap();
@@ -364,9 +366,9 @@ mod tests {
         let other = PasswordParams::new(64, 1, 1).unwrap();
         let old = hash(other, b"correct horse", [1; SALT_LEN], &mut Memory::default()).unwrap();
         let right = wait(pool.verify(Some(old.clone()), typed("correct horse"))).unwrap();
-        assert_eq!(right, verdict(true, true));
+        assert_eq!(right, check(true, true));
         let wrong = wait(pool.verify(Some(old), typed("wrong"))).unwrap();
-        assert_eq!(wrong, verdict(false, false));
+        assert_eq!(wrong, check(false, false));
     }
 
     #[test]
@@ -433,7 +435,7 @@ mod tests {
         wait(pool.submit(|_| ()).unwrap()).unwrap();
         assert!(matches!(
             future.poll(&mut context),
-            Poll::Ready(Ok(Verdict { matches: false, .. }))
+            Poll::Ready(Ok(PasswordCheck { matches: false, .. }))
         ));
     }
 
@@ -447,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_answers_those_who_wait_and_joins_the_threads() {
+    fn closing_answers_waiting_jobs_and_joins_the_threads() {
         let pool = pool(2, 4);
         let releases = [occupy(&pool), occupy(&pool)];
         let waiting = pool.submit(|_| ()).unwrap();

@@ -1,34 +1,34 @@
-//! What a new password must look like.
+//! The rules for new passwords.
 
 use super::guess::is_guessable;
 
-/// The rules for a new password: its length, and that it is not among the first that an attacker tries. There is no rule
-/// about kinds of characters, and the blocklist is compared with the whole password (NIST SP 800-63B-4 section 3.1.1.2).
-/// NIST asks for 15 characters if the password is the only factor; here the operator sets the length.
+/// The rules for a new password: its length, and that it is not easy to guess. There is no rule about kinds of
+/// characters, and the blocklist is compared with the whole password (NIST SP 800-63B-4 section 3.1.1.2). NIST requires
+/// 15 characters if the password is the only factor. Here the operator sets the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordPolicy {
-    /// The fewest characters (Unicode scalar values) that do.
+    /// The least number of characters (Unicode scalar values).
     pub min_length: usize,
-    /// The most bytes of UTF-8 that are read.
+    /// The most bytes of UTF-8.
     pub max_bytes: usize,
 }
 
-/// Why a new password is refused, told to the person who chose it.
+/// Why a new password is refused. The message is for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordProblem {
-    /// Fewer characters than the policy asks for.
+    /// It has too few characters.
     #[error("choose a password of at least {min_length} characters")]
     TooShort {
-        /// The fewest characters that do.
+        /// The least number of characters.
         min_length: usize,
     },
-    /// More bytes than the policy reads.
+    /// It has too many bytes.
     #[error("choose a password of at most {max_bytes} bytes")]
     TooLong {
-        /// The most bytes of UTF-8 that are read.
+        /// The most bytes of UTF-8.
         max_bytes: usize,
     },
-    /// Among the first that an attacker tries.
+    /// It is easy to guess.
     #[error(
         "choose a password that is harder to guess: this one is common, repeated, a row of keys, or a name or address of the user or of the service"
     )]
@@ -36,8 +36,8 @@ pub enum PasswordProblem {
 }
 
 impl PasswordPolicy {
-    /// Checks a new password. `known` is what others know of the user and the service. A password that is typed to sign in
-    /// is checked against `max_bytes` only.
+    /// Checks a new password. `known` is what others know about the user and the service. At a sign-in only `max_bytes`
+    /// is checked.
     pub fn check(&self, password: &str, known: &[&str]) -> Result<(), PasswordProblem> {
         if password.len() > self.max_bytes {
             return Err(PasswordProblem::TooLong {

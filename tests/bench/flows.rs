@@ -30,7 +30,7 @@ use idsvc::oauth::client_auth::{AuthenticatedClient, Credentials};
 use idsvc::oauth::code::{Authorization, AuthorizationCode, CodeExchange};
 use idsvc::oauth::openid::claims::ClaimsRequest;
 use idsvc::oauth::parameters::Parameters;
-use idsvc::oauth::refresh::{Entropy, PresentedRefreshToken, RefreshFamily};
+use idsvc::oauth::refresh::{FamilyEntropy, PresentedRefreshToken, RefreshFamily};
 use idsvc::oauth::token::TokenResponse;
 use idsvc::pages::Login;
 use idsvc::password::{PasswordParams, PasswordPool, PoolSize};
@@ -149,7 +149,7 @@ impl Bench {
         let mut tokens = Vec::new();
         for _ in 0..count {
             let id = random.uuid_v7(Clock::System.since_epoch());
-            let entropy = Entropy {
+            let entropy = FamilyEntropy {
                 token: random.bytes(),
                 lineage: random.bytes(),
             };

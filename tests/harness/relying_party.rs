@@ -156,7 +156,7 @@ impl RelyingParty {
             assert!(kid.is_some());
             keys.select(kid, alg)
         });
-        assert_eq!(verified.unwrap().into_inner(), jwt.claims);
+        assert_eq!(verified.unwrap(), jwt.claims);
         jwt
     }
 }

@@ -9,7 +9,9 @@ use crate::oauth::client::{
     AuthMethod, Client, ConsentRequirement, GrantType, PkceRequirement, RefreshPolicy, is_theme_name,
 };
 use crate::oauth::client_metadata::ClientFields;
-use crate::oauth::redirect_uri::{ANSWERED, SIGNED_OUT, check_query, check_registrable, is_origin};
+use crate::oauth::redirect_uri::{
+    LOGOUT_PARAMETERS, RESPONSE_PARAMETERS, check_query, check_registrable, is_origin,
+};
 
 const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
@@ -178,11 +180,15 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<St
         faults.push(format!("more than {MOST_URIS} addresses in one list"));
     }
     let uris: [(&str, Addresses, &[&str]); 2] = [
-        ("redirect URI", |client| &client.redirect_uris, ANSWERED),
+        (
+            "redirect URI",
+            |client| &client.redirect_uris,
+            RESPONSE_PARAMETERS,
+        ),
         (
             "post-logout redirect URI",
             |client| &client.post_logout_redirect_uris,
-            SIGNED_OUT,
+            LOGOUT_PARAMETERS,
         ),
     ];
     for (field, list, added) in uris {

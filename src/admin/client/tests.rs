@@ -329,7 +329,7 @@ async fn a_sign_in_under_way_ends_with_its_client() {
         add(admin(&core), request(id)).await.unwrap();
         let client = core.catalog().client(id).unwrap().clone();
         let target = ResponseTarget {
-            return_to: client.return_to(None).unwrap(),
+            return_to: client.match_redirect_uri(None).unwrap(),
             response_mode: ResponseMode::Query,
             state: None,
         };

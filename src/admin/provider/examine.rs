@@ -11,7 +11,7 @@ use super::find;
 use crate::admin::{Admin, Done};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::federation::authorization::{Question, address};
+use crate::federation::authorization::{AuthorizationParameters, address};
 use crate::federation::metadata::{self, Metadata, https};
 use crate::federation::upstreams::{OutboundError, UpstreamError};
 use crate::flow::Core;
@@ -144,7 +144,7 @@ async fn discover(core: &Core, provider: &Provider, findings: &mut Findings) -> 
         return None;
     }
     let url = https(&address)?;
-    let response = match core.upstreams.look(&url).await {
+    let response = match core.upstreams.fetch_uncached(&url).await {
         Ok(response) if response.status == 200 => response,
         Ok(response) => {
             let seen = format!("{address} answers with status {}", response.status);
@@ -230,7 +230,7 @@ async fn keys(core: &Core, provider: &Provider, metadata: Option<&Metadata>, fin
             return;
         };
         let Some(url) = https(&address) else { return };
-        match core.upstreams.look(&url).await {
+        match core.upstreams.fetch_uncached(&url).await {
             Ok(response) if response.status == 200 => match JwkSet::parse(&response.body) {
                 Ok(set) => set,
                 Err(problem) => {
@@ -309,14 +309,14 @@ async fn registration(core: &Core, provider: &Provider, metadata: &Metadata, fin
     const CHECK: &str = "redirect uri";
     let redirect_uri = provider.redirect_uri(&core.policy.issuer);
     let verifier = "idsvc-provider-test-idsvc-provider-test-idsvc";
-    let question = Question {
+    let question = AuthorizationParameters {
         state: "idsvc-provider-test",
         nonce: "idsvc-provider-test",
         code_challenge: &challenge_of(verifier),
         redirect_uri: &redirect_uri,
     };
     let url: Url = address(provider, metadata, &question, None, false);
-    match core.upstreams.look(&url).await {
+    match core.upstreams.fetch_uncached(&url).await {
         Err(OutboundError::Redirect(_)) => findings.ok(CHECK, redirect_uri),
         Ok(response) if response.status < 400 => findings.ok(CHECK, redirect_uri),
         Ok(response) => {

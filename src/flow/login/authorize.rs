@@ -134,6 +134,5 @@ pub(in crate::flow) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -
     );
     verified
         .ok()
-        .map(jwt::Verified::into_inner)
         .filter(|hint| hint.iss == issuer && hint.azp == hint.aud)
 }

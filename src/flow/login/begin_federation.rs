@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::transaction;
 use super::transaction::LoginContext;
 use crate::clock::Timestamp;
-use crate::federation::authorization::{Question, address};
+use crate::federation::authorization::{AuthorizationParameters, address};
 use crate::flow::browser::Browser;
 use crate::flow::{Core, Failure};
 use crate::oauth::login::UpstreamSignIn;
@@ -79,7 +79,7 @@ pub async fn begin_federation(
     if !is_kept {
         return Ok(Err(FederationProblem::NotOffered));
     }
-    let question = Question {
+    let question = AuthorizationParameters {
         state: state.reveal(),
         nonce: &nonce,
         code_challenge: &challenge_of(&verifier),

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::federation::account::{Admission, Holder, admit};
+use crate::federation::account::{AccountDecision, EmailOwner, decide};
 use crate::federation::profile::Profile;
 use crate::federation::provider::{LinkPolicy, Provider};
 use crate::identity::{LinkedIdentity, LoginName, User};
@@ -75,12 +75,12 @@ pub fn find(
         };
         return Ok(Some((user, matched)));
     }
-    let holder = match &profile.email {
+    let email_owner = match &profile.email {
         Some(email) => find_by_name(snapshot, email)?,
         None => None,
     };
-    let holder = match &holder {
-        Some(user) => Some(as_holder(snapshot, user)?),
+    let email_owner = match &email_owner {
+        Some(user) => Some(to_email_owner(snapshot, user)?),
         None => None,
     };
     let identity = LinkedIdentity {
@@ -90,30 +90,32 @@ pub fn find(
         linked_at: now,
     };
     let slot = (account.uuid, account.organization);
-    Ok(match admit(&provider, identity, profile, holder, slot, now) {
-        Admission::Link(user) => Some((*user, UserMatch::Linked)),
-        Admission::Create(mut user) => {
-            if find_by_name(snapshot, &user.account_id)?.is_some() {
-                user.account_id = user.uuid.to_string();
+    Ok(
+        match decide(&provider, identity, profile, email_owner, slot, now) {
+            AccountDecision::Link(user) => Some((*user, UserMatch::Linked)),
+            AccountDecision::Create(mut user) => {
+                if find_by_name(snapshot, &user.account_id)?.is_some() {
+                    user.account_id = user.uuid.to_string();
+                }
+                Some((*user, UserMatch::Created))
             }
-            Some((*user, UserMatch::Created))
-        }
-        Admission::Refused => None,
-    })
+            AccountDecision::Refused => None,
+        },
+    )
 }
 
 /// Judges the user who has the e-mail address, by the record of the provider that created the user, if one did.
-fn as_holder<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<Holder<'a>, StoreError> {
-    let (mut is_vouched_for, mut is_in_force) = (true, user.enabled);
+fn to_email_owner<'a>(snapshot: &dyn Snapshot, user: &'a User) -> Result<EmailOwner<'a>, StoreError> {
+    let (mut is_email_trusted, mut is_enabled) = (true, user.enabled);
     if user.comes_from_provider() {
         let source = source_of(snapshot, user)?;
-        is_in_force &= source.as_ref().is_none_or(|source| source.enabled);
-        is_vouched_for = source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail);
+        is_enabled &= source.as_ref().is_none_or(|source| source.enabled);
+        is_email_trusted = source.is_some_and(|source| source.link == LinkPolicy::VerifiedEmail);
     }
-    Ok(Holder {
+    Ok(EmailOwner {
         user,
-        is_vouched_for,
-        is_in_force,
+        is_email_trusted,
+        is_enabled,
     })
 }
 

@@ -15,8 +15,8 @@ use super::transaction;
 use super::transaction::{BrowserRedirect, Destination, LoginContext, LoginTransactionError};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::federation::authorization::{Callback, Outcome, direct_provider};
-use crate::federation::id_token::{self, Purpose, Subject};
+use crate::federation::authorization::{Callback, ProviderResponse, direct_provider};
+use crate::federation::id_token::{self, IdTokenUse, VerifiedIdToken};
 use crate::federation::metadata::Metadata;
 use crate::federation::profile::Profile;
 use crate::federation::upstreams::UpstreamTokens;
@@ -173,7 +173,7 @@ async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<Cal
 
 /// What a provider has said, checked.
 struct VerifiedIdentity {
-    subject: Subject,
+    subject: VerifiedIdToken,
     /// Whether the user was asked to authenticate again.
     was_asked_anew: bool,
     profile: Profile,
@@ -206,11 +206,11 @@ impl CallbackCheck<'_> {
         if !callback.is_from(provider, &metadata) {
             return Err(self.fail(&"the answer names another issuer, or none where one was promised"));
         }
-        let code = match callback.outcome {
-            Outcome::Code(code) => code,
-            Outcome::Denied => return Err(FederationProblem::Cancelled),
-            Outcome::Unavailable => return Err(FederationProblem::Unavailable),
-            Outcome::Failed(error) => {
+        let code = match callback.response {
+            ProviderResponse::Code(code) => code,
+            ProviderResponse::Denied => return Err(FederationProblem::Cancelled),
+            ProviderResponse::Unavailable => return Err(FederationProblem::Unavailable),
+            ProviderResponse::Failed(error) => {
                 return Err(self.fail(&format!("the provider answers {error}")));
             }
         };
@@ -227,7 +227,7 @@ impl CallbackCheck<'_> {
             })?;
         let keys = core.upstreams.keys_of(provider, &tokens.id_token, now).await;
         let keys = keys.map_err(|_| FederationProblem::Unavailable)?;
-        let purpose = Purpose::SignIn {
+        let purpose = IdTokenUse::SignIn {
             client_id: provider.client_id.as_deref().unwrap_or_default(),
             nonce: &question.nonce,
             access_token: &tokens.access_token,
@@ -262,7 +262,7 @@ async fn complete(
     provider: &Provider,
     metadata: &Metadata,
     tokens: &UpstreamTokens,
-    subject: &Subject,
+    subject: &VerifiedIdToken,
 ) -> Result<Profile, String> {
     let profile = Profile::read(&subject.claims, provider);
     let Some(endpoint) = metadata

@@ -10,7 +10,9 @@ use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::metadata::Metadata;
 use crate::federation::provider::UpstreamAuth;
-use crate::federation::upstreams::{Proof, Redemption, UpstreamError, UpstreamTokens};
+use crate::federation::upstreams::{
+    UpstreamCodeExchange, UpstreamCredentials, UpstreamError, UpstreamTokens,
+};
 use crate::flow::Core;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt;
@@ -39,20 +41,20 @@ pub async fn redeem(
 ) -> Result<UpstreamTokens, Unredeemed> {
     let client_id = provider.client_id.as_deref().unwrap_or_default();
     let proof = match provider.auth_method {
-        UpstreamAuth::ClientSecretBasic => secret(core, provider).map(Proof::Basic),
-        UpstreamAuth::ClientSecretPost => secret(core, provider).map(Proof::Post),
+        UpstreamAuth::ClientSecretBasic => secret(core, provider).map(UpstreamCredentials::Basic),
+        UpstreamAuth::ClientSecretPost => secret(core, provider).map(UpstreamCredentials::Post),
         UpstreamAuth::PrivateKeyJwt => {
-            assertion(core, client_id, &provider.issuer, now).map(Proof::Assertion)
+            assertion(core, client_id, &provider.issuer, now).map(UpstreamCredentials::Assertion)
         }
     };
-    let redemption = Redemption {
+    let exchange = UpstreamCodeExchange {
         client_id,
-        proof: proof.map_err(Unredeemed::Proof)?,
+        credentials: proof.map_err(Unredeemed::Proof)?,
         code,
         code_verifier,
         redirect_uri: &provider.redirect_uri(&core.policy.issuer),
     };
-    Ok(core.upstreams.redeem(metadata, redemption).await?)
+    Ok(core.upstreams.redeem(metadata, exchange).await?)
 }
 
 fn secret(core: &Core, provider: &Provider) -> Result<Zeroizing<String>, String> {

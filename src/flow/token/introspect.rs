@@ -73,19 +73,18 @@ pub(in crate::flow) fn signed_access_token(
     let keyring = catalog.keyring();
     let verify = |typ| {
         let select = |kid: Option<&str>, _| keyring.verifier(kid?);
-        jwt::verify_again(
+        jwt::verify_with(
             token,
             ExpectedTyp::Exactly(typ),
             &Algorithm::ALL,
             select,
-            &core.signature_cache,
+            Some(&core.signature_cache),
         )
     };
     // The signature is looked at once at most: no token has two types.
     AccessTokenClaims::TYPS
         .into_iter()
         .find_map(|typ| verify(typ).ok())
-        .map(jwt::Verified::into_inner)
 }
 
 /// Judges any token for an authenticated client (RFC 7662 section 2).

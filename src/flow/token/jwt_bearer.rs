@@ -8,7 +8,7 @@ use super::issue::{ApprovedGrant, issue_tokens};
 use super::start_family::DrawnFamily;
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::federation::id_token::{self, Purpose, Subject};
+use crate::federation::id_token::{self, IdTokenUse, VerifiedIdToken};
 use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
@@ -68,7 +68,7 @@ pub async fn exchange_assertion(
     let outcome = core
         .store
         .write("exchange_assertion", move |tx| {
-            if let Some(used) = &subject.once
+            if let Some(used) = &subject.replay_key
                 && USED_ASSERTIONS.contains(&*tx, &(used.hour, used.digest))?
             {
                 return Ok(Outcome::Replayed);
@@ -101,8 +101,8 @@ pub async fn exchange_assertion(
                 Ok(user) => user,
                 Err(refusal) => return Ok(Outcome::Refused(refusal)),
             };
-            if let Some(once) = &subject.once {
-                USED_ASSERTIONS.put(tx, &(once.hour, once.digest), &())?;
+            if let Some(used) = &subject.replay_key {
+                USED_ASSERTIONS.put(tx, &(used.hour, used.digest), &())?;
             }
             federated_user::keep(tx, &user, matched)?;
             let granted = (user, authorization);
@@ -155,7 +155,7 @@ async fn believe(
     client: &AuthenticatedClient,
     assertion: &str,
     now: Timestamp,
-) -> Answer<(AuthenticatedClient, Arc<Provider>, Subject)> {
+) -> Answer<(AuthenticatedClient, Arc<Provider>, VerifiedIdToken)> {
     check_client(grant_policy, client)?;
     let token = id_token::compact(assertion);
     let issuer = jwt::unverified_claim(&token, "iss").ok().flatten();
@@ -168,7 +168,7 @@ async fn believe(
     let provider = provider_of(&catalog, &client, &issuer)?;
     let is_kept = provider.keys == asked.keys && provider.jwks_uri == asked.jwks_uri;
     let keys = keys.ok().filter(|_| is_kept).ok_or(KEYS_UNAVAILABLE)?;
-    let subject = id_token::check(&token, provider, &keys, Purpose::Exchange, now)
+    let subject = id_token::check(&token, provider, &keys, IdTokenUse::Exchange, now)
         .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
     Ok((client, Arc::clone(provider), subject))
 }

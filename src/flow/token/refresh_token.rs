@@ -10,7 +10,9 @@ use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::client_auth::AuthenticatedClient;
 use crate::oauth::error::Refusal;
-use crate::oauth::refresh::{self, Bound, PresentedRefreshToken, Refresh, RefreshFamily, Terms};
+use crate::oauth::refresh::{
+    self, BindingChange, PresentedRefreshToken, Refresh, RefreshContext, RefreshFamily,
+};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, narrowed_scope};
 use crate::observe::audit;
@@ -36,14 +38,16 @@ pub(in crate::flow) fn admit(
     snapshot: &dyn Snapshot,
     client: &Client,
     family: &mut RefreshFamily,
-) -> Result<Answer<(User, Option<Bound>)>, StoreError> {
+) -> Result<Answer<(User, Option<BindingChange>)>, StoreError> {
     let user = match grant_policy.admit(snapshot, client, &family.authorization)? {
         Ok(user) => user,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let bound = family.bind(&client.scope);
     match bound {
-        Some(Bound::To(session)) if !SESSIONS.contains(snapshot, &session)? => Ok(Err(NO_LONGER_OFFLINE)),
+        Some(BindingChange::Bound(session)) if !SESSIONS.contains(snapshot, &session)? => {
+            Ok(Err(NO_LONGER_OFFLINE))
+        }
         _ => Ok(Ok((user, bound))),
     }
 }
@@ -70,13 +74,13 @@ pub async fn rotate_refresh_token(
             let Some(family) = FAMILIES.get(&*tx, &id)? else {
                 return Ok(Outcome::Refused(refresh::UNKNOWN));
             };
-            let terms = Terms {
+            let context = RefreshContext {
                 client_id: &bearer.client_id,
                 policy: bearer.refresh_policy,
                 lifetimes: &policy.lifetimes,
                 retry_window: policy.refresh_retry_window,
             };
-            let (mut family, next) = match family.refresh(&token, terms, &random, now) {
+            let (mut family, next) = match family.refresh(&token, context, &random, now) {
                 Refresh::Granted(family, next) => (family, next),
                 Refresh::Replayed(family) => {
                     FAMILIES.put(tx, &id, &family)?;
@@ -94,8 +98,8 @@ pub async fn rotate_refresh_token(
             };
             let key_of = |session| (session, (bearer.client_id.clone(), id));
             match bound {
-                Some(Bound::To(session)) => FAMILIES_BY_OWNER.put(tx, &key_of(session), &())?,
-                Some(Bound::NoLongerTo(session)) => {
+                Some(BindingChange::Bound(session)) => FAMILIES_BY_OWNER.put(tx, &key_of(session), &())?,
+                Some(BindingChange::Released(session)) => {
                     FAMILIES_BY_OWNER.remove(tx, &key_of(session))?;
                 }
                 None => {}

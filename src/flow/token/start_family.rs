@@ -12,8 +12,7 @@ use crate::identity::User;
 use crate::oauth::client::{Client, GrantType};
 use crate::oauth::code::Authorization;
 use crate::oauth::policy::Policy;
-use crate::oauth::refresh::{Entropy, RefreshFamily};
-use crate::oauth::token::kept_scope;
+use crate::oauth::refresh::{FamilyEntropy, RefreshFamily};
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
@@ -25,7 +24,7 @@ const MOST_AT_ONE_CLIENT: usize = 50;
 pub(in crate::flow) struct DrawnFamily {
     /// Its id.
     pub(in crate::flow) id: Uuid,
-    entropy: Entropy,
+    entropy: FamilyEntropy,
     policy: Arc<Policy>,
 }
 
@@ -33,7 +32,7 @@ impl DrawnFamily {
     pub(in crate::flow) fn draw(core: &Core) -> Self {
         Self {
             id: core.random.uuid_v7(core.clock.since_epoch()),
-            entropy: Entropy {
+            entropy: FamilyEntropy {
                 token: core.random.bytes(),
                 lineage: core.random.bytes(),
             },
@@ -63,7 +62,7 @@ impl DrawnFamily {
         Ok(ApprovedGrant {
             grant_type,
             user,
-            scope: kept_scope(&authorization.scope, &client.scope),
+            scope: authorization.scope.kept_within(&client.scope),
             authorization,
             family: self.id,
             nonce: None,

@@ -8,7 +8,6 @@ use crate::flow::{Answer, Core, Failure};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::openid::claims;
 use crate::oauth::scope::Scope;
-use crate::oauth::token::kept_scope;
 
 /// The claims that the token's scope and the original request ask for, as far as the client may still have them.
 pub fn read_userinfo(
@@ -35,6 +34,6 @@ pub fn read_userinfo(
         .client(&live.claims.client_id)
         .map_or(&none, |client| &client.scope);
     let requested = family.authorization.claims_within(scope, allowed);
-    let scope = kept_scope(scope, allowed);
+    let scope = scope.kept_within(allowed);
     Ok(Ok(claims::userinfo(user, &scope, &requested)))
 }

@@ -1,4 +1,4 @@
-//! Keys in every form they come and go in, good and bad.
+//! Valid and invalid keys in every form.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

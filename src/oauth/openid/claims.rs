@@ -34,28 +34,28 @@ pub const BY_SCOPE: [(&str, &[&str]); 4] = [
     ("phone", &["phone_number", "phone_number_verified"]),
 ];
 
-/// The authentication context class of a sign-in: with a stored password, or at a provider that is trusted as much.
+/// The authentication context class of every sign-in, with a password or at a provider.
 pub const ACR_SIGNED_IN: &str = "1";
 
-/// The `claims` parameter, reduced to what the service acts on (OpenID Connect Core 5.5).
+/// The parts of the `claims` parameter that the service supports (OpenID Connect Core 5.5).
 ///
-/// Members, claims and places that are not understood are ignored, as section 5.5 demands.
+/// Other members are ignored, as section 5.5 requires.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimsRequest {
-    /// Claims asked for at the `UserInfo` endpoint.
+    /// Claims requested from the `UserInfo` endpoint.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub userinfo: BTreeSet<String>,
-    /// Claims asked for in the ID token.
+    /// Claims requested in the ID token.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub id_token: BTreeSet<String>,
 }
 
-/// What else the `claims` parameter demands of the sign-in.
+/// What the `claims` parameter requires of the sign-in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimsDemands {
-    /// The subjects of whom one must be signed in; none when anybody may. Where it is empty, nobody will do.
+    /// The subjects of which one must be signed in. `None` allows every user, an empty set allows no user.
     pub subjects: Option<BTreeSet<String>>,
-    /// The `acr` values of which one must be met, when the claim is essential; none when any will do.
+    /// The `acr` values of which one must be met, if the claim is essential. `None` allows every value.
     pub essential_acr: Option<BTreeSet<String>>,
 }
 
@@ -98,12 +98,12 @@ impl ClaimsRequest {
         Ok((request, demands))
     }
 
-    /// Whether nothing was asked for.
+    /// Whether no claim was requested.
     pub fn is_empty(&self) -> bool {
         self.userinfo.is_empty() && self.id_token.is_empty()
     }
 
-    /// Leaves out every claim whose scope the client is not registered for.
+    /// Leaves out every claim whose scope value is not in `allowed`.
     #[must_use]
     pub fn within(mut self, allowed: &Scope) -> Self {
         let keep = |name: &String| carrying_scope(name).is_some_and(|scope| allowed.contains(scope));
@@ -112,7 +112,7 @@ impl ClaimsRequest {
         self
     }
 
-    /// The scope values that carry the claims asked for: what consent is asked for beside the scope.
+    /// The scope values of the requested claims. The user is asked for consent to them too.
     pub fn implied_scope(&self) -> Scope {
         let values = self
             .userinfo
@@ -123,8 +123,8 @@ impl ClaimsRequest {
     }
 }
 
-/// What the claim has to be one of (OpenID Connect Core 5.5.1): `value`, one of `values`, or both where both are sent.
-/// No claim that is a text equals what is none.
+/// The values of which the claim must have one (OpenID Connect Core 5.5.1): `value`, one of `values`, or both if both
+/// are sent. A value that is not a text matches nothing and is left out.
 fn demanded(claim: &Map<String, Value>) -> Option<BTreeSet<String>> {
     let texts = |values: &[Value]| -> BTreeSet<String> {
         let texts = values.iter().filter_map(Value::as_str);
@@ -139,7 +139,7 @@ fn demanded(claim: &Map<String, Value>) -> Option<BTreeSet<String>> {
     }
 }
 
-/// The scope value that carries a claim; no application is given one that none carries.
+/// The scope value that a claim belongs to. A claim without one is not given to applications.
 pub fn carrying_scope(claim: &str) -> Option<&'static str> {
     BY_SCOPE
         .iter()
@@ -147,7 +147,7 @@ pub fn carrying_scope(claim: &str) -> Option<&'static str> {
         .map(|(scope, _)| *scope)
 }
 
-/// One claim of the user, of the JSON type that OpenID Connect Core 5.1 gives it; nothing when it has no value.
+/// One claim of the user, with the JSON type of OpenID Connect Core 5.1. `None` if it has no value.
 fn claim(user: &User, name: &str) -> Option<Value> {
     match name {
         "email" => user.email.clone().map(Value::from),
@@ -162,7 +162,7 @@ fn claim(user: &User, name: &str) -> Option<Value> {
     }
 }
 
-/// The claims that the scope and the request ask for at the `UserInfo` endpoint (OpenID Connect Core 5.3.2).
+/// The claims of a `UserInfo` response, by scope and by the `claims` parameter (OpenID Connect Core 5.3.2).
 pub fn userinfo(user: &User, scope: &Scope, request: &ClaimsRequest) -> Map<String, Value> {
     let mut names: BTreeSet<&str> = named_by(scope).collect();
     names.extend(request.userinfo.iter().map(String::as_str));
@@ -176,13 +176,13 @@ fn named_by(scope: &Scope) -> impl Iterator<Item = &'static str> {
     granted.flat_map(|(_, claims)| claims.iter().copied())
 }
 
-/// The claims that the scope asks for, for the ID token of a grant without an authorization request: it has
-/// the claims in it (OpenID Connect Core 5.4).
+/// The claims of the scope. They are in the ID token of a grant without an authorization request (OpenID Connect Core
+/// 5.4).
 pub fn id_token_by_scope(user: &User, scope: &Scope) -> Map<String, Value> {
     collect(user, named_by(scope))
 }
 
-/// The claims that the request asks for in the ID token (OpenID Connect Core 5.5.1).
+/// The claims that the `claims` parameter requests in the ID token (OpenID Connect Core 5.5.1).
 pub fn id_token(user: &User, request: &ClaimsRequest) -> Map<String, Value> {
     collect(user, request.id_token.iter().map(String::as_str))
 }
@@ -197,7 +197,7 @@ fn collect<'a>(user: &User, names: impl IntoIterator<Item = &'a str>) -> Map<Str
     claims
 }
 
-/// Every claim that can be supplied, as discovery lists them.
+/// The claims that discovery lists.
 pub fn supported() -> Vec<&'static str> {
     let about_the_token = [
         "sub",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demand_is_never_passed_over() {
+    fn a_required_value_is_never_ignored() {
         for (sub, subjects) in [
             (r#"{"value":"a"}"#, Some(set(&["a"]))),
             (r#"{"values":["a","b"]}"#, Some(set(&["a", "b"]))),

@@ -17,18 +17,18 @@ pub struct IdTokenClaims<'a> {
     pub iss: &'a str,
     /// The subject.
     pub sub: Uuid,
-    /// The client it is meant for.
+    /// The client that it is for.
     pub aud: &'a str,
     /// The client it was issued to; the same as `aud`.
     pub azp: &'a str,
-    /// When it stops being good.
+    /// When it expires.
     pub exp: Timestamp,
     /// When it was issued.
     pub iat: Timestamp,
     /// When the user signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<Timestamp>,
-    /// The request's `nonce`; absent when none was sent.
+    /// `nonce` of the request; absent if none was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonce: Option<&'a str>,
     /// The left half of the access token's hash (section 3.1.3.6).
@@ -42,13 +42,13 @@ pub struct IdTokenClaims<'a> {
     /// The authentication context class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acr: Option<&'a str>,
-    /// The claims that were asked for in the ID token.
+    /// The requested claims of the user.
     #[serde(flatten)]
     pub requested: Map<String, Value>,
 }
 
-/// `at_hash`: the left half of the access token's hash, by the hash that the ID token's signature uses;
-/// for `EdDSA` with Ed25519 that is SHA-512 (RFC 8032 section 5.1).
+/// `at_hash`: the left half of the access token's hash. The hash function is that of the ID token's signature. For
+/// `EdDSA` with Ed25519 it is SHA-512 (RFC 8032 section 5.1).
 pub fn at_hash(access_token: &str, alg: Algorithm) -> String {
     let algorithm = match alg {
         Algorithm::Rs256 | Algorithm::Ps256 | Algorithm::Es256 => &digest::SHA256,
@@ -59,7 +59,7 @@ pub fn at_hash(access_token: &str, alg: Algorithm) -> String {
     URL_SAFE_NO_PAD.encode(half.unwrap_or_default())
 }
 
-/// What an ID token says when it comes back as a hint.
+/// The claims of an ID token that is presented as a hint.
 #[derive(Clone, Debug, Deserialize)]
 pub struct IdTokenHint {
     /// The issuer.
@@ -68,7 +68,7 @@ pub struct IdTokenHint {
     pub sub: Uuid,
     /// The client it was issued to.
     pub aud: String,
-    /// The same client. Access tokens, whose `typ` may be configured to be the same, have no such claim.
+    /// The same client. Access tokens, whose `typ` may be configured to be the same, lack this claim.
     pub azp: String,
 }
 

@@ -8,27 +8,26 @@ use crate::oauth::openid::id_token::IdTokenHint;
 use crate::oauth::parameters::Parameters;
 use crate::oauth::redirect_uri;
 
-/// A request to sign out, as far as it can be trusted.
+/// A request to sign out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogoutRequest {
-    /// An ID token of this service names a user: the session of the browser that sent it ends without a question, if
-    /// it is that user's.
+    /// It has an ID token of this service. If the user of the ID token is signed in, the session ends without a
+    /// question.
     Hinted {
         /// The user.
         user: Uuid,
-        /// Where the browser goes afterwards; nothing: to the page that says so.
+        /// Where the browser is sent afterwards. Without it a page confirms the sign-out.
         return_to: Option<String>,
     },
-    /// Anybody may have sent it: the user is asked first and stays here.
+    /// It has no valid ID token, so another site may have sent it. The user is asked first and is not redirected.
     Unproven,
 }
 
-/// Decides what a request may do. A hint that cannot be read, be it forged or signed with a key that is gone, counts
-/// as none, and so does one whose client is not in service: it proves nothing, and the user may want to sign out all the
-/// same (section 4).
+/// Decides what a request may do. `hint` is the ID token and its client. It is `None` if the ID token cannot be
+/// verified or its client is disabled. The user may want to sign out even then (section 4).
 ///
-/// The browser is sent on only to an address that is registered, byte for byte, for the client that the
-/// hint was issued to (section 3). Everything that does not hold together is refused with a page.
+/// The browser is redirected only to an address that is registered, byte for byte, for the client of the ID token
+/// (section 3). A contradictory request is refused with a page.
 pub fn parse(
     parameters: &Parameters,
     hint: Option<(&IdTokenHint, &Client)>,

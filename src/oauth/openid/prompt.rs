@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Prompt {
     /// No page may be shown.
     pub none: bool,
-    /// The user proves again who they are.
+    /// The user authenticates again.
     pub login: bool,
     /// The user is asked for consent again.
     pub consent: bool,
@@ -15,16 +15,16 @@ pub struct Prompt {
     pub select_account: bool,
 }
 
-/// The values that are understood, as discovery lists them.
+/// The values that discovery lists.
 pub const SUPPORTED: [&str; 4] = ["none", "login", "consent", "select_account"];
 
 /// The parameter's value is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// A value that is none of the four.
+    /// It has a value other than these four.
     #[error("prompt has an unknown value; known are none, login, consent, select_account")]
     Unknown,
-    /// `none` beside another value.
+    /// It has `none` and another value.
     #[error("prompt=none cannot be combined with another value")]
     NoneWithOthers,
 }

@@ -6,7 +6,7 @@ use idsvc::clock::{Clock, Timestamp};
 use idsvc::identity::{AuthenticationMethod, LoginName, Session, User};
 use idsvc::oauth::code::Authorization;
 use idsvc::oauth::openid::claims::ClaimsRequest;
-use idsvc::oauth::refresh::{Entropy, RefreshFamily};
+use idsvc::oauth::refresh::{FamilyEntropy, RefreshFamily};
 use idsvc::password::PasswordHash;
 use idsvc::random::Random;
 use idsvc::secret::{Secret, SessionCookie};
@@ -125,7 +125,7 @@ impl Row {
             scope: "services:all offline_access".parse().unwrap(),
             claims: ClaimsRequest::default(),
         };
-        let entropy = Entropy {
+        let entropy = FamilyEntropy {
             token: random.bytes(),
             lineage: random.bytes(),
         };

@@ -188,10 +188,10 @@ pub(super) fn redirect_uri(data: &[u8]) -> bool {
             "a browser takes it for another address"
         );
         let client = client(method, &[registered]);
-        assert_eq!(client.return_to(None).unwrap().uri(), registered);
-        assert!(client.return_to(Some(registered)).is_ok());
+        assert_eq!(client.match_redirect_uri(None).unwrap().uri(), registered);
+        assert!(client.match_redirect_uri(Some(registered)).is_ok());
         if let Some(Ok(requested)) = requested {
-            if let Ok(found) = client.return_to(Some(requested)) {
+            if let Ok(found) = client.match_redirect_uri(Some(requested)) {
                 check_address(&client, Some(requested), found.uri());
             }
             check_query(registered, requested);

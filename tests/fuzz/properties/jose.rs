@@ -110,7 +110,7 @@ pub(super) fn jwt(data: &[u8]) -> bool {
         Ok(claims) => {
             assert!(was_signed);
             let payload: Value = serde_json::from_slice(compact.payload()).unwrap();
-            assert_eq!(*claims, payload);
+            assert_eq!(claims, payload);
             let is = |alg: Algorithm| alg.as_str() == compact.alg();
             let others: Vec<_> = Algorithm::ALL.into_iter().filter(|alg| !is(*alg)).collect();
             let refused =
