@@ -13,7 +13,7 @@ use crate::config::reference::reference;
 use crate::config::resolve::{check_base_url, resolve};
 use crate::config::{Config, ConfigError, Fault, Tls};
 use crate::control::protocol::{Command, Reply};
-use crate::net::certificate::{Examined, examine};
+use crate::net::certificate::{CertificateWarnings, examine};
 use crate::themes::theme_set::Themes;
 
 /// The verbs of settings.
@@ -110,9 +110,9 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
         return Ok(Vec::new());
     };
     let (host, now) = (config.host(), Clock::System.now().seconds());
-    let Examined {
-        lapse,
-        misfit,
+    let CertificateWarnings {
+        expiry,
+        mismatch,
         exposure,
     } = examine(cert, key, host.as_deref(), now).map_err(|errors| ConfigError {
         faults: errors
@@ -123,7 +123,8 @@ fn check_tls(config: &Config) -> Result<Vec<String>, ConfigError> {
             })
             .collect(),
     })?;
-    let warnings = lapse.map(|lapse| lapse.to_string()).into_iter().chain(misfit);
+    let expiry = expiry.map(|warning| warning.to_string());
+    let warnings = expiry.into_iter().chain(mismatch);
     Ok(warnings
         .map(|warning| format!("{}: {warning}", cert.display()))
         .chain(exposure)

@@ -171,7 +171,7 @@ fn not_utf8(place: &str) -> Fault {
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
     #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
-    crate::net::nss::stay_built_in();
+    crate::net::nss::use_built_in_resolvers();
     // A core dump would hold the private keys in the clear. A resource limit does not keep a core from a handler program.
     #[cfg(target_os = "linux")]
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);

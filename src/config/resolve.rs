@@ -13,7 +13,7 @@ use super::{Backups, Config, ConfigError, DEV_PORT, Log, LogFormat, Settings, So
 use crate::identity::SessionLifetimes;
 use crate::jose::alg::Algorithm;
 use crate::limit::LimitPolicy;
-use crate::net::listener::{exclude, exclude_apart};
+use crate::net::listener::{conflict_across_listeners, conflict_in_one_listener};
 use crate::net::outbound::{Client, Terms};
 use crate::oauth::access_token::AccessTokenClaims;
 use crate::oauth::client::is_theme_name;
@@ -357,7 +357,7 @@ fn listen(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
                 format!("listen = {text:?}: the development server listens on loopback only, as on 127.0.0.1:{DEV_PORT}"),
             ),
             Some(address) => {
-                if let Some(taken) = addresses.iter().find(|taken| exclude(**taken, address)) {
+                if let Some(taken) = addresses.iter().find(|taken| conflict_in_one_listener(**taken, address)) {
                     reader.fault(
                         &origin,
                         format!("listen = {text:?} is taken by {taken} in the same list: leave one of them out"),
@@ -459,7 +459,10 @@ fn metrics_listen(reader: &mut Reader<'_>, listen: &[SocketAddr]) -> Option<Sock
         );
         return None;
     };
-    if let Some(taken) = listen.iter().find(|taken| exclude_apart(**taken, address)) {
+    if let Some(taken) = listen
+        .iter()
+        .find(|taken| conflict_across_listeners(**taken, address))
+    {
         reader.fault(
             &origin,
             format!("metrics.listen = {text:?} is taken by listen = \"{taken}\": give it another port"),

@@ -22,7 +22,7 @@ use crate::clock::Timestamp;
 use crate::flow::Failure;
 use crate::flow::browser::Browser;
 use crate::identity::Device;
-use crate::limit::buckets::Wait;
+use crate::limit::buckets::RetryAfter;
 use crate::net::Peer;
 use crate::oauth::Client;
 use crate::oauth::error::{Refusal, printable};
@@ -432,8 +432,8 @@ impl RequestContext {
 }
 
 /// The failure of a sender over its limit.
-pub fn throttled(wait: Wait) -> Failure {
+pub fn throttled(retry_after: RetryAfter) -> Failure {
     Failure::Throttled {
-        seconds: wait.seconds(),
+        seconds: retry_after.seconds(),
     }
 }

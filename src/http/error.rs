@@ -9,7 +9,7 @@ use super::headers;
 use super::response::{self, HttpResponse};
 use crate::app::App;
 use crate::flow::Failure;
-use crate::net::{REQUEST_TIMEOUT, Unanswered};
+use crate::net::{FailedRequest, REQUEST_TIMEOUT};
 use crate::oauth::error::{ErrorCode, Refusal};
 use crate::pages::Heading;
 use crate::route::{Route, strip_issuer_path};
@@ -193,7 +193,7 @@ pub fn set_retry_after(answer: &mut HttpResponse, seconds: u64) {
 
 /// The answer to a request whose handler panicked or took too long. It is counted in the metrics here; a later result of
 /// the handler is not.
-pub fn fallback(app: &App, request: &Unanswered) -> HttpResponse {
+pub fn fallback(app: &App, request: &FailedRequest) -> HttpResponse {
     let (status, tls) = (request.status, request.peer.tls);
     let request_id = app.next_request_id();
     let route = strip_issuer_path(&app.issuer_path, request.uri.path()).and_then(Route::recognise);

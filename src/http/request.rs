@@ -455,9 +455,9 @@ mod tests {
     #[test]
     fn an_http2_connection_lives_through_a_body_that_is_too_large() {
         use crate::http::MAX_BODY;
-        use crate::net::activity::FOR_A_REQUEST;
+        use crate::net::activity::BYTES_PER_REQUEST;
         // Frames may be as small as half a kilobyte, each with nine bytes of its own.
         let body = MAX_BODY + MAX_DISCARDED;
-        assert!(body + body / 512 * 9 <= FOR_A_REQUEST);
+        assert!(body + body / 512 * 9 <= BYTES_PER_REQUEST);
     }
 }

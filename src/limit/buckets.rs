@@ -1,18 +1,18 @@
 //! Many leaky buckets in a fixed amount of memory.
 //!
-//! A bucket is one number: the moment at which everything that was put into it will have run out again (the
-//! generic cell rate algorithm). Who does nothing has an empty bucket, and an empty bucket is the same as none.
+//! A bucket is one number: the moment at which it will be empty again (the generic cell rate algorithm). An empty bucket
+//! and a missing bucket are the same.
 //!
-//! # What happens when there are more buckets than room
+//! # What happens when there are more buckets than slots
 //!
-//! A bucket lives in one of eight places that a keyed digest of its name picks, so nobody outside can tell which
-//! names share places. When all eight hold something, the newcomer takes over the least filled one **with what
-//! is in it**. So a bucket that is pushed out was never fuller than the emptiest one that stays, and its
-//! owner, coming back, takes over at least what was left behind: nobody empties a bucket by filling others, at
-//! whatever price. The error is on the safe side and small: a stranger may inherit what somebody else did,
-//! and only while more has been tried than all the places together can hold. Then the table as a whole is
-//! the limit. Whoever is only looked at ([`Buckets::check`]) inherits nothing: no flood keeps out those who have
-//! done nothing.
+//! A keyed digest of the bucket's name picks eight slots, and the bucket lives in one of them. An attacker therefore
+//! cannot tell which names share slots. When all eight slots are in use, a new bucket takes over the least filled slot
+//! **with its content**. The evicted bucket was never fuller than the emptiest one that stays. When its owner comes
+//! back, the owner takes over at least as much as was evicted: filling other buckets empties none.
+//!
+//! The error is on the safe side and small. A bucket may start with the content of another, but only after more names
+//! were charged than the table has slots; then the table as a whole is the limit. A [check](Buckets::check) takes
+//! nothing over: no flood keeps out a name that has done nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,150 +20,150 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// Places in one table: a mebibyte in all.
-const PLACES: usize = 1 << 16;
+/// Slots in one table: a mebibyte in all.
+const SLOTS: usize = 1 << 16;
 const WAYS: usize = 8;
 const SHARDS: usize = 64;
-const SETS_PER_SHARD: usize = PLACES / SHARDS / WAYS;
+const SETS_PER_SHARD: usize = SLOTS / SHARDS / WAYS;
 
-/// How far the moments of requests that are answered side by side may lie apart, in milliseconds. A clock that
-/// goes back further than this was set anew.
-const OUT_OF_ORDER: u64 = 120_000;
+/// How far the times of concurrent requests may lie apart, in milliseconds. A clock that goes back further was set
+/// back.
+const MAX_CLOCK_JITTER: u64 = 120_000;
 
-/// How much may be done at once, and how often again after that.
+/// A rate limit: a burst, then one more in each interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    every: u64,
-    full: u64,
+    interval_ms: u64,
+    /// How long a full bucket takes to empty.
+    capacity_ms: u64,
 }
 
 impl Rule {
-    /// `burst` at once; each is forgotten after a further `every`.
-    pub const fn new(burst: u64, every: Duration) -> Self {
-        let every = every.as_secs() * 1_000 + every.subsec_millis() as u64;
+    /// Allows `burst` at once, then one more every `interval`.
+    pub const fn new(burst: u64, interval: Duration) -> Self {
+        let interval_ms = interval.as_secs() * 1_000 + interval.subsec_millis() as u64;
         Self {
-            every,
-            full: every.saturating_mul(burst),
+            interval_ms,
+            capacity_ms: interval_ms.saturating_mul(burst),
         }
     }
 
-    /// So many within an hour, all of them at once if need be.
+    /// Allows `count` within an hour, all of them at once if need be.
     pub const fn hourly(count: u32) -> Self {
         let count = if count == 0 { 1 } else { count as u64 };
-        let every = 3_600_000_u64.div_ceil(count);
-        Self {
-            every,
-            full: every.saturating_mul(count),
-        }
+        Self::new(count, Duration::from_millis(3_600_000_u64.div_ceil(count)))
     }
 }
 
-/// How long to wait until something may be tried again.
+/// How long to wait before the next attempt, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait(u64);
+pub struct RetryAfter(u64);
 
-impl Wait {
-    /// The same for `Retry-After`: whole seconds, at least one.
+impl RetryAfter {
+    /// The value of the `Retry-After` header: whole seconds, at least one.
     pub fn seconds(self) -> u64 {
         self.0.div_ceil(1_000).max(1)
     }
 }
 
-/// The name of a bucket, of which nothing can be read.
+/// The digest of a bucket's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    place: u64,
+    set: u64,
     tag: u64,
-    /// What one thing costs here: this part of what it costs in an ordinary bucket.
-    share: u32,
+    /// The bucket is this many times as large as an ordinary one.
+    multiplier: u32,
 }
 
 impl Key {
-    /// The bucket of a digest. `share` above one makes it that many times as large and as quick to empty.
-    pub fn new(digest: &[u8], share: u32) -> Self {
-        let (place, rest) = digest.split_first_chunk().unwrap_or((&[0; 8], digest));
+    /// The key of a digest. A bucket with a `multiplier` is that many times as large, and empties as many times faster.
+    pub fn new(digest: &[u8], multiplier: u32) -> Self {
+        let (set, rest) = digest.split_first_chunk().unwrap_or((&[0; 8], digest));
         let tag = rest.first_chunk().unwrap_or(&[0; 8]);
         Self {
-            place: u64::from_le_bytes(*place),
+            set: u64::from_le_bytes(*set),
             tag: u64::from_le_bytes(*tag).max(1),
-            share,
+            multiplier,
         }
     }
 }
 
-/// Many buckets of one kind.
+/// Buckets with the same rule.
 #[derive(Debug)]
 pub struct Buckets {
     rule: Rule,
     shards: Vec<Mutex<Shard>>,
-    /// No bucket holds anything after this moment.
-    empty_from: AtomicU64,
+    /// All buckets are empty from this moment on.
+    all_empty_at: AtomicU64,
 }
 
-/// A part of the places, behind a lock of its own.
+/// A part of the slots, with its own lock.
 #[derive(Debug, Default)]
 struct Shard {
-    /// Tag and moment of running out; made when the first one is needed.
-    places: Vec<[u64; 2]>,
+    /// Allocated at the first use.
+    slots: Vec<Slot>,
     latest: u64,
 }
 
+/// One bucket: the tag of its key, and the moment at which it is empty.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    tag: u64,
+    empty_at: u64,
+}
+
 impl Buckets {
-    /// No bucket holds anything.
+    /// A table of empty buckets.
     pub fn new(rule: Rule) -> Self {
         Self {
             rule,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            empty_from: AtomicU64::new(0),
+            all_empty_at: AtomicU64::new(0),
         }
     }
 
-    /// Whether something may be done now. Costs next to nothing while no bucket holds anything.
-    pub fn check(&self, key: impl FnOnce() -> Key, now: Timestamp) -> Result<(), Wait> {
+    /// Whether one more may be taken now. This is cheap while all buckets are empty.
+    pub fn check(&self, key: impl FnOnce() -> Key, now: Timestamp) -> Result<(), RetryAfter> {
         let now = millis(now);
-        if self.empty_from.load(Ordering::Relaxed) <= now {
+        if self.all_empty_at.load(Ordering::Relaxed) <= now {
             return Ok(());
         }
         let key = key();
-        self.at(key, now, |[tag, held]| {
-            if *tag == key.tag {
-                self.admit(key, *held, now)?;
+        self.with_slot(key, now, |slot| {
+            if slot.tag == key.tag {
+                self.admit(key, slot.empty_at, now)?;
             }
             Ok(())
         })
     }
 
-    /// Does something now, if it may be done.
-    pub fn take(&self, key: Key, now: Timestamp) -> Result<(), Wait> {
+    /// Takes one, unless the bucket is full.
+    pub fn take(&self, key: Key, now: Timestamp) -> Result<(), RetryAfter> {
         let now = millis(now);
-        self.at(key, now, |place| {
-            let [_, held] = *place;
-            let until = self.admit(key, held, now)?;
-            *place = [key.tag, until];
-            self.empty_from.fetch_max(until, Ordering::Relaxed);
+        self.with_slot(key, now, |slot| {
+            let empty_at = self.admit(key, slot.empty_at, now)?;
+            self.fill(slot, key, empty_at);
             Ok(())
         })
     }
 
-    /// Puts something in that was done already. The bucket does not get fuller than full.
+    /// Charges one that was not [taken](Buckets::take) before. A full bucket stays full.
     pub fn add(&self, key: Key, now: Timestamp) {
         let now = millis(now);
-        self.at(key, now, |place| {
-            let [_, held] = *place;
-            let more = held.max(now).saturating_add(self.cost(key));
-            let until = more.min(now.saturating_add(self.rule.full)).max(held);
-            *place = [key.tag, until];
-            self.empty_from.fetch_max(until, Ordering::Relaxed);
+        self.with_slot(key, now, |slot| {
+            let more = slot.empty_at.max(now).saturating_add(self.cost(key));
+            let full = now.saturating_add(self.rule.capacity_ms);
+            self.fill(slot, key, more.min(full).max(slot.empty_at));
             Ok(())
         })
         .unwrap_or_default();
     }
 
-    /// Takes back what [`Buckets::take`] put in.
+    /// Takes back the charge of [`Buckets::take`].
     pub fn refund(&self, key: Key, now: Timestamp) {
-        self.at(key, millis(now), |[tag, until]| {
-            if *tag == key.tag {
-                *until = until.saturating_sub(self.cost(key));
+        self.with_slot(key, millis(now), |slot| {
+            if slot.tag == key.tag {
+                slot.empty_at = slot.empty_at.saturating_sub(self.cost(key));
             }
             Ok(())
         })
@@ -171,55 +171,63 @@ impl Buckets {
     }
 
     fn cost(&self, key: Key) -> u64 {
-        (self.rule.every / u64::from(key.share.max(1))).max(1)
+        (self.rule.interval_ms / u64::from(key.multiplier.max(1))).max(1)
     }
 
-    /// When the bucket will have run out if one thing more is put in.
-    fn admit(&self, key: Key, held: u64, now: u64) -> Result<u64, Wait> {
-        let until = held.max(now).saturating_add(self.cost(key));
-        match until.saturating_sub(now).saturating_sub(self.rule.full) {
-            0 => Ok(until),
-            over => Err(Wait(over)),
+    fn fill(&self, slot: &mut Slot, key: Key, empty_at: u64) {
+        *slot = Slot {
+            tag: key.tag,
+            empty_at,
+        };
+        self.all_empty_at.fetch_max(empty_at, Ordering::Relaxed);
+    }
+
+    /// When the bucket will be empty after one more charge.
+    fn admit(&self, key: Key, empty_at: u64, now: u64) -> Result<u64, RetryAfter> {
+        let empty_at = empty_at.max(now).saturating_add(self.cost(key));
+        let fill = empty_at.saturating_sub(now);
+        match fill.saturating_sub(self.rule.capacity_ms) {
+            0 => Ok(empty_at),
+            excess => Err(RetryAfter(excess)),
         }
     }
 
-    /// Works on the place of a key: its own, or the least filled one that it would take over.
-    fn at(
+    /// Works on the slot of a key: its own, or the least filled one that it would take over.
+    fn with_slot(
         &self,
         key: Key,
         now: u64,
-        work: impl FnOnce(&mut [u64; 2]) -> Result<(), Wait>,
-    ) -> Result<(), Wait> {
-        let shard = usize::try_from(key.place).unwrap_or(0) % SHARDS;
+        work: impl FnOnce(&mut Slot) -> Result<(), RetryAfter>,
+    ) -> Result<(), RetryAfter> {
+        let shard = usize::try_from(key.set).unwrap_or(0) % SHARDS;
         let Some(shard) = self.shards.get(shard) else {
             return Ok(());
         };
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        shard.tell_time(now);
-        shard.place(key).map_or(Ok(()), work)
+        shard.notice_time(now);
+        shard.slot(key).map_or(Ok(()), work)
     }
 }
 
 impl Shard {
-    /// After a clock was set back nothing is known of how long ago things were, and all begin anew: they
-    /// would otherwise wait for as long as the clock was wrong.
-    fn tell_time(&mut self, now: u64) {
-        if now.saturating_add(OUT_OF_ORDER) < self.latest {
-            self.places.fill([0; 2]);
+    /// Empties all buckets if the clock was set back. They would otherwise stay full for as long as the clock was wrong.
+    fn notice_time(&mut self, now: u64) {
+        if now.saturating_add(MAX_CLOCK_JITTER) < self.latest {
+            self.slots.fill(Slot::default());
             self.latest = now;
         }
         self.latest = self.latest.max(now);
     }
 
-    fn place(&mut self, key: Key) -> Option<&mut [u64; 2]> {
-        if self.places.is_empty() {
-            self.places = vec![[0; 2]; SETS_PER_SHARD * WAYS];
+    fn slot(&mut self, key: Key) -> Option<&mut Slot> {
+        if self.slots.is_empty() {
+            self.slots = vec![Slot::default(); SETS_PER_SHARD * WAYS];
         }
-        let set = usize::try_from(key.place / SHARDS as u64).unwrap_or(0) % SETS_PER_SHARD;
-        let places = self.places.chunks_exact_mut(WAYS).nth(set)?;
-        match places.iter().position(|[tag, _]| *tag == key.tag) {
-            Some(own) => places.get_mut(own),
-            None => places.iter_mut().min_by_key(|[_, until]| *until),
+        let set = usize::try_from(key.set / SHARDS as u64).unwrap_or(0) % SETS_PER_SHARD;
+        let slots = self.slots.chunks_exact_mut(WAYS).nth(set)?;
+        match slots.iter().position(|slot| slot.tag == key.tag) {
+            Some(own) => slots.get_mut(own),
+            None => slots.iter_mut().min_by_key(|slot| slot.empty_at),
         }
     }
 }
@@ -253,16 +261,16 @@ pub(super) mod tests {
         u32::try_from(done.count()).unwrap()
     }
 
-    /// Every byte that the table may ever take.
+    /// The bytes of a table in which every slot is allocated.
     pub(crate) fn most_bytes() -> usize {
-        SHARDS * (size_of::<Mutex<Shard>>() + SETS_PER_SHARD * WAYS * size_of::<[u64; 2]>())
+        SHARDS * (size_of::<Mutex<Shard>>() + SETS_PER_SHARD * WAYS * size_of::<Slot>())
     }
 
     pub(crate) fn bytes(buckets: &Buckets) -> usize {
         let shards = buckets.shards.iter();
         shards
             .map(|shard| {
-                size_of::<Mutex<Shard>>() + shard.lock().unwrap().places.capacity() * size_of::<[u64; 2]>()
+                size_of::<Mutex<Shard>>() + shard.lock().unwrap().slots.capacity() * size_of::<Slot>()
             })
             .sum()
     }
@@ -271,8 +279,8 @@ pub(super) mod tests {
     fn a_few_may_be_done_at_once_and_then_one_at_a_time() {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
         assert_eq!(taken(&buckets, 1, 12, START), 10);
-        assert_eq!(buckets.take(key(1), START), Err(Wait(60_000)));
-        assert_eq!(buckets.take(key(1), START + seconds(59)), Err(Wait(1_000)));
+        assert_eq!(buckets.take(key(1), START), Err(RetryAfter(60_000)));
+        assert_eq!(buckets.take(key(1), START + seconds(59)), Err(RetryAfter(1_000)));
         assert_eq!(taken(&buckets, 1, 3, START + seconds(60)), 1);
         assert_eq!(taken(&buckets, 1, 20, START + seconds(60 + 300)), 5);
         assert_eq!(taken(&buckets, 2, 12, START), 10, "another's bucket is its own");
@@ -305,7 +313,7 @@ pub(super) mod tests {
         for _ in 0..1_000 {
             buckets.add(key(1), START);
         }
-        assert_eq!(buckets.check(|| key(1), START), Err(Wait(60_000)));
+        assert_eq!(buckets.check(|| key(1), START), Err(RetryAfter(60_000)));
         assert_eq!(buckets.check(|| key(2), START), Ok(()));
         assert_eq!(buckets.check(|| key(1), START + seconds(60)), Ok(()));
         assert_eq!(buckets.check(untouched, START + seconds(600)), Ok(()));
@@ -314,10 +322,13 @@ pub(super) mod tests {
     #[test]
     fn a_wide_bucket_holds_as_many_times_more() {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
-        let wide = Key { share: 8, ..key(1) };
+        let wide = Key {
+            multiplier: 8,
+            ..key(1)
+        };
         assert_eq!((0..100).filter(|_| buckets.take(wide, START).is_ok()).count(), 80);
-        assert_eq!(buckets.take(wide, START), Err(Wait(7_500)));
-        assert_eq!(Wait(7_500).seconds(), 8);
+        assert_eq!(buckets.take(wide, START), Err(RetryAfter(7_500)));
+        assert_eq!(RetryAfter(7_500).seconds(), 8);
     }
 
     #[test]
@@ -336,7 +347,7 @@ pub(super) mod tests {
         assert!(most_bytes() < (1 << 20) + 8 * 1024);
     }
 
-    /// The attack: fill one's own bucket, push it out by filling others, and come back.
+    /// The attack: an attacker fills their own bucket, evicts it by filling others, and comes back.
     #[test]
     fn nobody_empties_a_bucket_by_filling_others() {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
@@ -354,9 +365,9 @@ pub(super) mod tests {
     fn a_bucket_that_is_pushed_out_leaves_what_was_in_it() {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
         let same_set = |tag: u64| Key {
-            place: 7,
+            set: 7,
             tag,
-            share: 1,
+            multiplier: 1,
         };
         for tag in 1..=8 {
             for _ in 0..tag {
@@ -367,18 +378,18 @@ pub(super) mod tests {
         let left = (0..20)
             .filter(|_| buckets.take(same_set(1), START).is_ok())
             .count();
-        assert_eq!(left, 8, "two of ten were used up by the one before");
+        assert_eq!(left, 8, "the evicted bucket left two of ten");
         assert!(buckets.take(same_set(8), START).is_ok());
     }
 
-    /// Otherwise whoever gets in by a password of their own would take back the guesses of others.
+    /// Otherwise a sign-in with the right password would refund the guesses of another person.
     #[test]
     fn who_was_pushed_out_gives_back_nothing_of_anybody_else() {
         let buckets = Buckets::new(TEN_THEN_ONE_A_MINUTE);
         let same_set = |tag: u64| Key {
-            place: 7,
+            set: 7,
             tag,
-            share: 1,
+            multiplier: 1,
         };
         buckets.take(same_set(9), START).unwrap();
         for tag in [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] {

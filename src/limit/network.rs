@@ -1,46 +1,60 @@
-//! Who counts as one: the networks that an address belongs to.
+//! The networks that an address is counted for.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// A wide network may take as much as this many narrow ones.
-pub const WIDE: u32 = 8;
+/// A site may take as much as this many subscribers.
+pub const SITE_MULTIPLIER: u32 = 8;
 
-/// A network, and how many times what one subscriber may take it may take. Both belong to its name: the first
-/// /64 of a /48 is written like the /48.
-pub type Network = (IpAddr, u32);
+const SUBSCRIBER_PREFIX: u32 = 64;
+const SITE_PREFIX: u32 = 48;
 
-const SUBSCRIBER: u32 = 64;
-const SITE: u32 = 48;
+/// A network that is counted. Both fields identify it: the first /64 of a /48 has the same address as the /48.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    /// The first address of the network.
+    pub address: IpAddr,
+    /// How many times the limit of one subscriber it may take.
+    pub multiplier: u32,
+}
 
-/// Whether one of the networks holds the address. None holds that which stands for an unknown one, also where it holds
-/// everybody.
-pub fn hold(networks: &[IpNet], address: IpAddr) -> bool {
+impl Network {
+    /// The subscriber of an address and, with IPv6, the site around it.
+    pub fn all_around(address: IpAddr) -> impl Iterator<Item = Self> {
+        let subscriber = Self {
+            address: subscriber_of(address),
+            multiplier: 1,
+        };
+        let site = site_of(address).map(|address| Self {
+            address,
+            multiplier: SITE_MULTIPLIER,
+        });
+        std::iter::once(subscriber).chain(site)
+    }
+}
+
+/// Whether one of the networks contains the address. The unspecified address stands for an unknown one, and no network
+/// contains it, not even `0.0.0.0/0`.
+pub fn any_contains(networks: &[IpNet], address: IpAddr) -> bool {
     !address.is_unspecified() && networks.iter().any(|network| network.contains(&address))
 }
 
-/// What one subscriber has to itself: an IPv4 address, or an IPv6 /64.
-pub fn narrow(address: IpAddr) -> IpAddr {
+/// The network of one subscriber: an IPv4 address, or an IPv6 /64.
+pub fn subscriber_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => prefix(address, SUBSCRIBER),
+        IpAddr::V6(address) => prefix(address, SUBSCRIBER_PREFIX),
     }
 }
 
-/// The IPv6 /48 around an address, which one customer of a provider is often given whole: 65,536 of the
-/// narrow ones, to be changed at will. IPv4 has nothing of the kind.
-fn wide(address: IpAddr) -> Option<IpAddr> {
+/// The IPv6 /48 around an address. A provider often gives a whole /48 to one customer, who can then switch between
+/// 65,536 subscriber networks. IPv4 has no such network.
+fn site_of(address: IpAddr) -> Option<IpAddr> {
     match address.to_canonical() {
         IpAddr::V4(_) => None,
-        IpAddr::V6(address) => Some(prefix(address, SITE)),
+        IpAddr::V6(address) => Some(prefix(address, SITE_PREFIX)),
     }
-}
-
-/// Every network that answers for an address.
-pub fn networks(address: IpAddr) -> impl Iterator<Item = Network> {
-    let wide = wide(address).map(|network| (network, WIDE));
-    std::iter::once((narrow(address), 1)).chain(wide)
 }
 
 fn prefix(address: Ipv6Addr, length: u32) -> IpAddr {
@@ -59,15 +73,21 @@ mod tests {
     #[test]
     fn one_ipv6_subscriber_is_one_and_its_site_is_one_more() {
         let (one, other) = (ip("2001:db8:1:2::1"), ip("2001:db8:1:3:ffff::9"));
-        assert_eq!(narrow(one), ip("2001:db8:1:2::"));
-        assert_eq!(narrow(other), ip("2001:db8:1:3::"));
-        assert_eq!((wide(one), wide(other)), (Some(ip("2001:db8:1::")), wide(one)));
+        assert_eq!(subscriber_of(one), ip("2001:db8:1:2::"));
+        assert_eq!(subscriber_of(other), ip("2001:db8:1:3::"));
+        assert_eq!(
+            (site_of(one), site_of(other)),
+            (Some(ip("2001:db8:1::")), site_of(one))
+        );
     }
 
     #[test]
     fn an_ipv4_address_stands_for_itself_however_it_is_written() {
         for text in ["192.0.2.1", "::ffff:192.0.2.1"] {
-            assert_eq!((narrow(ip(text)), wide(ip(text))), (ip("192.0.2.1"), None));
+            assert_eq!(
+                (subscriber_of(ip(text)), site_of(ip(text))),
+                (ip("192.0.2.1"), None)
+            );
         }
     }
 }

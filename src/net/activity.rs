@@ -1,9 +1,9 @@
-//! What a connection is doing, and for how long it may go on doing it.
+//! The phase of a connection, and the timeout of each phase.
 //!
-//! hyper has one timer for an HTTP/1 connection, and it runs from the moment the connection waits for a
-//! request. So a quiet connection and a header that trickles in would get the same time. Here the two are
-//! told apart, and an HTTP/2 connection without requests is ended by the same rule. On HTTP/2 there are frames, too,
-//! that belong to no request and cost their sender next to nothing; here they are counted.
+//! hyper has one timer for an HTTP/1 connection, and it runs from the moment the connection waits for a request. An
+//! idle connection and a slow header would get the same time. This module tells them apart, and ends idle HTTP/2
+//! connections by the same rule. It also counts HTTP/2 frames that belong to no request, because they cost their
+//! sender next to nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -14,40 +14,40 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// The bytes that may come in on HTTP/2 without a request beginning or ending: a header, the rest of bodies that were
-/// answered before they were read, which the connection's window bounds, and what honest peers send besides, many
-/// times over.
-const WITHOUT_REQUEST: usize = 512 * 1024;
-/// How many more may come in for each request that is being answered: its body in small frames, and what is still taken
-/// of one that is too large.
-pub const FOR_A_REQUEST: usize = 1280 * 1024;
+/// The bytes that a peer may send on HTTP/2 without a request beginning or ending. They hold a header, the rest of bodies
+/// that were answered before they were read (bounded by the connection's window), and many times the control frames of
+/// an honest peer.
+const BYTES_BETWEEN_REQUESTS: usize = 512 * 1024;
+/// The additional bytes for each request in progress: its body in small frames, and the part that is read of a body that
+/// is too large.
+pub const BYTES_PER_REQUEST: usize = 1280 * 1024;
 
-/// The bytes that one HTTP/2 connection brings in before others have their turn: a thousand of the smallest frames.
-const TURN: usize = 16 * 1024;
+/// The bytes that one HTTP/2 connection reads before it yields to others: a thousand of the smallest frames.
+const BYTES_PER_TURN: usize = 16 * 1024;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The header of a request is on its way.
+    /// The header of a request is awaited.
     Reading,
-    /// That many requests are being answered.
+    /// This number of requests is in progress.
     Serving(usize),
-    /// Nothing is under way.
+    /// No request is in progress.
     Idle,
 }
 
-/// What a connection has done for too long.
+/// The timeout that has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue {
-    /// The header of a request does not come.
+    /// The header of a request did not arrive.
     Reading,
-    /// Nothing is under way.
+    /// No request arrived.
     Idle,
-    /// The peer takes nothing of an answer, whatever else is under way.
-    Untaken,
+    /// The peer took nothing of a response.
+    Sending,
 }
 
-/// The phase of one connection, changed by whoever sees it change.
+/// The phase of one connection. A clone shares it.
 #[derive(Clone, Debug)]
 pub struct Activity(Arc<Mutex<State>>);
 
@@ -55,27 +55,34 @@ pub struct Activity(Arc<Mutex<State>>);
 struct State {
     phase: Phase,
     since: Instant,
-    /// Bytes of frames that came in since a request last began or ended.
-    read: usize,
-    /// Since when the peer has taken nothing of an answer, for each that it has not taken as a whole.
-    untaken: Vec<(u64, Instant)>,
-    /// How many answers there were.
-    answered: u64,
+    /// Bytes of frames that arrived since a request last began or ended.
+    frame_bytes: usize,
+    sending: Vec<ResponseProgress>,
+    /// The number of the next response.
+    next_response: u64,
+}
+
+/// A response that the peer has not taken completely.
+#[derive(Debug)]
+struct ResponseProgress {
+    response: u64,
+    /// When the peer last took a part of it.
+    since: Instant,
 }
 
 impl Activity {
-    /// A connection that owes its first request.
-    pub fn new() -> Self {
+    /// A connection that waits for its first request.
+    pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
             phase: Phase::Reading,
             since: Instant::now(),
-            read: 0,
-            untaken: Vec::new(),
-            answered: 0,
+            frame_bytes: 0,
+            sending: Vec::new(),
+            next_response: 0,
         })))
     }
 
-    /// A request is being answered for as long as the returned value lives.
+    /// Counts a request as in progress until the returned value is dropped.
     pub fn serving(&self) -> Serving {
         self.change(|phase| match phase {
             Phase::Serving(count) => Phase::Serving(count.saturating_add(1)),
@@ -84,16 +91,19 @@ impl Activity {
         Serving(self.clone())
     }
 
-    /// An answer waits to be taken for as long as the returned value lives.
-    pub fn answered(&self) -> Untaken {
+    /// Counts a response as waiting for the peer until the returned value is dropped.
+    pub fn sending(&self) -> Sending {
         let mut current = self.state();
-        let number = current.answered;
-        current.answered += 1;
-        current.untaken.push((number, Instant::now()));
+        let response = current.next_response;
+        current.next_response += 1;
+        current.sending.push(ResponseProgress {
+            response,
+            since: Instant::now(),
+        });
         drop(current);
-        Untaken {
+        Sending {
             activity: self.clone(),
-            number,
+            response,
         }
     }
 
@@ -104,15 +114,16 @@ impl Activity {
         });
     }
 
-    /// Counts the bytes of frames that came in. Whether so many are bearable.
+    /// Counts bytes of frames, and returns whether the peer may send this many.
     fn frames_read(&self, bytes: usize) -> bool {
         let mut current = self.state();
-        current.read = current.read.saturating_add(bytes);
+        current.frame_bytes = current.frame_bytes.saturating_add(bytes);
         let requests = match current.phase {
             Phase::Serving(count) => count,
             Phase::Reading | Phase::Idle => 0,
         };
-        current.read <= WITHOUT_REQUEST.saturating_add(requests.saturating_mul(FOR_A_REQUEST))
+        let limit = BYTES_BETWEEN_REQUESTS.saturating_add(requests.saturating_mul(BYTES_PER_REQUEST));
+        current.frame_bytes <= limit
     }
 
     fn served(&self) {
@@ -128,91 +139,84 @@ impl Activity {
         if phase != current.phase {
             current.phase = phase;
             current.since = Instant::now();
-            current.read = 0;
+            current.frame_bytes = 0;
         }
     }
 
-    /// Counts all times from now on: the connection was asked to end and gets time to do so.
-    pub fn count_anew(&self) {
+    /// Restarts all timers, because the connection was asked to end and gets time for that.
+    pub fn restart_timers(&self) {
         let (now, mut current) = (Instant::now(), self.state());
         current.since = now;
-        current.untaken.iter_mut().for_each(|(_, since)| *since = now);
+        for progress in &mut current.sending {
+            progress.since = now;
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What will be overdue next if nothing changes, and since when it is so: where it is up to the peer.
-    fn waits(&self, timeouts: Timeouts) -> Option<(Overdue, Duration)> {
+    /// The timeout that expires next if nothing changes, and the time left. None while only this side has work to do.
+    fn next_timeout(&self, timeouts: Timeouts) -> Option<(Overdue, Duration)> {
         let (now, current) = (Instant::now(), self.state());
         let left =
             |since: Instant, limit: Duration| limit.saturating_sub(now.saturating_duration_since(since));
-        let of_phase = match current.phase {
+        let phase = match current.phase {
             Phase::Reading => Some((Overdue::Reading, left(current.since, timeouts.reading))),
             Phase::Idle => Some((Overdue::Idle, left(current.since, timeouts.idle))),
             Phase::Serving(_) => None,
         };
-        let oldest = current.untaken.iter().map(|(_, since)| since).min();
-        let of_answer = oldest.map(|since| (Overdue::Untaken, left(*since, timeouts.untaken)));
-        of_phase
-            .into_iter()
-            .chain(of_answer)
-            .min_by_key(|(_, left)| *left)
+        let oldest = current.sending.iter().map(|progress| progress.since).min();
+        let response = oldest.map(|since| (Overdue::Sending, left(since, timeouts.sending)));
+        phase.into_iter().chain(response).min_by_key(|(_, left)| *left)
     }
 
-    /// Waits until something has gone on for too long, and says what. While a request is being answered that is only an
-    /// answer before it: the request has a limit of its own.
+    /// Waits until a timeout expires, and returns which one. While a request is in progress, only an earlier response
+    /// can expire: the request has its own timeout.
     ///
-    /// Nobody wakes it when the phase changes, which happens several times for each request. It looks again before
-    /// the earliest moment at which a phase that began meanwhile could be overdue, and so misses none.
+    /// A change of phase does not wake this task, because the phase changes several times for each request. Instead the
+    /// task sleeps no longer than the shortest timeout, so it also sees a phase that began while it slept.
     pub async fn overdue(&self, timeouts: Timeouts) -> Overdue {
         const SHORTEST: Duration = Duration::from_millis(1);
         loop {
-            let next_may_end = timeouts
+            let shortest_timeout = timeouts
                 .reading
                 .min(timeouts.idle)
-                .min(timeouts.untaken)
+                .min(timeouts.sending)
                 .max(SHORTEST);
-            match self.waits(timeouts) {
+            match self.next_timeout(timeouts) {
                 Some((overdue, left)) if left.is_zero() => return overdue,
-                Some((_, left)) => tokio::time::sleep(left.min(next_may_end)).await,
-                None => tokio::time::sleep(next_may_end).await,
+                Some((_, left)) => tokio::time::sleep(left.min(shortest_timeout)).await,
+                None => tokio::time::sleep(shortest_timeout).await,
             }
         }
     }
 }
 
-/// How long a peer is waited for.
+/// How long the service waits for a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the header of a request, from its first byte.
     pub reading: Duration,
     /// For a request.
     pub idle: Duration,
-    /// For it to take some more of an answer.
-    pub untaken: Duration,
+    /// For the peer to take another part of a response.
+    pub sending: Duration,
 }
 
 impl Timeouts {
-    /// The same, and nothing longer than `most`.
+    /// These timeouts, each at most `max`.
     #[must_use]
-    pub fn at_most(self, most: Duration) -> Self {
+    pub fn at_most(self, max: Duration) -> Self {
         Self {
-            reading: self.reading.min(most),
-            idle: self.idle.min(most),
-            untaken: self.untaken.min(most),
+            reading: self.reading.min(max),
+            idle: self.idle.min(max),
+            sending: self.sending.min(max),
         }
     }
 }
 
-impl Default for Activity {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A request that is being answered.
+/// A request in progress.
 #[derive(Debug)]
 pub struct Serving(Activity);
 
@@ -222,96 +226,85 @@ impl Drop for Serving {
     }
 }
 
-/// An answer that the peer has not taken as a whole.
+/// A response that the peer has not taken completely.
 #[derive(Debug)]
-pub struct Untaken {
+pub struct Sending {
     activity: Activity,
-    number: u64,
+    response: u64,
 }
 
-impl Untaken {
-    /// A part of it was taken.
-    pub fn count_anew(&self) {
+impl Sending {
+    /// Restarts the timer of this response, because the peer took a part of it.
+    pub fn restart_timer(&self) {
         let mut current = self.activity.state();
-        let mine = current
-            .untaken
-            .iter_mut()
-            .find(|(number, _)| *number == self.number);
-        if let Some((_, since)) = mine {
-            *since = Instant::now();
+        for progress in &mut current.sending {
+            if progress.response == self.response {
+                progress.since = Instant::now();
+            }
         }
     }
 }
 
-impl Drop for Untaken {
+impl Drop for Sending {
     fn drop(&mut self) {
         let mut current = self.activity.state();
-        current.untaken.retain(|(number, _)| *number != self.number);
+        current
+            .sending
+            .retain(|progress| progress.response != self.response);
     }
 }
 
-/// What the bytes are that come in.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug)]
-enum Content {
-    /// Those of HTTP/1: all of them belong to a request.
-    Requests,
-    /// Those of HTTP/2.
-    Frames,
+pub enum Protocol {
+    /// HTTP/1, where each byte belongs to a request.
+    Http1,
+    /// HTTP/2, where a peer can send frames without a request.
+    Http2,
 }
 
-/// A stream that tells an [`Activity`] what comes in. On HTTP/1 that is when the first byte of a request does; on
-/// HTTP/2, where bytes come in between requests too, how many do: it lets others have their turn in between, and fails
-/// when they are too many.
+/// A stream that reports to an [`Activity`] what it reads: on HTTP/1 the first byte of a request, on HTTP/2 the number of
+/// bytes. On HTTP/2 it yields to other connections, and fails when the peer sends too many bytes without a request.
 #[derive(Debug)]
-pub struct Watched<IO> {
+pub struct MonitoredStream<IO> {
     inner: IO,
     activity: Activity,
-    content: Content,
-    /// Bytes that came in since others had their turn.
-    taken: usize,
+    protocol: Protocol,
+    /// Bytes that were read since this connection last yielded.
+    bytes_in_turn: usize,
 }
 
-impl<IO> Watched<IO> {
-    /// Watches a connection that speaks HTTP/1.
-    pub fn requests(inner: IO, activity: Activity) -> Self {
+impl<IO> MonitoredStream<IO> {
+    /// Monitors a stream.
+    pub fn new(inner: IO, activity: Activity, protocol: Protocol) -> Self {
         Self {
             inner,
             activity,
-            content: Content::Requests,
-            taken: 0,
-        }
-    }
-
-    /// Watches a connection that speaks HTTP/2.
-    pub fn frames(inner: IO, activity: Activity) -> Self {
-        Self {
-            inner,
-            activity,
-            content: Content::Frames,
-            taken: 0,
+            protocol,
+            bytes_in_turn: 0,
         }
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for MonitoredStream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.taken >= TURN {
-            self.taken = 0;
+        if self.bytes_in_turn >= BYTES_PER_TURN {
+            self.bytes_in_turn = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
         let read = buffer.filled().len().saturating_sub(before);
-        match self.content {
-            Content::Requests if read > 0 => self.activity.byte_read(),
-            Content::Requests => {}
-            Content::Frames => {
-                self.taken = self.taken.saturating_add(read);
+        match self.protocol {
+            Protocol::Http1 if read > 0 => self.activity.byte_read(),
+            Protocol::Http1 => {}
+            Protocol::Http2 => {
+                self.bytes_in_turn = self.bytes_in_turn.saturating_add(read);
                 if !self.activity.frames_read(read) {
                     return Poll::Ready(Err(io::Error::other("a flood of frames without a request")));
                 }
@@ -321,7 +314,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -364,7 +357,7 @@ mod tests {
         Timeouts {
             reading,
             idle,
-            untaken: LONG,
+            sending: LONG,
         }
     }
 
@@ -393,32 +386,35 @@ mod tests {
     #[test]
     fn frames_without_a_request_are_bearable_up_to_a_bound_and_a_request_counts_anew() {
         let activity = Activity::new();
-        assert!(activity.frames_read(WITHOUT_REQUEST));
+        assert!(activity.frames_read(BYTES_BETWEEN_REQUESTS));
         assert!(!activity.frames_read(1));
         let serving = activity.serving();
-        assert!(activity.frames_read(WITHOUT_REQUEST + FOR_A_REQUEST));
+        assert!(activity.frames_read(BYTES_BETWEEN_REQUESTS + BYTES_PER_REQUEST));
         assert!(!activity.frames_read(1));
         drop(serving);
-        assert!(activity.frames_read(WITHOUT_REQUEST));
+        assert!(activity.frames_read(BYTES_BETWEEN_REQUESTS));
         assert!(!activity.frames_read(1));
     }
 
     #[test]
     fn a_flood_lets_others_have_their_turn_and_ends() {
         let mut context = Context::from_waker(Waker::noop());
-        let mut stream = Watched::frames(tokio::io::repeat(0), Activity::new());
-        let (mut came, mut turns) = (0, 0);
+        let mut stream = MonitoredStream::new(tokio::io::repeat(0), Activity::new(), Protocol::Http2);
+        let (mut read, mut turns) = (0, 0);
         loop {
             let mut bytes = [0; 4096];
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut stream).poll_read(&mut context, &mut buffer) {
-                Poll::Ready(Ok(())) => came += buffer.filled().len(),
+                Poll::Ready(Ok(())) => read += buffer.filled().len(),
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => turns += 1,
             }
         }
-        assert_eq!((came, turns), (WITHOUT_REQUEST, WITHOUT_REQUEST / TURN));
-        let mut stream = Watched::requests(tokio::io::repeat(0), Activity::new());
+        assert_eq!(
+            (read, turns),
+            (BYTES_BETWEEN_REQUESTS, BYTES_BETWEEN_REQUESTS / BYTES_PER_TURN)
+        );
+        let mut stream = MonitoredStream::new(tokio::io::repeat(0), Activity::new(), Protocol::Http1);
         for _ in 0..1000 {
             let mut bytes = [0; 4096];
             let mut buffer = ReadBuf::new(&mut bytes);
@@ -431,28 +427,31 @@ mod tests {
     async fn a_connection_asked_to_end_is_not_overdue_for_what_it_did_before() {
         let activity = Activity::new();
         assert_eq!(activity.overdue(waiting(SHORT, LONG)).await, Overdue::Reading);
-        activity.count_anew();
+        activity.restart_timers();
         let overdue = activity.overdue(waiting(LONG, LONG));
         assert!(tokio::time::timeout(SHORT, overdue).await.is_err());
     }
 
-    /// However lively the connection is: each request would give the answers before it time, else.
+    /// Otherwise each further request would give the earlier responses more time.
     #[tokio::test]
     async fn an_answer_that_is_not_taken_is_overdue_whatever_else_goes_on() {
         let activity = Activity::new();
         let timeouts = Timeouts {
             reading: LONG,
             idle: LONG,
-            untaken: SHORT,
+            sending: SHORT,
         };
-        let (older, newer) = (activity.answered(), activity.answered());
+        let (older, newer) = (activity.sending(), activity.sending());
         let _serving = activity.serving();
-        assert_eq!(activity.overdue(timeouts).await, Overdue::Untaken);
-        newer.count_anew();
-        assert_eq!(activity.waits(timeouts), Some((Overdue::Untaken, Duration::ZERO)));
+        assert_eq!(activity.overdue(timeouts).await, Overdue::Sending);
+        newer.restart_timer();
+        assert_eq!(
+            activity.next_timeout(timeouts),
+            Some((Overdue::Sending, Duration::ZERO))
+        );
         drop(older);
         drop(newer);
-        assert_eq!(activity.waits(timeouts), None);
+        assert_eq!(activity.next_timeout(timeouts), None);
     }
 
     #[tokio::test]

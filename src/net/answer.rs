@@ -1,4 +1,4 @@
-//! An answer on its way: whether the peer takes it, and how long it is.
+//! The body of a response: its length, and whether the peer takes it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,29 +10,21 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::activity::Untaken;
+use super::activity::Sending;
 
-/// How much of an answer is handed over at once where the peer decides how much it takes: so much is out of sight.
+/// The bytes that are handed to hyper at once on HTTP/2. This module does not see whether the peer has taken them.
 const PIECE: usize = 4096;
 
-/// The body of an answer. On HTTP/2 it is asked for the next piece when the peer has made room for the one before (RFC 9113
-/// section 5.2), and dropped when that is so of the last one; the connection knows for how long nothing of that has
-/// happened.
-pub struct Answered {
+/// The body of a response. On HTTP/2, hyper asks for the next piece when the peer has made room for the one before (RFC
+/// 9113 section 5.2), and drops the body after the last one. [`Sending`] measures how long the peer takes for a piece.
+pub struct ResponseBody {
     body: Full<Bytes>,
-    /// What is left of the body, once a part of it has gone.
+    /// The rest of the body, after its first piece was sent.
     rest: Bytes,
-    untaken: Option<Untaken>,
+    sending: Option<Sending>,
 }
 
-impl Answered {
-    fn new(body: Full<Bytes>, untaken: Option<Untaken>) -> Self {
-        let rest = Bytes::new();
-        Self { body, rest, untaken }
-    }
-}
-
-impl Body for Answered {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -46,14 +38,14 @@ impl Body for Answered {
             };
             self.rest = frame.into_data().unwrap_or_default();
         }
-        let most = match &self.untaken {
-            Some(untaken) => {
-                untaken.count_anew();
+        let max = match &self.sending {
+            Some(sending) => {
+                sending.restart_timer();
                 PIECE
             }
             None => usize::MAX,
         };
-        let length = self.rest.len().min(most);
+        let length = self.rest.len().min(max);
         let piece = self.rest.split_to(length);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -69,24 +61,26 @@ impl Body for Answered {
     }
 }
 
-/// Says how long the body is, and takes it away where only the header was asked for: HEAD is told what GET would be
-/// (RFC 9110 section 9.3.2). hyper takes it away on HTTP/1 alone, and says nothing of the length of an empty one on HTTP/2.
-/// What is left of it waits for the peer, where `untaken` counts that.
-pub fn frame(
+/// Sets `Content-Length`, and removes the body from the response to HEAD (RFC 9110 section 9.3.2). hyper removes it on
+/// HTTP/1 only, and sets no length for an empty body on HTTP/2. `sending` is called if there is a body to send.
+pub fn prepare(
     response: Response<Full<Bytes>>,
     is_head: bool,
-    untaken: impl FnOnce() -> Option<Untaken>,
-) -> Response<Answered> {
+    sending: impl FnOnce() -> Option<Sending>,
+) -> Response<ResponseBody> {
     let (mut head, mut body) = response.into_parts();
     let has_length = !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if let Some(length) = body.size_hint().exact().filter(|_| has_length) {
+    if let Some(length) = body.size_hint().exact()
+        && has_length
+    {
         head.headers.insert(CONTENT_LENGTH, length.into());
     }
     if is_head {
         body = Full::default();
     }
-    let untaken = if body.is_end_stream() { None } else { untaken() };
-    Response::from_parts(head, Answered::new(body, untaken))
+    let sending = if body.is_end_stream() { None } else { sending() };
+    let rest = Bytes::new();
+    Response::from_parts(head, ResponseBody { body, rest, sending })
 }
 
 #[cfg(test)]
@@ -100,15 +94,15 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_hours(1);
 
-    fn waiting(idle: Duration, untaken: Duration) -> Timeouts {
+    fn waiting(idle: Duration, sending: Duration) -> Timeouts {
         Timeouts {
             reading: LONG,
             idle,
-            untaken,
+            sending,
         }
     }
 
-    fn next(body: &mut Answered) -> Option<Bytes> {
+    fn next(body: &mut ResponseBody) -> Option<Bytes> {
         let mut context = Context::from_waker(Waker::noop());
         match Pin::new(body).poll_frame(&mut context) {
             Poll::Ready(frame) => frame.map(|frame| frame.unwrap().into_data().unwrap()),
@@ -116,9 +110,9 @@ mod tests {
         }
     }
 
-    fn body(content: &Bytes, untaken: Option<Untaken>) -> Answered {
+    fn body(content: &Bytes, sending: Option<Sending>) -> ResponseBody {
         let response = Response::new(Full::new(content.clone()));
-        frame(response, false, || untaken).into_body()
+        prepare(response, false, || sending).into_body()
     }
 
     #[tokio::test]
@@ -126,12 +120,12 @@ mod tests {
         let content: Bytes = (0..=u8::MAX).cycle().take(2 * PIECE + 1).collect();
         let activity = Activity::new();
         drop(activity.serving());
-        let mut one = body(&content, Some(activity.answered()));
+        let mut one = body(&content, Some(activity.sending()));
         let mut taken = Vec::new();
         for left in [content.len(), PIECE + 1, 1, 0] {
             assert_eq!(one.size_hint().exact(), Some(left as u64));
             assert_eq!(one.is_end_stream(), left == 0);
-            assert_eq!(activity.overdue(waiting(LONG, SHORT)).await, Overdue::Untaken);
+            assert_eq!(activity.overdue(waiting(LONG, SHORT)).await, Overdue::Sending);
             taken.extend(next(&mut one).unwrap_or_default());
         }
         assert_eq!(taken, content);
@@ -145,11 +139,11 @@ mod tests {
         drop(activity.serving());
         let content = Bytes::from(vec![7; 3 * PIECE]);
         let (mut one, other) = (
-            body(&content, Some(activity.answered())),
-            body(&content, Some(activity.answered())),
+            body(&content, Some(activity.sending())),
+            body(&content, Some(activity.sending())),
         );
         drop(other);
-        assert_eq!(activity.overdue(waiting(LONG, SHORT)).await, Overdue::Untaken);
+        assert_eq!(activity.overdue(waiting(LONG, SHORT)).await, Overdue::Sending);
         next(&mut one);
         let overdue = activity.overdue(waiting(LONG, LONG));
         assert!(tokio::time::timeout(SHORT, overdue).await.is_err());
@@ -165,10 +159,10 @@ mod tests {
 
     #[test]
     fn what_has_no_body_waits_for_nobody() {
-        let counted = || -> Option<Untaken> { panic!("there is nothing to take") };
-        let empty = frame(Response::new(Full::default()), false, counted);
+        let counted = || -> Option<Sending> { panic!("there is nothing to send") };
+        let empty = prepare(Response::new(Full::default()), false, counted);
         assert!(empty.body().is_end_stream());
-        let head = frame(Response::new(Full::from("abc")), true, counted);
+        let head = prepare(Response::new(Full::from("abc")), true, counted);
         assert_eq!(head.headers()[CONTENT_LENGTH], "3");
         assert!(head.body().is_end_stream());
     }

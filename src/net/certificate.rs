@@ -15,15 +15,17 @@ use x509_parser::x509::X509Version;
 
 use super::certificate_file::{chain_in, key_in, read, read_chain, read_key};
 use super::tls_error::TlsError;
-use super::validity::{Lapse, Validity};
+use super::validity::{ExpiryWarning, Validity};
 
-/// The most certificates of a chain that all clients take, and the most bytes: OpenSSL gives up at 100 KiB.
-const LONGEST_CHAIN: (usize, usize) = (10, 64 * 1024);
+/// The longest chain that all clients accept.
+const MAX_CHAIN_CERTIFICATES: usize = 10;
+/// The largest chain that all clients accept. OpenSSL refuses chains over 100 KiB.
+const MAX_CHAIN_BYTES: usize = 64 * 1024;
 /// How far this clock may be behind that of a certificate authority, in seconds.
 const CLOCK_SKEW: u64 = 60;
 
-/// The bits of a mode that let anybody do anything with a private key but its owner, and a group read it: so keys are
-/// shared on purpose, as with the group `ssl-cert` of Debian.
+/// The permission bits that a private key must not have. The owner may do everything, and the group may read: keys are
+/// shared that way on purpose, for example with Debian's group `ssl-cert`.
 pub const BEYOND_GROUP: u32 = 0o037;
 
 /// A certificate chain and the private key of its first certificate.
@@ -39,7 +41,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Reads both from PEM files. Whether they belong together is not known afterwards.
+    /// Reads both from PEM files. It does not check that they belong together.
     pub fn read(certificate_file: &Path, key_file: &Path) -> Result<Self, TlsError> {
         Ok(Self {
             chain: read_chain(certificate_file)?,
@@ -49,8 +51,8 @@ impl Pair {
         })
     }
 
-    /// Reads both from one PEM file. None when there is no file. It may have expired, but it can be used for at least one
-    /// of these domains: until there is a certificate for all of them, those that had one keep it.
+    /// Reads both from one PEM file. None if there is no file. The certificate may have expired, but it must be for at
+    /// least one of these domains: until there is one for all domains, the old one stays in use.
     pub fn read_for_some(file: &Path, domains: &[String]) -> Result<Option<Self>, TlsError> {
         let pem = match read(file) {
             Err(TlsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -59,12 +61,12 @@ impl Pair {
             pem => pem?,
         };
         let pair = Self::from_pem(&pem, file)?;
-        let mut each = domains.chunks(1);
-        pair.check_for(each.find(|domain| pair.is_for(domain)).unwrap_or(domains))?;
+        let first_match = domains.chunks(1).find(|domain| pair.is_for(domain));
+        pair.check_for(first_match.unwrap_or(domains))?;
         Ok(Some(pair))
     }
 
-    /// Both from one text in PEM form, which is kept in `file` or about to be.
+    /// Parses both from one PEM text, which was read from `file` or will be written to it.
     pub fn from_pem(pem: &[u8], file: &Path) -> Result<Self, TlsError> {
         Ok(Self {
             chain: chain_in(pem, file)?,
@@ -98,7 +100,7 @@ impl Pair {
         hasher.finish()
     }
 
-    /// Certificate and key as the TLS library takes them, when they belong together.
+    /// Certificate and key for the TLS library. Fails if they do not belong together.
     pub fn certified_key(&self) -> Result<CertifiedKey, TlsError> {
         if self
             .leaf()
@@ -106,7 +108,7 @@ impl Pair {
         {
             return Err(TlsError::Version1(self.certificate_file.clone()));
         }
-        // The library looks at the first only, and sends the others as they are.
+        // The library parses only the first one, and sends the others unchecked.
         let mut others = self.chain.iter().skip(1);
         if let Some(at) = others.position(|other| parse(other).is_none()) {
             return Err(TlsError::NoCertificateInChain {
@@ -143,18 +145,18 @@ impl Pair {
         })
     }
 
-    /// When the server's own certificate is valid, if that can be read.
+    /// The validity of the server's own certificate, if it can be read.
     pub fn validity(&self) -> Option<Validity> {
         self.leaf().as_ref().map(Validity::from)
     }
 
-    /// Why somebody has to see to the certificate, if so.
-    pub fn lapse(&self, now_unix_seconds: u64) -> Option<Lapse> {
-        Lapse::at(now_unix_seconds, self.validity())
+    /// The warning about the end of the certificate's validity, if one is due.
+    pub fn expiry_warning(&self, now_unix_seconds: u64) -> Option<ExpiryWarning> {
+        ExpiryWarning::at(now_unix_seconds, self.validity())
     }
 
-    /// The sentence about a certificate that clients refuse who come to `host`, whatever the time is.
-    pub fn misfit(&self, host: &str) -> Option<String> {
+    /// The warning about a certificate that clients of `host` always refuse.
+    pub fn mismatch_warning(&self, host: &str) -> Option<String> {
         if !self.is_for(&[host.to_owned()]) {
             return Some(format!(
                 "the certificate is not for {host}, the host of base_url: clients refuse it, unless a proxy shows them another"
@@ -165,7 +167,7 @@ impl Pair {
         })
     }
 
-    /// Whether it may be that of a TLS server: its issuer says so, or says nothing of its use (RFC 5280 section 4.2.1.12).
+    /// Whether a TLS server may use the certificate: its extended key usage says so or is absent (RFC 5280 section 4.2.1.12).
     fn is_for_servers(&self) -> bool {
         let usage = self
             .leaf()
@@ -180,38 +182,39 @@ impl Pair {
         parse(self.chain.first()?)
     }
 
-    /// Fails when some client refuses it at `now`, in seconds since the epoch, so that it must not take the place of one
-    /// that all of them accept.
-    pub fn is_sound(&self, now: u64) -> Result<(), TlsError> {
-        let (most, longest) = LONGEST_CHAIN;
+    /// Fails if some clients refuse the certificate at `now`, in seconds since the epoch. It must then not replace one that
+    /// all clients accept.
+    pub fn check_acceptance(&self, now: u64) -> Result<(), TlsError> {
         let is_valid_at = |now| self.validity().is_some_and(|validity| validity.includes(now));
         if !is_valid_at(now) && !is_valid_at(now.saturating_add(CLOCK_SKEW)) {
-            return Err(TlsError::Unsound("is not valid now"));
+            return Err(TlsError::RefusedByClients("is not valid now"));
         }
         if !self.is_for_servers() {
-            return Err(TlsError::Unsound("is not for servers"));
+            return Err(TlsError::RefusedByClients("is not for servers"));
         }
         let length: usize = self.chain.iter().map(|certificate| certificate.len()).sum();
-        if self.chain.len() > most || length > longest {
-            return Err(TlsError::Unsound("comes with more others than clients take"));
+        if self.chain.len() > MAX_CHAIN_CERTIFICATES || length > MAX_CHAIN_BYTES {
+            return Err(TlsError::RefusedByClients(
+                "comes with more others than clients take",
+            ));
         }
         Ok(())
     }
 }
 
-/// What is worth a warning in the operator's files.
+/// The warnings about the operator's files.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Examined {
-    /// That it is about time to renew the certificate.
-    pub lapse: Option<Lapse>,
-    /// That it is for something else: [`Pair::misfit`].
-    pub misfit: Option<String>,
-    /// That others can get at the key: [`exposure`].
+pub struct CertificateWarnings {
+    /// [`Pair::expiry_warning`].
+    pub expiry: Option<ExpiryWarning>,
+    /// [`Pair::mismatch_warning`].
+    pub mismatch: Option<String>,
+    /// [`exposure_warning`].
     pub exposure: Option<String>,
 }
 
-/// The sentence about a private key that is open to others than it may be.
-pub fn exposure(key_file: &Path) -> Option<String> {
+/// The warning about a private key that other users can read or change.
+pub fn exposure_warning(key_file: &Path) -> Option<String> {
     let mode = fs::metadata(key_file).ok()?.permissions().mode() & 0o777;
     let right = mode & !BEYOND_GROUP;
     let file = key_file.display();
@@ -219,13 +222,13 @@ pub fn exposure(key_file: &Path) -> Option<String> {
         .then(|| format!("{file}: the private key is open to others ({mode:03o}): chmod {right:03o} {file}"))
 }
 
-/// Everything that is wrong with the operator's files, and what is worth a warning. `host` is that of the service.
+/// All errors in the operator's files, or else the warnings about them. `host` is the host of the service.
 pub fn examine(
     certificate_file: &Path,
     key_file: &Path,
     host: Option<&str>,
     now_unix_seconds: u64,
-) -> Result<Examined, Vec<TlsError>> {
+) -> Result<CertificateWarnings, Vec<TlsError>> {
     match (read_chain(certificate_file), read_key(key_file)) {
         (Ok(chain), Ok(private_key)) => {
             let pair = Pair {
@@ -235,10 +238,10 @@ pub fn examine(
                 key_file: key_file.to_owned(),
             };
             pair.certified_key().map_err(|error| vec![error])?;
-            Ok(Examined {
-                lapse: pair.lapse(now_unix_seconds),
-                misfit: host.and_then(|host| pair.misfit(host)),
-                exposure: exposure(key_file),
+            Ok(CertificateWarnings {
+                expiry: pair.expiry_warning(now_unix_seconds),
+                mismatch: host.and_then(|host| pair.mismatch_warning(host)),
+                exposure: exposure_warning(key_file),
             })
         }
         (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),
@@ -251,243 +254,4 @@ fn parse(certificate: &[u8]) -> Option<X509Certificate<'_>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
-    use tempfile::TempDir;
-    use time::OffsetDateTime;
-
-    use super::super::self_signed::self_signed;
-    use super::*;
-
-    const NOW: u64 = 1_800_000_000;
-    const DAY: u64 = 24 * 60 * 60;
-
-    fn files(directory: &TempDir) -> (PathBuf, PathBuf) {
-        let certs = directory.path().join("certs");
-        (certs.join("self-signed.pem"), certs.join("self-signed.key"))
-    }
-
-    #[test]
-    fn validity_is_read_from_the_certificate() {
-        let directory = TempDir::new().unwrap();
-        let validity = self_signed(directory.path(), &[], NOW)
-            .unwrap()
-            .validity()
-            .unwrap();
-        assert_eq!(
-            validity,
-            Validity {
-                not_before: NOW - DAY,
-                not_after: NOW + 364 * DAY
-            }
-        );
-    }
-
-    /// A DER sequence with a length of two bytes.
-    fn sequence(content: &[u8]) -> Vec<u8> {
-        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
-        [&[0x30, 0x82, length[0], length[1]], content].concat()
-    }
-
-    #[test]
-    fn a_certificate_of_the_first_version_is_named_as_such() {
-        let directory = TempDir::new().unwrap();
-        let mut pair = self_signed(directory.path(), &[], NOW).unwrap();
-        assert!(pair.certified_key().is_ok());
-        let new = pair.chain[0].clone();
-        let to_be_signed = parse(&new).unwrap().tbs_certificate.as_ref().to_vec();
-        let signature = &new[4 + to_be_signed.len()..];
-        let without_version = to_be_signed[4..].strip_prefix(&[0xa0, 3, 2, 1, 2]).unwrap();
-        let old = sequence(&[&sequence(without_version), signature].concat());
-        pair.chain = vec![CertificateDer::from(old)];
-        let said = pair.certified_key().unwrap_err().to_string();
-        assert!(said.contains("X.509 version 1"), "{said}");
-    }
-
-    #[test]
-    fn a_certificate_that_is_cut_off_has_no_validity() {
-        let (mut pair, _folder) = pair(&["id.example"], |_| ());
-        assert!(pair.validity().is_some());
-        let whole = pair.chain[0].clone();
-        for length in 0..whole.len() {
-            pair.chain = vec![CertificateDer::from(whole[..length].to_vec())];
-            assert_eq!(pair.validity(), None);
-            assert!(!pair.is_for_servers());
-        }
-    }
-
-    #[test]
-    fn a_certificate_is_for_servers_unless_it_says_that_it_is_for_others_only() {
-        use ExtendedKeyUsagePurpose::{Any, ClientAuth, CodeSigning, ServerAuth};
-        for (purposes, is_for_servers) in [
-            (vec![], true),
-            (vec![ClientAuth, ServerAuth], true),
-            (vec![Any], true),
-            (vec![ClientAuth], false),
-            (vec![ClientAuth, CodeSigning], false),
-        ] {
-            let (pair, _folder) = pair(&["id.example"], |params| {
-                params.extended_key_usages.clone_from(&purposes);
-            });
-            assert_eq!(pair.is_for_servers(), is_for_servers, "{purposes:?}");
-        }
-    }
-
-    #[test]
-    fn an_examination_names_the_faults_of_both_files() {
-        let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        self_signed(directory.path(), &[], NOW).unwrap();
-        self_signed(other.path(), &[], NOW).unwrap();
-        let (certificate, key) = files(&directory);
-        let look = |certificate: &Path, key: &Path, now| examine(certificate, key, Some("localhost"), now);
-        assert_eq!(look(&certificate, &key, NOW).unwrap(), Examined::default());
-        let later = look(&certificate, &key, NOW + 400 * DAY).unwrap();
-        assert_eq!(later.lapse, Some(Lapse::Expired));
-        assert_eq!(look(&key, &certificate, NOW).unwrap_err().len(), 2);
-        let mismatch = look(&certificate, &files(&other).1, NOW).unwrap_err();
-        assert!(matches!(mismatch[..], [TlsError::KeyMismatch { .. }]));
-    }
-
-    /// A pair for these names and purposes, with what `spoil` makes of it, and its file.
-    fn pair(names: &[&str], spoil: impl FnOnce(&mut CertificateParams)) -> (Pair, TempDir) {
-        let directory = TempDir::new().unwrap();
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        spoil(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        let file = directory.path().join("pair.pem");
-        fs::write(&file, key.serialize_pem() + &certificate.pem()).unwrap();
-        (Pair::read(&file, &file).unwrap(), directory)
-    }
-
-    #[test]
-    fn a_certificate_that_is_not_for_the_host_or_not_for_servers_is_warned_of() {
-        let (fit, _folder) = pair(&["id.example", "127.0.0.1"], |_| ());
-        assert_eq!((fit.misfit("id.example"), fit.misfit("127.0.0.1")), (None, None));
-        assert!(
-            fit.misfit("other.example")
-                .unwrap()
-                .contains("not for other.example")
-        );
-        let (nameless, _folder) = pair(&[], |params| {
-            params.distinguished_name.push(DnType::CommonName, "id.example");
-        });
-        assert!(
-            nameless
-                .misfit("id.example")
-                .unwrap()
-                .contains("not for id.example")
-        );
-        let (client, folder) = pair(&["id.example"], |params| {
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        });
-        assert!(client.misfit("id.example").unwrap().contains("not for servers"));
-        let file = folder.path().join("pair.pem");
-        let examined = examine(&file, &file, Some("id.example"), NOW).unwrap();
-        assert_eq!(examined.misfit, client.misfit("id.example"));
-    }
-
-    #[test]
-    fn a_chain_with_something_else_in_it_is_refused() {
-        let (mut pair, _folder) = pair(&["id.example"], |_| ());
-        let whole = pair.chain[0].clone();
-        pair.chain.push(whole.clone());
-        assert!(pair.certified_key().is_ok());
-        pair.chain.push(CertificateDer::from(vec![0; 3]));
-        let said = pair.certified_key().unwrap_err().to_string();
-        assert!(said.contains("number 3"), "{said}");
-    }
-
-    #[test]
-    fn only_what_every_client_takes_is_sound() {
-        let (mut good, _folder) = pair(&["id.example"], |params| {
-            params.not_before = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
-            params.not_after = OffsetDateTime::from_unix_timestamp(1_800_000_000 + 86_400).unwrap();
-        });
-        assert!(good.is_sound(NOW).is_ok());
-        assert!(
-            good.is_sound(NOW - CLOCK_SKEW).is_ok(),
-            "its issuer's clock is ahead"
-        );
-        assert!(good.is_sound(NOW - CLOCK_SKEW - 1).is_err());
-        assert!(good.is_sound(NOW + DAY + 1).is_err());
-        let leaf = good.chain[0].clone();
-        good.chain = vec![leaf.clone(); 10];
-        assert!(good.is_sound(NOW).is_ok());
-        good.chain.push(leaf.clone());
-        assert!(good.is_sound(NOW).is_err());
-        good.chain = vec![leaf, CertificateDer::from(vec![0; 64 * 1024])];
-        assert!(good.is_sound(NOW).is_err());
-    }
-
-    #[test]
-    fn a_key_that_cannot_be_used_is_told_with_those_that_can() {
-        let (mut pair, _folder) = pair(&["id.example"], |_| ());
-        // A P-521 key in PKCS #8 begins like this; what follows makes no difference.
-        let p_521 = b"\x30\x1a\x02\x01\x00\x30\x10\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x05\x2b\x81\x04\x00\x23\x04\x03\x04\x01\x00";
-        pair.private_key = PrivateKeyDer::Pkcs8(p_521.to_vec().into());
-        let said = pair.certified_key().unwrap_err().to_string();
-        assert!(said.contains("P-384, or Ed25519"), "{said}");
-    }
-
-    #[test]
-    fn a_file_of_an_editor_that_marks_utf_8_and_ends_lines_with_two_characters_is_read() {
-        let directory = TempDir::new().unwrap();
-        self_signed(directory.path(), &[], NOW).unwrap();
-        let (certificate, key) = files(&directory);
-        for file in [&certificate, &key] {
-            let text = fs::read_to_string(file).unwrap();
-            let text = text.split_once("-----BEGIN").unwrap().1.replace('\n', "\r\n");
-            fs::write(file, format!("\u{feff}-----BEGIN{text}")).unwrap();
-        }
-        assert!(Pair::read(&certificate, &key).unwrap().certified_key().is_ok());
-    }
-
-    #[test]
-    fn every_fault_of_the_files_is_named() {
-        let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        self_signed(one.path(), &[], NOW).unwrap();
-        self_signed(other.path(), &[], NOW).unwrap();
-        let (certificate, key) = files(&one);
-        let fault =
-            |certificate: &Path, key: &Path| examine(certificate, key, None, NOW).unwrap_err().remove(0);
-
-        assert!(matches!(
-            fault(&one.path().join("none"), &key),
-            TlsError::Unreadable { .. }
-        ));
-        assert!(matches!(fault(&key, &key), TlsError::NoCertificate(_)));
-        assert!(matches!(fault(&certificate, &certificate), TlsError::NoKey(_)));
-        assert!(matches!(
-            fault(&certificate, &files(&other).1),
-            TlsError::KeyMismatch { .. }
-        ));
-
-        let damaged = one.path().join("damaged");
-        fs::write(&damaged, "-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
-        assert!(matches!(fault(&certificate, &damaged), TlsError::NotPem(_)));
-        fs::write(
-            &damaged,
-            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
-        )
-        .unwrap();
-        assert!(matches!(fault(&certificate, &damaged), TlsError::EncryptedKey(_)));
-        fs::write(
-            &damaged,
-            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
-        )
-        .unwrap();
-        assert!(matches!(fault(&certificate, &damaged), TlsError::EncryptedKey(_)));
-        fs::write(
-            &damaged,
-            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-        )
-        .unwrap();
-        assert!(matches!(
-            fault(&damaged, &key),
-            TlsError::Refused { .. } | TlsError::KeyMismatch { .. }
-        ));
-        assert!(examine(&certificate, &key, None, NOW + 10_000 * DAY).is_ok());
-    }
-}
+mod tests;

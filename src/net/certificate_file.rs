@@ -1,4 +1,4 @@
-//! Files of certificates and keys: how they are read and written.
+//! Reading and writing the files of certificates and keys.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ pub(super) fn key_in(pem: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, 
     })
 }
 
-/// The file without the mark that some editors put before UTF-8, which would hide the first line of PEM.
+/// The content of a file without the byte order mark, which would hide the first line of PEM.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let mut bytes = fs::read(file).map_err(|source| TlsError::Unreadable {
@@ -53,12 +53,12 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// Whether there is a key that a passphrase protects: as PKCS #8 (RFC 5958), or in the way of OpenSSL (RFC 1421).
+/// Whether a passphrase protects the key: as PKCS #8 (RFC 5958), or in OpenSSL's way (RFC 1421).
 fn is_encrypted(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("ENCRYPTED")
 }
 
-/// Makes the folder of certificates, for its owner only, if it is not there.
+/// Makes the folder of certificates, for its owner only, if it does not exist.
 pub(super) fn make_folder(directory: &Path) -> Result<(), TlsError> {
     DirBuilder::new()
         .recursive(true)
@@ -70,7 +70,7 @@ pub(super) fn make_folder(directory: &Path) -> Result<(), TlsError> {
         })
 }
 
-/// Writes beside `file` and renames, so that nobody reads half of it; it is on the disk before this returns.
+/// Writes beside `file` and renames, so that a reader never sees half of it. The file is on the disk when this returns.
 pub(super) fn write(file: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
     let beside = file.with_extension("new");
     let write = || -> io::Result<()> {

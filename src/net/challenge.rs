@@ -1,4 +1,4 @@
-//! The answers to the handshakes by which a certificate authority checks a domain (TLS-ALPN-01, RFC 8737).
+//! The answers to a certificate authority's check of a domain (TLS-ALPN-01, RFC 8737).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,9 +27,9 @@ impl fmt::Debug for Challenges {
 }
 
 impl Challenges {
-    /// Whether a peer that offers these protocols is an authority that checks a challenge: one that offers this
-    /// protocol and no other (RFC 8737 section 3).
-    pub fn is_asked_for(hello: &ClientHello<'_>) -> bool {
+    /// Whether the peer is an authority that checks a challenge: it offers `acme-tls/1` and no other protocol (RFC 8737
+    /// section 3).
+    pub fn is_validation(hello: &ClientHello<'_>) -> bool {
         hello
             .alpn()
             .is_some_and(|mut offered| offered.next() == Some(ACME_TLS_1) && offered.next().is_none())
@@ -46,7 +46,7 @@ impl Challenges {
         })
     }
 
-    /// The TLS configuration of such a check. Nothing is sent on its connection after the handshake.
+    /// The TLS configuration for such a check. No data follows the handshake.
     pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()

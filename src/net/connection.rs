@@ -19,35 +19,35 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-use super::activity::{Activity, Overdue, Timeouts, Watched};
+use super::activity::{Activity, MonitoredStream, Overdue, Protocol, Timeouts};
 use super::alpn::{ACME_TLS_1, HTTP_2};
-use super::answer::{self, Answered};
+use super::answer::{self, ResponseBody};
 use super::drain::Draining;
 use super::tls::Acceptor;
 use super::{Fallback, Limits, Peer};
 
-/// How long a connection may take to close once nothing is under way on it.
+/// How long an idle connection may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a peer has for a request that is on its way when the service stops: one on a kept HTTP/1 connection
-/// has no way to learn of the end but by losing it (RFC 9112 section 9.6).
+/// How long the service reads a last request when it stops. An HTTP/1 peer that sends a request at this moment learns of
+/// the end only by losing the request (RFC 9112 section 9.6).
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The least that hyper takes for an HTTP/1 buffer.
+/// The smallest HTTP/1 buffer that hyper accepts.
 const SMALLEST_BUFFER: usize = 8192;
 
-/// A request's body is at most 64 KiB, so one stream needs no larger window, and a few of them share one
-/// connection's (RFC 9113 section 6.9.2).
+/// A request body has at most 64 KiB, so a stream needs no larger window (RFC 9113 section 6.9.2). Four streams fill the
+/// connection's window.
 const STREAM_WINDOW: u32 = 65_535;
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Streams that a peer may open and reset before they are looked at; more end the connection.
+/// Streams that a peer may reset before hyper accepts them. More end the connection.
 const MAX_RESET_STREAMS: usize = 20;
-/// Streams that a peer may make us reset; more end the connection.
+/// Streams that hyper may reset because of the peer's errors. More end the connection.
 const MAX_LOCAL_RESETS: usize = 256;
 
-/// Serves one connection to its end. A peer's faults end the connection and nothing else.
+/// Serves one connection to its end. An error of the peer ends this connection only.
 pub async fn serve(
     stream: TcpStream,
     tls: Option<Acceptor>,
@@ -80,7 +80,7 @@ pub async fn serve(
     };
     match stream.get_ref().1.alpn_protocol() {
         Some(HTTP_2) => http_2(stream, service, limits, draining).await,
-        // The handshake was all of it (RFC 8737 section 3).
+        // The check ends with the handshake (RFC 8737 section 3).
         Some(ACME_TLS_1) => {
             tracing::debug!(peer = %peer.addr, "answered a certificate authority's check");
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
@@ -103,8 +103,8 @@ where
         .max_header_size(header)
         .max_buf_size(header.saturating_mul(2).max(SMALLEST_BUFFER))
         .serve_connection(
-            TokioIo::new(Watched::requests(stream, activity.clone())),
-            service.answering(activity.clone(), limits.request_timeout, draining.clone()),
+            TokioIo::new(MonitoredStream::new(stream, activity.clone(), Protocol::Http1)),
+            service.into_hyper(activity.clone(), limits.request_timeout, draining.clone()),
         );
     drive(
         connection,
@@ -134,23 +134,23 @@ where
         .keep_alive_interval(limits.idle_timeout / 2)
         .keep_alive_timeout(limits.header_timeout)
         .serve_connection(
-            TokioIo::new(Watched::frames(stream, activity.clone())),
-            service.answering(activity.clone(), limits.request_timeout, draining.clone()),
+            TokioIo::new(MonitoredStream::new(stream, activity.clone(), Protocol::Http2)),
+            service.into_hyper(activity.clone(), limits.request_timeout, draining.clone()),
         );
-    // GOAWAY says which requests were taken, so none has to be waited for.
+    // GOAWAY says which requests were accepted, so the service need not wait for a last one.
     drive(connection, peer, &activity, limits, draining, Duration::ZERO).await;
 }
 
-/// A connection that can be asked to end when what it has begun is done.
+/// A connection that can finish its requests and then end.
 trait Graceful: Future<Output = hyper::Result<()>> {
-    /// HTTP/1: no further request. HTTP/2: GOAWAY (RFC 9113 section 6.8).
+    /// Accepts no further request. On HTTP/2 it sends GOAWAY (RFC 9113 section 6.8).
     fn finish(self: Pin<&mut Self>);
 }
 
 impl<IO, S> Graceful for http1::Connection<IO, S>
 where
     IO: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<Answered>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
 {
     fn finish(self: Pin<&mut Self>) {
         self.graceful_shutdown();
@@ -160,7 +160,7 @@ where
 impl<IO, S> Graceful for http2::Connection<IO, S, TokioExecutor>
 where
     IO: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<Answered>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
     S::Future: Send + 'static,
 {
     fn finish(self: Pin<&mut Self>) {
@@ -179,7 +179,7 @@ async fn drive<C: Graceful>(
     let timeouts = Timeouts {
         reading: limits.header_timeout,
         idle: limits.idle_timeout,
-        untaken: limits.idle_timeout,
+        sending: limits.idle_timeout,
     };
     let mut connection = pin!(connection);
     tokio::select! {
@@ -190,13 +190,13 @@ async fn drive<C: Graceful>(
                 tracing::debug!(peer = %peer.addr, "no request in time");
                 return;
             }
-            Overdue::Untaken => {
+            Overdue::Sending => {
                 tracing::debug!(peer = %peer.addr, "an answer is not taken");
                 return;
             }
         },
         () = draining.begun() => if !last_request.is_zero() {
-            activity.count_anew();
+            activity.restart_timers();
             tokio::select! {
                 biased;
                 end = connection.as_mut() => return ended(peer, end),
@@ -205,7 +205,7 @@ async fn drive<C: Graceful>(
         }
     }
     connection.as_mut().finish();
-    activity.count_anew();
+    activity.restart_timers();
     tokio::select! {
         end = connection.as_mut() => ended(peer, end),
         _ = activity.overdue(timeouts.at_most(CLOSE_TIMEOUT)) => {
@@ -220,26 +220,26 @@ fn ended(peer: Peer, end: hyper::Result<()>) {
     }
 }
 
-/// The work on one answer.
-pub type Work = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
+/// The future of one response.
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
 
-/// Answers requests. Every service has this one type, so that there is one HTTP server in the executable and not one
-/// for each.
-pub type Answering = Arc<dyn Fn(Request<Incoming>, Peer) -> Work + Send + Sync>;
+/// Answers requests. Every service is boxed to this one type, so that the executable contains one HTTP server instead of
+/// one for each service.
+pub type RequestHandler = Arc<dyn Fn(Request<Incoming>, Peer) -> ResponseFuture + Send + Sync>;
 
-/// A service called so that neither a panic nor a request without end gets past the one request.
+/// A service whose panics and endless requests affect one request only.
 ///
-/// What never becomes a request does not come here: hyper answers a header that cannot be read (400) or is too long
-/// (414, 431) by itself, without a body, and offers no hook to add a header.
+/// hyper itself answers a header that it cannot read (400) or that is too long (414, 431). These responses have no body,
+/// and hyper offers no hook to add a header.
 pub struct Guarded {
-    service: Answering,
+    service: RequestHandler,
     peer: Peer,
     fallback: Fallback,
 }
 
 impl Guarded {
     /// Guards `service` for one peer.
-    pub fn new(service: Answering, peer: Peer, fallback: Fallback) -> Self {
+    pub fn new(service: RequestHandler, peer: Peer, fallback: Fallback) -> Self {
         Self {
             service,
             peer,
@@ -247,16 +247,16 @@ impl Guarded {
         }
     }
 
-    fn answering(
+    fn into_hyper(
         self,
         activity: Activity,
-        limit: Duration,
+        timeout: Duration,
         draining: Draining,
     ) -> impl Service<
         Request<Incoming>,
-        Response = Response<Answered>,
+        Response = Response<ResponseBody>,
         Error = Infallible,
-        Future = impl Future<Output = Result<Response<Answered>, Infallible>> + Send + 'static,
+        Future = impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + 'static,
     > {
         let Self {
             service,
@@ -269,34 +269,29 @@ impl Guarded {
             let (version, uri) = (request.version(), request.uri().clone());
             let is_head = request.method() == Method::HEAD;
             let has_body = !request.body().is_end_stream();
-            // Now, and not when its turn comes: until the service has seen it, the request lies in memory.
-            let answer = Pending::of(|| service(request, peer));
+            // Called before the first poll: the service counts the request, which is in memory already.
+            let answer = DetachOnDrop::start(|| service(request, peer));
             async move {
                 let _serving = serving;
-                let (mut response, is_body_left) = match tokio::time::timeout(limit, answer).await {
+                let failed = |status| fallback.answer(status, peer, uri);
+                let (mut response, is_body_left) = match tokio::time::timeout(timeout, answer).await {
                     Ok(Ok(response)) => (response, false),
                     Ok(Err(Panicked)) => {
                         tracing::error!(peer = %peer.addr, "a request ended in a panic");
-                        (
-                            fallback.answer(StatusCode::INTERNAL_SERVER_ERROR, peer, uri),
-                            has_body,
-                        )
+                        (failed(StatusCode::INTERNAL_SERVER_ERROR), has_body)
                     }
                     Err(_) => {
-                        tracing::error!(peer = %peer.addr, seconds = limit.as_secs(), "a request took too long");
-                        (
-                            fallback.answer(StatusCode::SERVICE_UNAVAILABLE, peer, uri),
-                            has_body,
-                        )
+                        tracing::error!(peer = %peer.addr, seconds = timeout.as_secs(), "a request took too long");
+                        (failed(StatusCode::SERVICE_UNAVAILABLE), has_body)
                     }
                 };
                 if (is_body_left || draining.has_begun()) && version < Version::HTTP_2 {
                     let headers = response.headers_mut();
                     headers.insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                // HTTP/1 sends one answer after the other, and this is in its buffer at once.
-                let untaken = || (version >= Version::HTTP_2).then(|| activity.answered());
-                Ok(answer::frame(response, is_head, untaken))
+                // HTTP/1 sends one response at a time, and copies it into its buffer at once.
+                let sending = || (version >= Version::HTTP_2).then(|| activity.sending());
+                Ok(answer::prepare(response, is_head, sending))
             }
         })
     }
@@ -304,26 +299,26 @@ impl Guarded {
 
 struct Panicked;
 
-/// That work, until it is done or has panicked.
+/// A response future that runs to its end even if the peer hangs up or the request times out.
 ///
-/// A peer that hangs up, or waits for too long, does not end it: what it has begun, such as a write that waits for the disk,
-/// goes on in any case, and what bounds how much of that one peer may have under way has to last as long.
-struct Pending(Option<Work>);
+/// Its work, such as a write that waits for the disk, continues in any case. The permit that bounds the requests of the
+/// peer must therefore be held until the work is done.
+struct DetachOnDrop(Option<ResponseFuture>);
 
-impl Pending {
-    fn of(begin: impl FnOnce() -> Work) -> Self {
+impl DetachOnDrop {
+    fn start(begin: impl FnOnce() -> ResponseFuture) -> Self {
         Self(catch_unwind(AssertUnwindSafe(begin)).ok())
     }
 }
 
-impl Future for Pending {
+impl Future for DetachOnDrop {
     type Output = Result<Response<Full<Bytes>>, Panicked>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(work) = self.0.as_mut() else {
             return Poll::Ready(Err(Panicked));
         };
-        // What the future was working on is dropped with it, so nobody sees it half done.
+        // After a panic the future is dropped with its state, so no code sees a half-changed state.
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         if !matches!(polled, Ok(Poll::Pending)) {
             self.0 = None;
@@ -335,7 +330,7 @@ impl Future for Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for DetachOnDrop {
     fn drop(&mut self) {
         if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(work);

@@ -1,19 +1,19 @@
-//! Stopping: every connection is told once, finishes what it has begun, and is given a bounded time for it.
+//! Graceful shutdown: each connection finishes its requests within a bounded time.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The end that says "stop". Dropping it says so too.
+/// Starts the shutdown. Dropping it has the same effect.
 #[derive(Debug)]
 pub struct Drain(watch::Sender<bool>);
 
-/// The end that hears it; one for each connection.
+/// Notices the shutdown. Each connection has one.
 #[derive(Clone, Debug)]
 pub struct Draining(watch::Receiver<bool>);
 
-/// The two ends.
+/// A connected pair of both.
 pub fn channel() -> (Drain, Draining) {
     let (sender, receiver) = watch::channel(false);
     (Drain(sender), Draining(receiver))
@@ -27,28 +27,28 @@ impl Drain {
 }
 
 impl Draining {
-    /// Waits until [`Drain::begin`] is called; at once when it has been.
+    /// Waits until [`Drain::begin`] has been called.
     pub async fn begun(&mut self) {
-        // An error means that the other end is gone, which says the same thing.
+        // An error means that the other end was dropped.
         let _ = self.0.wait_for(|begun| *begun).await;
     }
 
-    /// Waits until that was so long ago.
-    pub async fn begun_since(&mut self, time: Duration) {
+    /// Waits until the shutdown began and `grace` has passed since.
+    pub async fn begun_since(&mut self, grace: Duration) {
         self.begun().await;
-        tokio::time::sleep(time).await;
+        tokio::time::sleep(grace).await;
     }
 
-    /// Whether it has been called.
+    /// Whether the shutdown has begun.
     pub fn has_begun(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 }
 
-/// Waits for the connections to end, and cuts those that have not within `limit`. How many were cut.
-pub async fn finish(mut connections: JoinSet<()>, limit: Duration) -> usize {
+/// Waits for the connections to end, and cuts the remaining ones after `timeout`. Returns how many were cut.
+pub async fn finish(mut connections: JoinSet<()>, timeout: Duration) -> usize {
     let ended = async { while connections.join_next().await.is_some() {} };
-    let all_ended = tokio::time::timeout(limit, ended).await.is_ok();
+    let all_ended = tokio::time::timeout(timeout, ended).await.is_ok();
     let cut = if all_ended { 0 } else { connections.len() };
     if cut > 0 {
         tracing::warn!(

@@ -1,7 +1,7 @@
-//! Listening sockets that whoever started the process has opened and keeps open (`sd_listen_fds(3)`).
+//! Listening sockets that the service manager opened and keeps open (`sd_listen_fds(3)`).
 //!
-//! They are what makes a restart invisible: a connection that is made while nobody accepts waits in the kernel's
-//! queue for the next process, and none of this process's own needs the right to bind a low port.
+//! They make a restart invisible: a connection that is made during the restart waits in the kernel's queue for the next
+//! process. The process also needs no right to bind a low port.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,36 +9,36 @@ use std::net::{SocketAddr, TcpListener};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 
-/// The name (`FileDescriptorName=`) of sockets that are for the metrics. Every other one is for the public.
+/// The name (`FileDescriptorName=`) of sockets for the metrics. All other sockets are for the public.
 pub const METRICS: &str = "metrics";
 
 /// Why the sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
-    /// Something else stands where a socket is announced.
+    /// A descriptor is not a listening TCP socket.
     #[error(
         "descriptor {number}, handed over by $LISTEN_FDS with the name {name:?}, is no listening TCP socket: {source}"
     )]
     NoListener {
         /// The number of the descriptor.
         number: usize,
-        /// What the socket is called.
+        /// The name of the socket.
         name: String,
         /// What is wrong with it.
         source: io::Error,
     },
 }
 
-/// The sockets that were handed over, by whom they are for; mostly none.
+/// The sockets that were handed over, by their purpose.
 #[derive(Debug, Default)]
 pub struct Inherited {
     /// For the public.
     pub public: Vec<TcpListener>,
-    /// For those who collect metrics.
+    /// For the metrics.
     pub metrics: Vec<TcpListener>,
 }
 
-/// The first number of a descriptor that is handed over; `SD_LISTEN_FDS_START`.
+/// The number of the first descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: usize = 3;
 
 impl Inherited {

@@ -1,4 +1,4 @@
-//! The listening sockets: who gets in, how many at a time, and how it all ends.
+//! The listening sockets: how connections are accepted, limited and ended.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,26 +15,26 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::connection::{Answering, Guarded};
+use super::connection::{Guarded, RequestHandler};
 use super::tls::Acceptor;
-use super::{Fallback, Limits, Peer, Unanswered, connection, drain};
+use super::{FailedRequest, Fallback, Limits, Peer, connection, drain};
 use crate::limit::concurrency::ConcurrencyLimit;
 
-/// How long to wait when no connection can be accepted, as when the process is out of file descriptors.
-const BACK_OFF: Duration = Duration::from_millis(75);
-/// How many waits pass between two log lines about it.
-const WAITS_PER_LINE: u64 = 100;
+/// How long to wait if no connection can be accepted, for example without free file descriptors.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(75);
+/// How many failures are logged as one line.
+const FAILURES_PER_LOG_LINE: u64 = 100;
 
-/// How many connections may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
-const QUEUE: u32 = 65_535;
+/// How many connections may wait to be accepted. The kernel limits it to `net.core.somaxconn`.
+const BACKLOG: u32 = 65_535;
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Nothing to listen on.
+    /// The list of addresses is empty.
     #[error("no address to listen on")]
     NoAddress,
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error(
         "cannot listen on {0}: the address is in use, perhaps by another instance of this service; --listen names another"
     )]
@@ -51,19 +51,18 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct Listener {
     sockets: Vec<TcpListener>,
-    /// Whether somebody keeps the sockets open when this process closes them.
-    outlive: bool,
+    /// Whether the service manager keeps the sockets open when this process closes them.
+    is_inherited: bool,
     limits: Limits,
     fallback: Fallback,
 }
 
 impl Listener {
-    /// Binds all of `addresses`, or none. `[::]` is all addresses of IPv6, and those of IPv4 too unless one of them is
-    /// named with the same port.
+    /// Binds all of `addresses`, or none. `[::]` accepts IPv4 too, unless the list has an IPv4 address with the same port.
     pub async fn bind(addresses: &[SocketAddr], limits: Limits) -> Result<Self, BindError> {
         let mut sockets = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let socket = if addresses.iter().any(|other| is_left_to(*address, *other)) {
+            let socket = if addresses.iter().any(|other| must_be_ipv6_only(*address, *other)) {
                 bind_ipv6_only(*address)
             } else {
                 TcpListener::bind(address).await
@@ -79,14 +78,14 @@ impl Listener {
         }
         Ok(Self {
             sockets,
-            outlive: false,
+            is_inherited: false,
             limits,
             fallback: Fallback::default(),
         })
     }
 
-    /// Takes over sockets that another process bound and keeps open, so that connections made while nobody accepts
-    /// wait for the next to do so.
+    /// Takes over sockets that the service manager bound and keeps open. Connections that are made while no process
+    /// accepts them wait for the next process.
     pub fn inherit(sockets: Vec<std::net::TcpListener>, limits: Limits) -> io::Result<Self> {
         let sockets = sockets.into_iter().map(|socket| {
             socket.set_nonblocking(true)?;
@@ -94,18 +93,17 @@ impl Listener {
         });
         Ok(Self {
             sockets: sockets.collect::<io::Result<_>>()?,
-            outlive: true,
+            is_inherited: true,
             limits,
             fallback: Fallback::default(),
         })
     }
 
-    /// Answers requests that come to no answer of their own with what `fallback` makes of the status: 500 after
-    /// a panic, 503 after [`Limits::request_timeout`].
+    /// Answers failed requests by `fallback`.
     #[must_use]
     pub fn with_fallback(
         self,
-        fallback: impl Fn(Unanswered) -> Response<Full<Bytes>> + Send + Sync + 'static,
+        fallback: impl Fn(FailedRequest) -> Response<Full<Bytes>> + Send + Sync + 'static,
     ) -> Self {
         Self {
             fallback: Fallback::new(fallback),
@@ -113,7 +111,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the real port where port 0 was asked for.
+    /// The addresses it listens on, with the port that the kernel chose for port 0.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.sockets
             .iter()
@@ -121,9 +119,9 @@ impl Listener {
             .collect()
     }
 
-    /// Accepts connections and serves them until `shutdown` is ready, then finishes what has begun within
-    /// [`Limits::drain_timeout`]. Without `tls` every connection is plain HTTP/1.1; with it HTTP/2 is
-    /// spoken when the peer asks for it (RFC 7301).
+    /// Accepts and serves connections until `shutdown` is ready, then finishes their requests within
+    /// [`Limits::drain_timeout`]. Without `tls` every connection is plain HTTP/1.1. With it, a peer can choose HTTP/2
+    /// (RFC 7301).
     pub async fn serve<S, F>(
         self,
         tls: Option<Acceptor>,
@@ -133,31 +131,31 @@ impl Listener {
         S: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
-        let service: Answering = Arc::new(move |request, peer| Box::pin(service(request, peer)));
+        let service: RequestHandler = Arc::new(move |request, peer| Box::pin(service(request, peer)));
         self.accept(tls, service, shutdown).await;
     }
 
     async fn accept(
         self,
         tls: Option<Acceptor>,
-        service: Answering,
+        service: RequestHandler,
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let (drain, draining) = drain::channel();
         let limits = Arc::new(self.limits);
-        let addresses = ConcurrencyLimit::new(
+        let per_address = ConcurrencyLimit::new(
             limits.max_connections_per_address,
             limits.max_connections,
             limits.uncounted.clone(),
         );
-        let mut arrivals = Arrivals::new(self.sockets, limits.max_connections);
+        let mut queue = AcceptQueue::new(self.sockets, limits.max_connections);
         let mut connections = JoinSet::new();
-        let admit = |connections: &mut JoinSet<()>, (permit, stream, from): Arrival| {
+        let admit = |connections: &mut JoinSet<()>, accepted: Accepted| {
             let peer = Peer {
-                addr: SocketAddr::new(from.ip().to_canonical(), from.port()),
+                addr: SocketAddr::new(accepted.from.ip().to_canonical(), accepted.from.port()),
                 tls: tls.is_some(),
             };
-            let Some(seat) = ConcurrencyLimit::take(&addresses, peer.addr.ip(), 1) else {
+            let Some(address_permit) = ConcurrencyLimit::take(&per_address, peer.addr.ip(), 1) else {
                 tracing::debug!(peer = %peer.addr, "closed, too many connections from one address");
                 return;
             };
@@ -165,8 +163,8 @@ impl Listener {
             let service = Guarded::new(Arc::clone(&service), peer, self.fallback.clone());
             let limits = Arc::clone(&limits);
             connections.spawn(async move {
-                connection::serve(stream, tls, service, &limits, draining).await;
-                drop((seat, permit));
+                connection::serve(accepted.stream, tls, service, &limits, draining).await;
+                drop((address_permit, accepted.permit));
             });
         };
         let mut shutdown = pin!(shutdown);
@@ -178,65 +176,68 @@ impl Listener {
                         tracing::error!(%error, "a connection ended in a panic");
                     }
                 }
-                arrival = arrivals.next() => admit(&mut connections, arrival),
+                accepted = queue.next() => admit(&mut connections, accepted),
             }
         }
-        if self.outlive {
-            drop(arrivals);
+        if self.is_inherited {
+            drop(queue);
         } else {
-            arrivals.last(|arrival| admit(&mut connections, arrival));
+            queue.drain(|accepted| admit(&mut connections, accepted));
         }
         drain.begin();
         drain::finish(connections, limits.drain_timeout).await;
     }
 }
 
-/// Whether one list cannot hold both. `[::]` stands in the way of no address of IPv4 there: it [leaves](is_left_to) it
-/// alone.
-pub fn exclude(one: SocketAddr, other: SocketAddr) -> bool {
+/// Whether one listener cannot bind both addresses. There `[::]` and an IPv4 address do not conflict: `[::]` is then bound
+/// for IPv6 [only](must_be_ipv6_only).
+pub fn conflict_in_one_listener(one: SocketAddr, other: SocketAddr) -> bool {
     let is_for_all = one.ip().is_unspecified() || other.ip().is_unspecified();
     let is_one_host = one == other || one.is_ipv4() == other.is_ipv4() && is_for_all;
     one.port() != 0 && one.port() == other.port() && is_one_host
 }
 
-/// Whether two lists cannot hold one each. There `[::]` is IPv4 too: a port that was named in the other list by mistake
-/// must not take IPv4 from the service.
-pub fn exclude_apart(one: SocketAddr, other: SocketAddr) -> bool {
+/// Whether two listeners cannot bind one address each. There `[::]` includes IPv4, so that a port that is named in the
+/// other list by mistake does not take IPv4 from the service.
+pub fn conflict_across_listeners(one: SocketAddr, other: SocketAddr) -> bool {
     let is_for_both = |address: SocketAddr| address.is_ipv6() && address.ip().is_unspecified();
     let is_one_port = one.port() != 0 && one.port() == other.port();
-    exclude(one, other) || is_one_port && (is_for_both(one) || is_for_both(other))
+    conflict_in_one_listener(one, other) || is_one_port && (is_for_both(one) || is_for_both(other))
 }
 
-/// Whether the first address must be IPv6 only, so that the second can be listened on too.
-fn is_left_to(address: SocketAddr, other: SocketAddr) -> bool {
+/// Whether the first address must be bound for IPv6 only, so that the second can be bound too.
+fn must_be_ipv6_only(address: SocketAddr, other: SocketAddr) -> bool {
     address.is_ipv6() && other.is_ipv4() && address.port() == other.port()
 }
 
-/// Binds an address of IPv6 so that it leaves IPv4 alone, whatever the system's default is (RFC 3493 section 5.3).
+/// Binds an IPv6 address without IPv4, for any default of the system (RFC 3493 section 5.3).
 fn bind_ipv6_only(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v6()?;
     socket.set_reuseaddr(true)?;
     rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
     socket.bind(address)?;
-    socket.listen(QUEUE)
+    socket.listen(BACKLOG)
 }
 
-/// The most connections that are taken from the kernel's queue of a socket before it is closed; more than the queue is
-/// long on most systems (`net.core.somaxconn`).
-const LAST_ARRIVALS: usize = 8192;
+/// The most connections that are accepted from the queue of a socket before it is closed. On most systems the queue is
+/// shorter (`net.core.somaxconn`).
+const MAX_DRAINED: usize = 8192;
 
-/// A connection, its place among all, and where it comes from.
-type Arrival = (OwnedSemaphorePermit, TcpStream, SocketAddr);
+struct Accepted {
+    permit: OwnedSemaphorePermit,
+    stream: TcpStream,
+    from: SocketAddr,
+}
 
-/// Connections as they come in, from all sockets in turn.
-struct Arrivals {
+/// The connections of all sockets, in turn.
+struct AcceptQueue {
     sockets: Vec<TcpListener>,
     turn: usize,
     permits: Arc<Semaphore>,
     failures: u64,
 }
 
-impl Arrivals {
+impl AcceptQueue {
     fn new(sockets: Vec<TcpListener>, max_connections: usize) -> Self {
         let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
         Self {
@@ -247,8 +248,8 @@ impl Arrivals {
         }
     }
 
-    /// The next connection, once there is room for it. Nothing is lost when this is dropped half-way.
-    async fn next(&mut self) -> Arrival {
+    /// The next connection, as soon as the limit permits one. No connection is lost when the future is dropped.
+    async fn next(&mut self) -> Accepted {
         let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
             return std::future::pending().await;
         };
@@ -256,30 +257,29 @@ impl Arrivals {
             match self.accept().await {
                 Ok((stream, from)) => {
                     self.failures = 0;
-                    return (permit, stream, from);
+                    return Accepted { permit, stream, from };
                 }
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
-                    if self.failures.is_multiple_of(WAITS_PER_LINE) {
+                    if self.failures.is_multiple_of(FAILURES_PER_LOG_LINE) {
                         tracing::error!(%error, "cannot accept connections, trying on");
                     }
                     self.failures = self.failures.saturating_add(1);
-                    tokio::time::sleep(BACK_OFF).await;
+                    tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 }
             }
         }
     }
 
-    /// Closes the sockets, after what waits in the kernel's queues: whose connection is there, up to the cap, sees no
-    /// difference to one that was accepted before.
-    fn last(self, mut admit: impl FnMut(Arrival)) {
+    /// Accepts the connections that wait in the kernel's queues, up to the limit, and closes the sockets.
+    fn drain(self, mut admit: impl FnMut(Accepted)) {
         for socket in self.sockets {
-            // Accepts without the runtime, which may not have heard yet of what waits.
+            // Accepts without the runtime, which may not know yet which connections wait.
             let Ok(socket) = socket.into_std() else {
                 continue;
             };
-            // A queue that is filled as fast as it is emptied must not keep the service from stopping.
-            for _ in 0..LAST_ARRIVALS {
+            // The loop is bounded, because peers may fill the queue as fast as it is emptied.
+            for _ in 0..MAX_DRAINED {
                 let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
                     break;
                 };
@@ -289,7 +289,7 @@ impl Arrivals {
                             .set_nonblocking(true)
                             .and_then(|()| TcpStream::from_std(stream));
                         if let Ok(stream) = stream {
-                            admit((permit, stream, from));
+                            admit(Accepted { permit, stream, from });
                         }
                     }
                     Err(error) if concerns_one_connection(&error) => {}
@@ -386,7 +386,7 @@ mod tests {
                 let wanted: [SocketAddr; 2] =
                     addresses.map(|host| format!("{host}:{}", free.port()).parse().unwrap());
                 match Listener::bind(&wanted, Limits::default()).await {
-                    // Somebody else was faster, unless it is this service itself.
+                    // Another process was faster, unless it is this service itself.
                     Err(BindError::InUse(_)) if TcpListener::bind(wanted[0]).await.is_err() => {}
                     bound => break bound.unwrap(),
                 }
@@ -408,7 +408,7 @@ mod tests {
         for (first, second) in hosts.iter().flat_map(|one| hosts.map(|other| (*one, other))) {
             let at = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
             let (mut in_one, mut in_two) = (false, false);
-            // Somebody else may be faster.
+            // Another process may be faster.
             for _ in 0..10 {
                 let port = {
                     let free = TcpListener::bind("[::]:0").await.unwrap();
@@ -427,11 +427,17 @@ mod tests {
                 }
             }
             let (one, other) = (at(first, 1), at(second, 1));
-            assert_eq!(in_one, !exclude(one, other), "{first} {second}");
-            // Where [::] is IPv6 alone by the system's default, more can be bound than may be.
-            assert!(in_two || exclude_apart(one, other), "{first} {second}");
+            assert_eq!(in_one, !conflict_in_one_listener(one, other), "{first} {second}");
+            // If the system binds [::] for IPv6 only by default, more combinations work than are allowed.
+            assert!(
+                in_two || conflict_across_listeners(one, other),
+                "{first} {second}"
+            );
         }
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        assert!(!exclude_apart(any, any), "each gets a port of its own");
+        assert!(
+            !conflict_across_listeners(any, any),
+            "each gets a port of its own"
+        );
     }
 }

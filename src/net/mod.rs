@@ -1,8 +1,7 @@
-//! Bytes in and out: sockets, TLS, HTTP framing, and the limits that no peer can talk its way around.
+//! Sockets, TLS, HTTP connections, and the limits of each peer.
 //!
-//! This folder knows nothing of identity. It hands each request to a function and sends back what the
-//! function returns, and it sees to it that a peer which is silent, slow, greedy or rude costs a bounded
-//! amount of memory for a bounded time.
+//! This folder knows nothing of identity. It hands each request to a function and sends the response that the function
+//! returns. A silent, slow or greedy peer costs a bounded amount of memory for a bounded time.
 
 pub mod acme;
 pub mod activity;
@@ -37,49 +36,49 @@ use http::{Response, StatusCode, Uri};
 use http_body_util::Full;
 use ipnet::IpNet;
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The address that the connection came from; an IPv4 address is never written as an IPv6 one.
+    /// The address of the peer. An IPv4 address is never mapped to IPv6.
     pub addr: SocketAddr,
-    /// Whether this process itself ended the TLS that the request came through.
+    /// Whether the connection uses TLS that ends in this process.
     pub tls: bool,
 }
 
-/// From the end of a request's header to its answer; then 503.
+/// The time from the end of a request's header to its answer. After that the answer is 503.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request that came to no answer of its own.
+/// A request whose service panicked or took too long.
 #[derive(Debug)]
-pub struct Unanswered {
-    /// What it is answered with: 500 after a panic, 503 after [`Limits::request_timeout`].
+pub struct FailedRequest {
+    /// The status of the answer: 500 after a panic, 503 after [`Limits::request_timeout`].
     pub status: StatusCode,
-    /// Who sent it.
+    /// The sender.
     pub peer: Peer,
-    /// What it asked for.
+    /// The target.
     pub uri: Uri,
 }
 
-/// Makes the answer to a request that came to none of its own.
+/// Makes the answer to a failed request.
 #[derive(Clone)]
-pub struct Fallback(Arc<dyn Fn(Unanswered) -> Response<Full<Bytes>> + Send + Sync>);
+pub struct Fallback(Arc<dyn Fn(FailedRequest) -> Response<Full<Bytes>> + Send + Sync>);
 
 impl Fallback {
-    fn new(make: impl Fn(Unanswered) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
+    fn new(make: impl Fn(FailedRequest) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
 
     fn answer(&self, status: StatusCode, peer: Peer, uri: Uri) -> Response<Full<Bytes>> {
-        (self.0)(Unanswered { status, peer, uri })
+        (self.0)(FailedRequest { status, peer, uri })
     }
 }
 
 impl Default for Fallback {
-    /// The status and nothing else.
+    /// An answer with the status and an empty body.
     fn default() -> Self {
-        Self::new(|unanswered| {
+        Self::new(|failed| {
             let mut response = Response::new(Full::default());
-            *response.status_mut() = unanswered.status;
+            *response.status_mut() = failed.status;
             response
         })
     }
@@ -91,13 +90,13 @@ impl fmt::Debug for Fallback {
     }
 }
 
-/// What one peer, and all of them together, may take.
+/// The limits of one peer, and of all peers together.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections in all. At the cap no more are accepted; they wait in the kernel's queue.
+    /// Open connections in all. At the limit, new ones wait in the kernel's queue.
     pub max_connections: usize,
-    /// Open connections from one IPv4 address or one IPv6 /64, and eight times as many from one IPv6 /48, but never more
-    /// than half of all. More are closed at once.
+    /// Open connections from one IPv4 address or IPv6 /64. An IPv6 /48 may have eight times as many, but no network may
+    /// have more than half of all. Further connections are closed at once.
     pub max_connections_per_address: usize,
     /// Networks that [`Limits::max_connections_per_address`] does not count: proxies that many peers share.
     pub uncounted: Vec<IpNet>,
@@ -106,15 +105,15 @@ pub struct Limits {
     /// From the first byte of a request (for the first request: from the start of the connection) to the
     /// end of its header.
     pub header_timeout: Duration,
-    /// Without a request under way, and without anything being taken of an answer.
+    /// The longest time without a request in progress, and without progress in sending an answer.
     pub idle_timeout: Duration,
     /// [`REQUEST_TIMEOUT`].
     pub request_timeout: Duration,
     /// Request line and header together, in bytes.
     pub max_header_bytes: u16,
-    /// Requests under way on one HTTP/2 connection.
+    /// Requests in progress on one HTTP/2 connection.
     pub max_concurrent_streams: u32,
-    /// From the call to stop to the end of the last connection.
+    /// From the start of the shutdown to the end of the last connection.
     pub drain_timeout: Duration,
 }
 

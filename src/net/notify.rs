@@ -1,7 +1,7 @@
-//! Tells the service manager how far the service is (`sd_notify(3)`), when there is one that asked.
+//! Tells the service manager the state of the service (`sd_notify(3)`).
 //!
-//! Without `$NOTIFY_SOCKET` in the environment nothing happens. A message that cannot be delivered is
-//! logged and otherwise ignored: the service works without it.
+//! Without `$NOTIFY_SOCKET` in the environment nothing happens. A message that cannot be delivered is logged and then
+//! ignored.
 
 use sd_notify::NotifyState;
 
@@ -10,17 +10,17 @@ pub fn ready() {
     send(&[NotifyState::Ready]);
 }
 
-/// How the service is, in words for `systemctl status`.
+/// The state of the service, in words for `systemctl status`.
 pub fn status(text: &str) {
     send(&[NotifyState::Status(text)]);
 }
 
-/// The service finishes what it has begun and then ends.
+/// The service finishes its requests and then ends.
 pub fn stopping() {
     send(&[NotifyState::Stopping]);
 }
 
-/// The service reads its certificates and configuration anew; [`ready`] has to follow.
+/// The service reads its certificates and configuration again. [`ready`] must follow.
 pub fn reloading() {
     // The service manager asks for the time of the reload in the same message.
     match NotifyState::monotonic_usec_now() {

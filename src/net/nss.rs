@@ -1,9 +1,8 @@
 //! How the static executable resolves names.
 //!
-//! glibc asks the modules that `/etc/nsswitch.conf` names, and loads them even into an executable that it is linked
-//! into. Such a module brings the machine's own C library along, of whatever version, and two of them in one process
-//! crash. The hosts file and DNS are part of the executable; to stay with them has to be said in the one way that
-//! glibc offers, which no safe crate wraps.
+//! glibc loads the modules that `/etc/nsswitch.conf` names, even into a static executable. Such a module loads the
+//! machine's own C library, and two C libraries in one process crash. The resolvers for the hosts file and DNS are part
+//! of the executable. glibc has one function to use only those, and no safe crate wraps it.
 
 #![expect(unsafe_code, reason = "glibc offers this setting as a C function only")]
 
@@ -13,10 +12,10 @@ unsafe extern "C" {
     fn __nss_configure_lookup(database: *const c_char, service_line: *const c_char) -> c_int;
 }
 
-/// Resolves the names of hosts by the hosts file and DNS, whatever the machine is configured to do. To be called once,
-/// before the process has a second thread.
-pub fn stay_built_in() {
-    // SAFETY: both arguments are constants with a NUL at their end, which glibc copies; nobody resolves names meanwhile,
-    // because there is no other thread yet. It fails for want of memory only, and the machine's setting remains then.
+/// Resolves host names by the hosts file and DNS only, and ignores the machine's configuration. Call it once, before the
+/// process has a second thread.
+pub fn use_built_in_resolvers() {
+    // SAFETY: both arguments are constants that end with NUL, and glibc copies them. No other thread exists yet that could
+    // resolve names at the same time. The call fails only without memory, and the machine's setting then remains.
     unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
 }

@@ -22,7 +22,8 @@ const LEAST_REMAINDER: u64 = 30 * DAY;
 /// The names that a self-signed certificate always has.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The self-signed certificate in `directory/certs`, made anew when it does not fit.
+/// The self-signed certificate in `directory/certs`. A new one is made if it is missing, unusable, for other names, or
+/// about to expire.
 pub fn self_signed(directory: &Path, names: &[String], now_unix_seconds: u64) -> Result<Pair, TlsError> {
     let directory = directory.join("certs");
     let certificate_file = directory.join("self-signed.pem");
@@ -137,6 +138,6 @@ mod tests {
         assert_ne!(mended.fingerprint(), first);
         let earlier = made(&directory, NOW - 2 * DAY);
         assert_ne!(earlier.fingerprint(), mended.fingerprint());
-        assert_eq!(earlier.lapse(NOW - 2 * DAY), None);
+        assert_eq!(earlier.expiry_warning(NOW - 2 * DAY), None);
     }
 }

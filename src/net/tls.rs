@@ -1,4 +1,4 @@
-//! TLS as the server speaks it, and the exchange of certificates under running connections.
+//! The server's TLS, and the replacement of certificates while connections are open.
 
 use std::io;
 use std::mem;
@@ -20,14 +20,14 @@ use super::certificate::{self, Pair};
 use super::challenge::Challenges;
 use super::self_signed;
 use super::tls_error::TlsError;
-use super::validity::{Lapse, Validity};
+use super::validity::{ExpiryWarning, Validity};
 
-/// How often is told what lasts, in seconds.
+/// The interval of a repeated warning, in seconds.
 const DAY: u64 = 24 * 60 * 60;
-/// The least time between two looks at the certificate's files.
+/// The shortest interval between two reads of the certificate's files.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Accepts TLS connections with whatever certificate is current. A clone shares it.
+/// Accepts TLS connections with the current certificate. A clone shares it.
 #[derive(Clone, Debug)]
 pub struct Acceptor(Arc<Inner>);
 
@@ -36,10 +36,16 @@ struct Inner {
     source: Source,
     tickets: Arc<dyn ProducesTickets>,
     current: ArcSwap<Current>,
-    /// What `current` was made of, if of anything; held while it is replaced.
+    /// The fingerprint of the pair in `current`. Locked while `current` is replaced.
     fingerprint: Mutex<Option<u64>>,
-    /// What an authority is answered with.
-    challenges: Option<(Challenges, Arc<ServerConfig>)>,
+    challenges: Option<ChallengeResponder>,
+}
+
+/// The open challenges, and the TLS configuration that answers them.
+#[derive(Debug)]
+struct ChallengeResponder {
+    challenges: Challenges,
+    config: Arc<ServerConfig>,
 }
 
 #[derive(Debug)]
@@ -53,7 +59,7 @@ enum Source {
     Files {
         certificate: PathBuf,
         key: PathBuf,
-        /// Where clients look for the service.
+        /// The host of the service's address.
         host: Option<String>,
     },
     SelfSigned {
@@ -67,68 +73,73 @@ enum Source {
 }
 
 impl Source {
-    /// The pair to use; none while a certificate authority has not issued one yet.
+    /// The pair to use. None until the certificate authority has issued one.
     fn read(&self, now_unix_seconds: u64) -> Result<Option<Pair>, TlsError> {
         match self {
             Self::Files { certificate, key, .. } => Pair::read(certificate, key).map(Some),
             Self::SelfSigned { directory, names } => {
                 self_signed::self_signed(directory, names, now_unix_seconds).map(Some)
             }
-            // What cannot be used is ordered anew, and told by what orders it.
+            // The ACME task replaces a certificate that cannot be used, and logs why.
             Self::Acme { file, domains } => Ok(Pair::read_for_some(file, domains).unwrap_or_default()),
         }
     }
 
-    /// Says what somebody must do about the certificate, unless something here does.
+    /// Logs what the operator must do about their files.
     fn warn(&self, pair: &Pair, now_unix_seconds: u64) {
         let Self::Files { host, key, .. } = self else {
             return;
         };
-        if let Some(exposure) = certificate::exposure(key) {
+        if let Some(exposure) = certificate::exposure_warning(key) {
             tracing::warn!("{exposure}");
         }
-        self.warn_of(self.lapse(pair.validity(), now_unix_seconds));
-        if let Some(misfit) = host.as_deref().and_then(|host| pair.misfit(host)) {
-            tracing::warn!(file = %pair.certificate_file.display(), "{misfit}");
+        self.warn_of(self.expiry_warning(pair.validity(), now_unix_seconds));
+        if let Some(mismatch) = host.as_deref().and_then(|host| pair.mismatch_warning(host)) {
+            tracing::warn!(file = %pair.certificate_file.display(), "{mismatch}");
         }
     }
 
-    /// Why somebody must renew a certificate, unless something here does.
-    fn lapse(&self, validity: Option<Validity>, now_unix_seconds: u64) -> Option<Lapse> {
-        let is_theirs = matches!(self, Self::Files { .. });
-        Lapse::at(now_unix_seconds, validity).filter(|_| is_theirs)
+    /// The warning about a certificate that the operator must renew. The service renews the other kinds itself.
+    fn expiry_warning(&self, validity: Option<Validity>, now_unix_seconds: u64) -> Option<ExpiryWarning> {
+        match self {
+            Self::Files { .. } => ExpiryWarning::at(now_unix_seconds, validity),
+            Self::SelfSigned { .. } | Self::Acme { .. } => None,
+        }
     }
 
-    fn warn_of(&self, lapse: Option<Lapse>) {
-        if let (Self::Files { certificate, .. }, Some(lapse)) = (self, lapse) {
-            tracing::warn!(file = %certificate.display(), "{lapse}");
+    fn warn_of(&self, warning: Option<ExpiryWarning>) {
+        if let (Self::Files { certificate, .. }, Some(warning)) = (self, warning) {
+            tracing::warn!(file = %certificate.display(), "{warning}");
         }
     }
 }
 
-/// What is told when it begins, when it becomes something else, and once a day for as long as it lasts.
-struct Told<T>(Option<(T, u64)>);
+/// Repeats a warning: when the condition begins or changes, and once a day while it lasts.
+struct DailyReminder<T>(Option<(T, u64)>);
 
-impl<T: PartialEq> Told<T> {
-    /// Whether it is to be told at `now` that the matter stands so; none when all is well.
-    fn is_due(&mut self, matter: Option<T>, now: u64) -> bool {
-        let Some(matter) = matter else {
+impl<T: PartialEq> DailyReminder<T> {
+    /// Whether a warning about the condition is due at `now`. The condition is none if all is well.
+    fn is_due(&mut self, condition: Option<T>, now: u64) -> bool {
+        let Some(condition) = condition else {
             self.0 = None;
             return false;
         };
-        let is_told = matches!(&self.0, Some((told, at)) if *told == matter && now.abs_diff(*at) < DAY);
-        if !is_told {
-            self.0 = Some((matter, now));
+        if let Some((last, at)) = &self.0
+            && *last == condition
+            && now.abs_diff(*at) < DAY
+        {
+            return false;
         }
-        !is_told
+        self.0 = Some((condition, now));
+        true
     }
 }
 
 impl Acceptor {
     /// Reads a PEM certificate chain, the server's own first, and its PEM private key.
     ///
-    /// A certificate that has expired, or is not valid yet, is logged and used: peers that check will say
-    /// so, and the rest keeps working. So it is with one that is not for `host`, that of the service.
+    /// A certificate that has expired, is not valid yet, or is not for `host`, the host of the service, is logged and used:
+    /// clients that check it refuse it, and the others keep working.
     pub fn from_files(
         certificate: &Path,
         key: &Path,
@@ -153,8 +164,8 @@ impl Acceptor {
         Self::new(source, now_unix_seconds)
     }
 
-    /// Uses the certificate that ACME brought to `file`, when it is for these domains. As long as there is none,
-    /// only the authority's handshakes are answered, and all others refused.
+    /// Uses the certificate that ACME stored in `file`, if it is for these domains. Without a certificate, only the
+    /// authority's handshakes succeed.
     pub fn acme(file: &Path, domains: &[String], now_unix_seconds: u64) -> Result<Self, TlsError> {
         let source = Source::Acme {
             file: file.to_owned(),
@@ -173,7 +184,7 @@ impl Acceptor {
                 current
             }
             None => Current {
-                config: Arc::new(server_config(Arc::new(Nothing), Arc::clone(&tickets))?),
+                config: Arc::new(server_config(Arc::new(NoCertificate), Arc::clone(&tickets))?),
                 validity: None,
             },
         };
@@ -181,7 +192,7 @@ impl Acceptor {
             Source::Acme { .. } => {
                 let challenges = Challenges::default();
                 let config = Arc::new(challenges.server_config()?);
-                Some((challenges, config))
+                Some(ChallengeResponder { challenges, config })
             }
             Source::Files { .. } | Source::SelfSigned { .. } => None,
         };
@@ -194,7 +205,7 @@ impl Acceptor {
         })))
     }
 
-    /// The last second of the certificate in use; none while there is none.
+    /// The last second of the certificate in use. None without a certificate.
     pub fn not_after(&self) -> Option<u64> {
         self.0.current.load().validity.map(|validity| validity.not_after)
     }
@@ -205,13 +216,14 @@ impl Acceptor {
         fingerprint.is_some()
     }
 
-    /// The challenges that it answers; none for a certificate that is not had by ACME.
+    /// The challenges that it answers. None if the certificate does not come by ACME.
     pub fn challenges(&self) -> Option<&Challenges> {
-        self.0.challenges.as_ref().map(|(challenges, _)| challenges)
+        let responder = self.0.challenges.as_ref()?;
+        Some(&responder.challenges)
     }
 
-    /// Reads the certificate and key again; true when they changed. Connections that are open keep the old
-    /// ones, and so does everybody when this fails.
+    /// Reads the certificate and key again, and returns whether they changed. Open connections keep the old ones. If this
+    /// fails, new connections get the old ones too.
     pub fn reload(&self, now_unix_seconds: u64) -> Result<bool, TlsError> {
         let inner = &self.0;
         let mut fingerprint = inner.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,25 +241,25 @@ impl Acceptor {
         Ok(true)
     }
 
-    /// Reloads every `interval`, for ever. `now` says the time in seconds since the epoch.
+    /// Reloads every `interval` until it is cancelled. `now` returns the time in seconds since the epoch.
     ///
-    /// The files are read and compared whole: they are small, and neither their times nor their inodes can
-    /// be relied on when they are mounted or linked. A fault is logged when it begins and once a day while it lasts; and
-    /// so is that the certificate in use runs out, or has.
+    /// The files are read and compared as a whole: they are small, and neither times nor inodes are reliable with mounts or
+    /// links. An error is logged when it begins and once a day while it lasts, and so is the warning that the certificate
+    /// in use expires or has expired.
     pub async fn watch(self, interval: Duration, now: impl Fn() -> u64 + Send) {
         let source = &self.0.source;
-        let lapse = |now| source.lapse(self.0.current.load().validity, now);
-        let kind = |lapse: &Lapse| mem::discriminant(lapse);
-        let (mut faults, mut lapses) = (Told(None), Told(None));
-        // The start has told of it.
+        let warning = |now| source.expiry_warning(self.0.current.load().validity, now);
+        let kind = |warning: &ExpiryWarning| mem::discriminant(warning);
+        let (mut error_reminder, mut expiry_reminder) = (DailyReminder(None), DailyReminder(None));
+        // The start has logged this warning already.
         let begun = now();
-        lapses.is_due(lapse(begun).as_ref().map(kind), begun);
+        expiry_reminder.is_due(warning(begun).as_ref().map(kind), begun);
         loop {
             tokio::time::sleep(interval.max(SHORTEST_INTERVAL)).await;
             let (acceptor, now) = (self.clone(), now());
             let reloaded = tokio::task::spawn_blocking(move || acceptor.reload(now)).await;
             let mut has_changed = false;
-            let fault = match reloaded {
+            let error = match reloaded {
                 Ok(Ok(changed)) => {
                     has_changed = changed;
                     None
@@ -258,29 +270,29 @@ impl Acceptor {
             if has_changed {
                 tracing::info!("new certificate in use");
             }
-            if faults.is_due(fault.clone(), now)
-                && let Some(error) = fault
+            if error_reminder.is_due(error.clone(), now)
+                && let Some(error) = error
             {
                 tracing::error!(%error, "keeping the old certificate");
             }
-            let lapse = lapse(now);
-            // What is in use since now was warned of then.
-            if lapses.is_due(lapse.as_ref().map(kind), now) && !has_changed {
-                source.warn_of(lapse);
+            let warning = warning(now);
+            // The reload has logged the warnings about a new certificate.
+            if expiry_reminder.is_due(warning.as_ref().map(kind), now) && !has_changed {
+                source.warn_of(warning);
             }
         }
     }
 
-    /// The handshake, with the certificate that is current when it begins. That of an authority that checks a
-    /// challenge ends in the protocol `acme-tls/1`.
+    /// The handshake with the current certificate. With an authority that checks a challenge, it selects the protocol
+    /// `acme-tls/1`.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let current = || Arc::clone(&self.0.current.load().config);
-        let Some((_, checked)) = &self.0.challenges else {
+        let Some(responder) = &self.0.challenges else {
             return TlsAcceptor::from(current()).accept(stream).await;
         };
         let begun = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-        let config = if Challenges::is_asked_for(&begun.client_hello()) {
-            Arc::clone(checked)
+        let config = if Challenges::is_validation(&begun.client_hello()) {
+            Arc::clone(&responder.config)
         } else {
             current()
         };
@@ -298,17 +310,17 @@ impl Current {
     }
 }
 
-/// No certificate for anybody.
+/// Resolves no certificate, so that each handshake fails.
 #[derive(Debug)]
-struct Nothing;
+struct NoCertificate;
 
-impl ResolvesServerCert for Nothing {
+impl ResolvesServerCert for NoCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         None
     }
 }
 
-/// TLS 1.2 and 1.3, no client certificates, tickets that need no memory here.
+/// TLS 1.2 and 1.3, without client certificates, with session tickets that take no memory here.
 fn server_config(
     certificates: Arc<dyn ResolvesServerCert>,
     tickets: Arc<dyn ProducesTickets>,
@@ -333,8 +345,8 @@ mod tests {
 
     #[test]
     fn what_lasts_is_told_when_it_begins_when_it_changes_and_once_a_day() {
-        let mut told = Told(None);
-        let mut is_due = |matter, now| told.is_due(matter, now);
+        let mut reminder = DailyReminder(None);
+        let mut is_due = |condition, now| reminder.is_due(condition, now);
         assert!(!is_due(None, 0));
         assert!(is_due(Some("a week"), 1));
         assert!(!is_due(Some("a week"), DAY));
@@ -345,14 +357,13 @@ mod tests {
         assert!(is_due(Some("a day"), DAY + 5));
     }
 
-    /// Waits for what takes no time.
-    async fn until(happening: impl Future<Output = ()>) {
-        tokio::time::timeout(Duration::from_mins(1), happening)
+    async fn in_time(future: impl Future<Output = ()>) {
+        tokio::time::timeout(Duration::from_mins(1), future)
             .await
             .unwrap();
     }
 
-    /// What is logged in this thread while the guard lives.
+    /// The log of this thread while the guard lives.
     fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
         #[derive(Clone)]
         struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -419,7 +430,7 @@ mod tests {
         let reader = Arc::clone(&clock);
         let watch =
             tokio::spawn(acceptor.watch(Duration::from_millis(10), move || reader.load(Ordering::Relaxed)));
-        // It looks at the clock when it begins.
+        // The task reads the clock when it begins.
         tokio::task::yield_now().await;
         for (moment, part) in [
             (end - 6 * DAY, "expires in 144 hours"),
@@ -428,7 +439,7 @@ mod tests {
             (end + 1, "has expired"),
         ] {
             clock.store(moment, Ordering::Relaxed);
-            until(async {
+            in_time(async {
                 while !said().contains(part) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
@@ -438,7 +449,7 @@ mod tests {
         let before = said().matches("WARN").count();
         std::fs::write(&key, "no key").unwrap();
         for errors in 1..=2 {
-            until(async {
+            in_time(async {
                 while said().matches("keeping the old certificate").count() < errors {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }

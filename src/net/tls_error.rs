@@ -45,7 +45,7 @@ pub enum TlsError {
     /// The certificate is of a kind that cannot name a host.
     #[error("the certificate in {} is X.509 version 1, which clients refuse: have it issued as version 3", .0.display())]
     Version1(PathBuf),
-    /// Among the certificates that lead to the root is something else.
+    /// The chain contains something other than a certificate.
     #[error("number {number} in the chain of {} is no certificate: leave it out, or have the chain issued again", certificate.display())]
     NoCertificateInChain {
         /// The certificate's file.
@@ -56,9 +56,9 @@ pub enum TlsError {
     /// The key is damaged, or of a kind or size that the TLS library does not sign with.
     #[error("cannot use the private key in {}: it has to be RSA of 2048 to 4096 bits, ECDSA on P-256 or P-384, or Ed25519", .0.display())]
     UnusableKey(PathBuf),
-    /// A certificate that clients refuse came to take the place of one that they accept.
+    /// The authority issued a certificate that clients refuse, while they accept the one in use.
     #[error("the certificate that came {0}: the one in use stays")]
-    Unsound(&'static str),
+    RefusedByClients(&'static str),
     /// The TLS library does not take the certificate.
     #[error("cannot use the certificate in {}: {source}", certificate.display())]
     Refused {
@@ -67,7 +67,7 @@ pub enum TlsError {
         /// What the library says.
         source: rustls::Error,
     },
-    /// The self-signed certificate cannot be kept.
+    /// A certificate, key or state file cannot be written.
     #[error("cannot write {}: {source}", file.display())]
     Unwritable {
         /// Which file or directory.

@@ -1,4 +1,4 @@
-//! When a certificate is valid, and when its end is worth a warning.
+//! The validity of a certificate, and the warnings about its end.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use x509_parser::time::ASN1Time;
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
-/// A certificate with less time left than this is worth a line in the log, unless it does not live for long.
+/// A certificate with less time left than this causes a warning, unless its whole life is short.
 const LAST_WEEK: u64 = 7 * DAY;
 
 /// When a certificate is valid, in seconds since the epoch, both ends included (RFC 5280 section 4.1.2.5).
@@ -37,23 +37,23 @@ impl From<&X509Certificate<'_>> for Validity {
     }
 }
 
-/// Why somebody has to see to a certificate at the moment when it was looked at.
+/// A warning about the validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lapse {
+pub enum ExpiryWarning {
     /// Its period of validity cannot be read.
     Unreadable,
     /// It is not valid any more.
     Expired,
     /// It is not valid yet.
-    Early,
-    /// It expires within a day and the last third of its life, in so many hours.
+    NotYetValid,
+    /// It expires within a day, in this number of hours, and is in the last third of its life.
     LastDay(u64),
-    /// It expires within a week and the last third of its life, in so many hours.
+    /// It expires within a week, in this number of hours, and is in the last third of its life.
     LastWeek(u64),
 }
 
-impl Lapse {
-    /// That of a certificate at `now`, in seconds since the epoch; none when all is well.
+impl ExpiryWarning {
+    /// The warning at `now`, in seconds since the epoch. None if no warning is due.
     pub fn at(now: u64, validity: Option<Validity>) -> Option<Self> {
         let Some(validity) = validity else {
             return Some(Self::Unreadable);
@@ -62,9 +62,9 @@ impl Lapse {
             return Some(Self::Expired);
         }
         if validity.not_before > now {
-            return Some(Self::Early);
+            return Some(Self::NotYetValid);
         }
-        // Who has certificates for days renews them after two thirds of these.
+        // Certificates that live for days are renewed after two thirds of their life.
         let third = (validity.not_after - validity.not_before) / 3;
         match validity.not_after - now {
             rest if rest >= LAST_WEEK.min(third) => None,
@@ -73,22 +73,22 @@ impl Lapse {
         }
     }
 
-    /// Whether clients refuse the certificate already.
+    /// Whether clients refuse the certificate now.
     pub fn is_refused(self) -> bool {
         match self {
-            Self::Unreadable | Self::Expired | Self::Early => true,
+            Self::Unreadable | Self::Expired | Self::NotYetValid => true,
             Self::LastDay(_) | Self::LastWeek(_) => false,
         }
     }
 }
 
-impl fmt::Display for Lapse {
+impl fmt::Display for ExpiryWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const RENEW: &str = "renew it; the new file is read within a minute, or at once on SIGHUP";
         match self {
             Self::Unreadable => f.write_str("the certificate's period of validity cannot be read"),
             Self::Expired => write!(f, "the certificate has expired and clients refuse it: {RENEW}"),
-            Self::Early => f.write_str(
+            Self::NotYetValid => f.write_str(
                 "the certificate is not valid yet and clients refuse it: see that the clock is right",
             ),
             Self::LastDay(hours) | Self::LastWeek(hours) => {
@@ -110,29 +110,29 @@ mod tests {
             not_before: NOW,
             not_after: NOW + 364 * DAY,
         };
-        let lapse = |now| Lapse::at(now, Some(validity));
-        assert_eq!((lapse(NOW), lapse(NOW + 357 * DAY)), (None, None));
+        let warning = |now| ExpiryWarning::at(now, Some(validity));
+        assert_eq!((warning(NOW), warning(NOW + 357 * DAY)), (None, None));
         for (now, kind, is_refused, part) in [
-            (NOW + 364 * DAY + 1, Lapse::Expired, true, "renew it"),
+            (NOW + 364 * DAY + 1, ExpiryWarning::Expired, true, "renew it"),
             (
                 NOW + 363 * DAY + 1,
-                Lapse::LastDay(23),
+                ExpiryWarning::LastDay(23),
                 false,
                 "in 23 hours: renew",
             ),
             (
                 NOW + 360 * DAY,
-                Lapse::LastWeek(96),
+                ExpiryWarning::LastWeek(96),
                 false,
                 "in 96 hours: renew it",
             ),
-            (NOW - 1, Lapse::Early, true, "clock"),
+            (NOW - 1, ExpiryWarning::NotYetValid, true, "clock"),
         ] {
-            let lapse = lapse(now).unwrap();
-            assert_eq!((lapse, lapse.is_refused()), (kind, is_refused));
-            assert!(lapse.to_string().contains(part), "{lapse}");
+            let warning = warning(now).unwrap();
+            assert_eq!((warning, warning.is_refused()), (kind, is_refused));
+            assert!(warning.to_string().contains(part), "{warning}");
         }
-        assert_eq!(Lapse::at(NOW, None), Some(Lapse::Unreadable));
+        assert_eq!(ExpiryWarning::at(NOW, None), Some(ExpiryWarning::Unreadable));
     }
 
     #[test]
@@ -142,13 +142,13 @@ mod tests {
                 not_before: NOW - life,
                 not_after: NOW,
             };
-            Lapse::at(NOW - left, Some(validity))
+            ExpiryWarning::at(NOW - left, Some(validity))
         };
         assert_eq!(left(6 * DAY, 6 * DAY), None);
         assert_eq!(left(6 * DAY, 2 * DAY), None);
-        assert_eq!(left(6 * DAY, 2 * DAY - HOUR), Some(Lapse::LastWeek(47)));
-        assert_eq!(left(6 * DAY, DAY - HOUR), Some(Lapse::LastDay(23)));
+        assert_eq!(left(6 * DAY, 2 * DAY - HOUR), Some(ExpiryWarning::LastWeek(47)));
+        assert_eq!(left(6 * DAY, DAY - HOUR), Some(ExpiryWarning::LastDay(23)));
         assert_eq!(left(12 * HOUR, 4 * HOUR), None);
-        assert_eq!(left(12 * HOUR, 3 * HOUR), Some(Lapse::LastDay(3)));
+        assert_eq!(left(12 * HOUR, 3 * HOUR), Some(ExpiryWarning::LastDay(3)));
     }
 }

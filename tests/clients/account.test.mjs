@@ -96,7 +96,7 @@ describe('the account page', () => {
     await page.locator('button[value=allow]').waitFor();
   });
 
-  it('keeps room for the button beside a password, whichever way page and field are written', async () => {
+  it('keeps room for the button beside a password, in every direction of page and field', async () => {
     const page = await atAccount();
     const rooms = await page.evaluate(() => {
       const field = document.querySelector('#current-password');
@@ -131,7 +131,7 @@ describe('the account page', () => {
     assert.equal(await page.getAttribute('html', 'lang'), 'ar');
   });
 
-  it('is not shown again to whoever goes back after a sign-out', async () => {
+  it('is not shown again when the user goes back after a sign-out', async () => {
     await withMemory(server, async (visited) => {
       const page = await atAccount({}, visited);
       await page.locator('.rows li button').first().click();

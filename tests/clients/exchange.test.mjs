@@ -1,4 +1,4 @@
-// ID tokens of somebody else's OpenID provider, exchanged by openid-client and oauth4webapi.
+// ID tokens of another OpenID provider, exchanged by openid-client and oauth4webapi.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';

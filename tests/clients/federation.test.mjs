@@ -1,4 +1,4 @@
-// Sign-in at somebody else's OpenID provider (oidc-provider), in a real Chromium.
+// Sign-in at another OpenID provider (oidc-provider), in a real Chromium.
 
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
@@ -219,7 +219,7 @@ describe('idsvc provider test', () => {
   it('says that all is well, and what is not', async () => {
     const report = await server.json('provider', 'test', 'up');
     assert.ok(report.works, JSON.stringify(report));
-    await server.command('provider', 'update', 'up', '--client-id', 'somebody-else');
+    await server.command('provider', 'update', 'up', '--client-id', 'another-client');
     const refused = await server.json('provider', 'test', 'up').catch((error) => error);
     assert.equal(refused.code, 1);
     const failed = JSON.parse(refused.stdout).findings.filter(({ standing }) => standing === 'failed');

@@ -140,7 +140,7 @@ class Server:
 
 
 class Upstream:
-    """An OpenID provider of somebody else (oidc-provider), at which one account is always signed in."""
+    """Another OpenID provider (oidc-provider), at which one account is always signed in."""
 
     def __init__(self, account, clients):
         options = json.dumps({"autoLogin": account, "clients": clients})

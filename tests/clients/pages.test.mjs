@@ -56,7 +56,7 @@ async function isAccessible(page, where) {
   assert.deepEqual(violations, [], where);
 }
 
-/** Whatever is pressed can be hit with a thumb. Links inside sentences are exempt (WCAG 2.2, 2.5.8). */
+/** Each control is large enough for a thumb. Links inside sentences are exempt (WCAG 2.2, 2.5.8). */
 async function hasLargeTargets(page, where) {
   const small = await page.evaluate((least) => {
     const targets = [...document.querySelectorAll('button, select, summary, a.button, input:not([type=hidden])')];

@@ -93,7 +93,7 @@ describe('a server', () => {
     assert.match((await ask('/', cookie)).text, /Sign in/, 'the cookie of before is of no use');
   });
 
-  it('signs nobody in by an answer to somebody else', async () => {
+  it('signs nobody in by an answer to another browser', async () => {
     const other = await begin();
     const own = await begin();
     const signedIn = await ask(own.path, own.cookie);
@@ -114,7 +114,7 @@ describe('a server', () => {
       scope: 'openid',
     });
     const refusal = await new Browser(server).open(address);
-    assert.equal(refusal.parameters.get('error'), 'invalid_request', 'without PKCE there is no code to lead anybody to');
+    assert.equal(refusal.parameters.get('error'), 'invalid_request', 'without PKCE no code is issued');
     await server.command('client', 'update', 'sample', '--pkce', 'optional');
     const browser = new Browser(server);
     const { url } = await browser.signIn(await browser.open(address), ALICE, alice.password);
@@ -134,9 +134,9 @@ describe('a server', () => {
   });
 });
 
-describe("a program on somebody's machine", () => {
+describe("a program on the user's machine", () => {
   it('signs a person in and ends', async () => {
-    const { words, code } = await sample("A program on somebody's machine");
+    const { words, code } = await sample("A program on the user's machine");
     await server.json(...words);
     const program = await run('program', code);
     let address;

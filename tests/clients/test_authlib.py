@@ -174,7 +174,7 @@ class AuthlibTest(unittest.TestCase):
 
 
 class ExchangeTest(unittest.TestCase):
-    """An ID token that Authlib got from somebody else's provider is exchanged by Authlib."""
+    """An ID token that Authlib got from another provider is exchanged by Authlib."""
 
     THERE = {"client_id": "their-app", "client_secret": "s" * 40, "redirect_uris": [REDIRECT_URI]}
     GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"

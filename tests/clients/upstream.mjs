@@ -1,4 +1,4 @@
-// An OpenID provider of somebody else (oidc-provider) on loopback, over TLS with a certificate authority of its
+// Another OpenID provider (oidc-provider) on loopback, over TLS with a certificate authority of its
 // own. Started by the tests that need an upstream, or by hand: `node upstream.mjs '{"port": 4443}'`.
 
 import { execFile } from 'node:child_process';
@@ -174,7 +174,7 @@ export class Upstream {
 
   /**
    * Registers a client: `client_id`, `redirect_uris`, `token_endpoint_auth_method` (client_secret_basic,
-   * client_secret_post, private_key_jwt with `jwks` or `jwks_uri`, none), and whatever else the standard names.
+   * client_secret_post, private_key_jwt with `jwks` or `jwks_uri`, none), and the other members of the standard.
    * A secret is made where one is needed. Answers the whole registration.
    */
   async addClient({ token_endpoint_auth_method = 'client_secret_basic', ...metadata }) {
@@ -202,7 +202,7 @@ export class Upstream {
         const claims = upstream.accounts[accountId];
         return claims && { accountId, claims: async () => ({ ...claims, sub: accountId }) };
       },
-      // whoever signs in has consented
+      // each user has consented
       async loadExistingGrant({ oidc: { session, client } }) {
         const grantId = session.grantIdFor(client.clientId);
         const known = grantId && (await provider.Grant.find(grantId));

@@ -26,7 +26,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Moves the service's clock to so many seconds from the true time.
+    /// Sets the service's clock to this many seconds from the true time.
     fn jump(&self, seconds: i64) -> u64 {
         self.faults.set(Fault::Clock, seconds);
         let now = Clock::System.now().seconds();
@@ -138,7 +138,7 @@ fn a_clock_that_jumps_a_day_and_back_lengthens_no_token_and_breaks_nothing() {
     assert!(!service.log().contains("panic"), "{}", service.log());
 }
 
-/// What is at stake is an account that nobody can sign in to but with its refresh token.
+/// An anonymous account is lost if its refresh token is lost.
 #[test]
 fn a_start_decades_ahead_removes_nobody() {
     let faults = Faults::none();

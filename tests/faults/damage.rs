@@ -26,7 +26,7 @@ struct Victim {
     ended: [String; 2],
     /// An access token of the grant that was revoked.
     withdrawn: String,
-    /// What the service says of its clients, with the digests of their secrets.
+    /// The service's list of clients, with the digests of their secrets.
     clients: Vec<u8>,
     database: Vec<u8>,
     key: Vec<u8>,
@@ -143,7 +143,7 @@ fn what_is_lost_or_wrong_is_said_in_one_sentence_and_not_touched() {
     }
 }
 
-/// What a killed service leaves beside its database belongs to it.
+/// The files that a killed service leaves beside its database belong to it.
 #[test]
 fn a_journal_that_is_lost_or_damaged_is_said_in_one_sentence_and_not_passed_over() {
     let service = Service::new();
@@ -258,19 +258,19 @@ fn is_of_the_engine(place: &str) -> bool {
     place.contains("/redb-4.")
 }
 
-/// What damaged pages came to.
+/// The result of damaged pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The process did not start, and said why.
     Refused,
     /// It answered that it could not.
     Failing,
-    /// It ended in the middle of what the engine did.
+    /// It ended inside the engine.
     Aborted,
     Unnoticed,
 }
 
-/// Starts the service on what is there and asks it. Fails when it hangs, ends in another way, or is not honest.
+/// Starts the service on these files and sends requests. Fails if it hangs, ends in another way, or answers wrongly.
 fn outcome(victim: &Victim) -> Outcome {
     let service = &victim.service;
     let lines = service.log().lines().count();
@@ -335,9 +335,9 @@ fn outcome(victim: &Victim) -> Outcome {
     }
 }
 
-/// Whatever damaged pages say: the process either does not start, with one sentence, or it answers every request.
-/// Where the damage is in the engine's own tables, of free pages, the engine may end the process: nothing hangs then. That is
-/// rare.
+/// With any damaged page, the process either refuses to start, with one sentence, or answers every request.
+/// If the damage is in the engine's own tables of free pages, the engine may end the process. That is rare, and nothing
+/// hangs.
 #[test]
 fn a_damaged_page_never_hangs_the_service() {
     let victim = Victim::new();
@@ -390,7 +390,7 @@ fn ruin_pages_with(database: &Path, marker: &str, but_not: &str) {
     }
 }
 
-/// One page of the users cannot be read any more. Whoever is in it gets an error, each time; all others are served.
+/// One page of the users cannot be read any more. Each request for a user on it gets an error; all other requests are served.
 #[test]
 fn whoever_is_in_a_damaged_page_gets_an_error_and_others_are_served() {
     const TARGET: &str =

@@ -82,8 +82,8 @@ fn an_error_of_the_disk_is_a_503_until_it_is_over_and_nothing_is_lost() {
     assert_eq!(kiosk.refresh(&running, &revoked).unwrap_err().status, 400);
 }
 
-/// A frozen file system returns no error: whoever asks whether the service is ready, and whoever wants something
-/// written, is told all the same, and when it thaws all goes on.
+/// A frozen file system returns no error. `/readyz` and requests that write still report the fault, and the service
+/// continues when the file system thaws.
 #[test]
 fn a_disk_that_does_not_answer_is_said_not_to() {
     let faults = Faults::none();
@@ -125,7 +125,7 @@ fn a_disk_that_does_not_answer_is_said_not_to() {
     kiosk.refresh(&running, &kept).unwrap();
 }
 
-/// Nothing can be read amid a compaction, and whoever serves requests waits for its end no longer than for a write.
+/// During a compaction nothing can be read. A request waits for its end no longer than for a write.
 #[test]
 fn a_disk_that_hangs_amid_a_compaction_holds_up_nobody_who_does_not_need_it() {
     let faults = Faults::none();
@@ -146,7 +146,7 @@ fn a_disk_that_hangs_amid_a_compaction_holds_up_nobody_who_does_not_need_it() {
             .collect();
         let alive = running.request("GET", "/healthz", &[], "");
         let said = running.request("GET", "/readyz", &[], "");
-        // Whoever waits for the compaction waits no longer, whatever is found wrong.
+        // The wait for the compaction ends here, also if an assertion below fails.
         faults.set(Fault::Hangs, 0);
         assert!(noticed, "{}", service.log());
         for reply in &refused {
@@ -291,7 +291,7 @@ fn a_start_on_a_disk_that_fails_ends_in_one_sentence_and_damages_nothing() {
     );
 }
 
-/// Uses up what room the file has in itself.
+/// Uses up the free room inside the file.
 fn enter_until_put_off(kiosk: &Kiosk, running: &Running<'_>, kept: &mut Vec<String>) {
     let refusal = (0..20_000).find_map(|_| kiosk.enter(running).map(|token| kept.push(token)).err());
     put_off(&refusal.unwrap_or_else(|| panic!("the disk is not full")));
@@ -383,7 +383,7 @@ fn a_full_disk_puts_writes_off_until_there_is_room_and_readiness_says_so() {
     );
 }
 
-/// What strangers begin is put off while there is room for those who have begun.
+/// New sign-ins are refused while there is only room for those in progress.
 #[test]
 fn of_a_disk_that_is_nearly_full_strangers_get_nothing_and_others_what_they_need() {
     let service = Service::new();

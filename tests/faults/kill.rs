@@ -15,7 +15,7 @@ use crate::harness::report::{amount, is_long, report};
 /// How many times more the service is killed, under ever longer load, when something was not tried often enough.
 const MOST_MORE: u32 = 30;
 
-/// Kills the service that often, has `after` done to what it leaves behind, and checks. What came of it in words.
+/// Kills the service this many times, applies `after` to its files, and checks. Returns the result in words.
 fn kill_again_and_again(service: &Service, cycles: usize, mut after: impl FnMut()) -> String {
     let mut play = Play::prepare(service);
     let random = Random::system();
@@ -90,7 +90,7 @@ fn what_was_answered_survives_a_loss_of_power() {
     report("loss of power", &format!("{outcome} ({what})"));
 }
 
-/// The checks can fail: a disk that forgets what it said was synced is found out.
+/// The checks can fail: they detect a disk that loses synced data.
 #[test]
 fn the_model_notices_a_disk_that_lies() {
     let faults = Faults::none();

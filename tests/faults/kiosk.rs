@@ -44,7 +44,7 @@ impl Kiosk {
         let answer = self.ask(running, path, form);
         answer.unwrap_or_else(|| {
             panic!(
-                "a service that runs answers, whatever its disk does: {}",
+                "a running service must answer, even if its disk fails: {}",
                 running.log()
             )
         })
@@ -64,7 +64,7 @@ impl Kiosk {
         self.post(running, "/oauth2/revoke", &[("token", token)])
     }
 
-    /// What introspection says of a token.
+    /// The introspection answer for a token.
     pub(super) fn introspect(&self, running: &Running<'_>, token: &str) -> Reply {
         self.post(running, "/oauth2/introspect", &[("token", token)])
     }
@@ -85,7 +85,7 @@ fn granted(reply: Reply) -> Result<String, Reply> {
     }
 }
 
-/// Fails unless the answer asks to come back later, as one does while the disk fails.
+/// Fails unless the answer is 503 with `Retry-After`, as while the disk fails.
 pub(super) fn put_off(reply: &Reply) {
     assert_eq!(reply.status, 503, "{reply:?}");
     assert!(reply.header("retry-after").is_some(), "{reply:?}");

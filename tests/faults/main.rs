@@ -1,5 +1,5 @@
-//! What goes wrong around the service: the process is killed, the disk fails, the clock jumps, peers flood it, a restart
-//! comes in the middle, answers tell by their time what they keep to themselves.
+//! Faults around the service: the process is killed, the disk fails, the clock jumps, peers flood it, it is restarted
+//! under load, and the time of answers reveals secrets.
 //!
 //! Each test has a short form for every run and a long one, which `tests/long` asks for and sums up.
 

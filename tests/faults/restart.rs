@@ -1,5 +1,5 @@
-//! Stopping and starting again under load: whoever was let in gets a whole answer, and with sockets that outlive the
-//! process everybody is let in.
+//! Stopping and starting again under load. Each accepted connection gets a whole answer. With sockets that outlive the
+//! process, every connection is accepted.
 
 mod http_2;
 
@@ -17,12 +17,12 @@ use crate::harness::process::{Reply, Running, Service, request, said};
 use crate::harness::tls::{self, HTTP_1, Target};
 
 const ANONYMOUS: &str = "urn:service:oauth2:grant-type:anonymous";
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// For so long after it was told to stop the service still takes a request on any connection; and a moment less, in
 /// which a request is on its way.
 const LAST_REQUEST: Duration = Duration::from_millis(900);
 
-/// What an application does with its connection after an answer, and how long it waits until its next request.
+/// Whether an application keeps its connection after an answer, and the pause before its next request.
 const WAYS: [(bool, Duration); 6] = [
     (true, Duration::ZERO),
     (true, Duration::from_millis(30)),
@@ -32,7 +32,7 @@ const WAYS: [(bool, Duration); 6] = [
     (false, Duration::from_millis(10)),
 ];
 
-/// Applications that ask without end, and what became of their requests.
+/// Applications that send requests without end, and the results of these requests.
 struct Load {
     port: u16,
     /// Over TLS, and some of them in HTTP/2.
@@ -87,8 +87,8 @@ impl Load {
         }
     }
 
-    /// Runs every way at once, and `meanwhile` beside them.
-    fn beside(&self, meanwhile: impl FnOnce()) {
+    /// Runs all ways at once, and `action` beside them.
+    fn beside(&self, action: impl FnOnce()) {
         thread::scope(|scope| {
             for (keeps, pause) in WAYS {
                 scope.spawn(move || self.refresh(keeps, pause));
@@ -98,7 +98,7 @@ impl Load {
                     scope.spawn(move || http_2::ask(self, target, at_once, pause));
                 }
             }
-            meanwhile();
+            action();
             self.over.store(true, Ordering::SeqCst);
         });
     }
@@ -138,7 +138,7 @@ impl Load {
         let connected = TcpStream::connect(("127.0.0.1", self.port));
         let was_let_in = self.told_since().is_none();
         let opened = connected.and_then(|stream| -> io::Result<Box<dyn Stream>> {
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TEST_TIMEOUT))?;
             Ok(match &self.tls {
                 Some(target) => Box::new(target.secure(stream)?),
                 None => Box::new(stream),
@@ -156,7 +156,7 @@ impl Load {
         }
     }
 
-    /// A connection broke before there was a request on it: nobody's fault when the service has been told to stop.
+    /// A connection broke before its first request. That is no error once the service has been told to stop.
     fn not_connected(&self, error: &io::Error) {
         if self.told_since().is_none() {
             self.lose(&format!("no connection: {error}"));
@@ -222,7 +222,7 @@ impl Load {
             of_http_2 + self.tls.as_ref().map_or(0, |_| answers / 5),
         ];
         while counts()[0] < wanted[0] || counts()[1] < wanted[1] {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", self.lost());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{:?}", self.lost());
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -48,7 +48,7 @@ impl Room {
         (line == "mounted\n").then_some(room)
     }
 
-    /// What to put before a command that is to see the file system.
+    /// The prefix of a command that must see the file system.
     pub(super) fn wrapper(&self) -> Vec<String> {
         let mut words = vec![
             "nsenter".to_owned(),

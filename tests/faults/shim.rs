@@ -19,9 +19,9 @@ pub(super) const EROFS: i64 = 30;
 /// Input/output error.
 pub(super) const EIO: i64 = 5;
 
-/// What a disk writes as a whole or not at all, as in `shim.c`.
+/// The unit that a disk writes atomically, as in `shim.c`.
 const SECTOR: usize = 512;
-/// What stands in place of the number of bytes where a length was noted, as in `shim.c`.
+/// Marks an entry that holds a length instead of a number of bytes, as in `shim.c`.
 const WAS_LENGTH: u64 = u64::MAX;
 
 /// The numbers of `shim.c`, in its order.
@@ -59,7 +59,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
-/// What a loss of power took: parts of files, their new lengths, and files that had just been made.
+/// The losses of a power failure: parts of files, their new lengths, and new files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) sectors: usize,
@@ -75,7 +75,7 @@ impl std::ops::AddAssign for Lost {
     }
 }
 
-/// What is made to fail, changed while the service runs.
+/// The faults, which can change while the service runs.
 pub(super) struct Faults {
     numbers: File,
     folder: TempDir,

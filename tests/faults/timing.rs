@@ -1,10 +1,10 @@
 //! How long a refused sign-in takes tells nothing about the name.
 //!
 //! Names that are known, unknown, disabled and without a password are tried in turn, in an order drawn anew each
-//! round, so that whatever else the machine does falls on all alike. What is compared is the chance that an attempt of
+//! round, so that other work on the machine affects all kinds alike. The test compares the chance that an attempt of
 //! one kind takes longer than one of another (the U of Mann and Whitney, divided by the number of pairs): a half when
-//! nothing can be told apart. Its standard error is 0.016 here. The bound is less than four times that, so whoever is
-//! told apart is tried once more: a difference is there again, chance is not.
+//! nothing can be told apart. Its standard error is 0.016 here. The bound is less than four times that, so kinds
+//! that differ are measured once more: a real difference appears again, chance does not.
 
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,7 @@ async fn known_unknown_disabled_and_passwordless_names_take_the_same_time() {
     }
 }
 
-/// A hash that is checked sooner than the service makes them: what the test has to be able to see.
+/// A hash that is cheaper to check than the service's own. The test must be able to detect it.
 async fn quick_hash() -> PasswordHash {
     let size = PoolSize {
         threads: 1,

@@ -1,4 +1,4 @@
-//! The audit, and what is logged of refusals and as warnings, as they are recorded in the thread of a test.
+//! Records the audit events, refusals and warnings that the thread of a test logs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,29 +9,29 @@ use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// Whoever listens; nobody does any more once it is dropped.
+/// A listener for audit events. It stops listening when it is dropped.
 pub(crate) struct Audit {
-    heard: Ear,
+    recorder: RecordingLayer,
     _listening: DefaultGuard,
 }
 
 impl Audit {
     pub(crate) fn listen() -> Self {
-        let heard = Ear::default();
-        let listening = set_default(tracing_subscriber::registry().with(heard.clone()));
+        let recorder = RecordingLayer::default();
+        let listening = set_default(tracing_subscriber::registry().with(recorder.clone()));
         Self {
-            heard,
+            recorder,
             _listening: listening,
         }
     }
 
-    /// The events of one of these names since somebody asked last, in order, as objects.
+    /// The events with one of these names since the last call, in order, as objects.
     pub(crate) fn take(&self, names: &[&str]) -> Vec<Value> {
         let is_named = |event: &Value| names.iter().any(|name| event["event"] == *name);
         self.drain().filter(is_named).collect()
     }
 
-    /// What was logged of requests that were refused since somebody asked last, in order, without their names.
+    /// The log lines of refused requests since the last call, in order, without their names.
     pub(crate) fn refusals(&self) -> Vec<Value> {
         let refused = self.drain().filter(|line| line["message"] == "refused");
         let nameless = refused.map(|mut line| {
@@ -42,21 +42,21 @@ impl Audit {
         nameless.collect()
     }
 
-    /// How many warnings name this since somebody asked last.
+    /// How many warnings contain this text since the last call.
     pub(crate) fn warnings_of(&self, what: &str) -> usize {
         let names = |line: &Value| line["level"] == "WARN" && line.to_string().contains(what);
         self.drain().filter(names).count()
     }
 
     fn drain(&self) -> impl Iterator<Item = Value> {
-        std::mem::take(&mut *self.heard.0.lock().unwrap_or_else(PoisonError::into_inner)).into_iter()
+        std::mem::take(&mut *self.recorder.0.lock().unwrap_or_else(PoisonError::into_inner)).into_iter()
     }
 }
 
 #[derive(Clone, Default)]
-struct Ear(Arc<Mutex<Vec<Value>>>);
+struct RecordingLayer(Arc<Mutex<Vec<Value>>>);
 
-impl<S: Subscriber> Layer<S> for Ear {
+impl<S: Subscriber> Layer<S> for RecordingLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let target = event.metadata().target();
         let is_warning = *event.metadata().level() == Level::WARN && target.starts_with("idsvc::");

@@ -1,5 +1,5 @@
-//! A certificate authority that speaks ACME (RFC 8555) on loopback: it checks what is signed, really looks for
-//! the service by TLS-ALPN-01 (RFC 8737), and issues for three months, or what a test wants.
+//! A certificate authority that speaks ACME (RFC 8555) on loopback. It verifies signatures, checks the service by
+//! TLS-ALPN-01 (RFC 8737), and issues certificates for three months, or as a test wants.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -36,10 +36,10 @@ use tempfile::TempDir;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// What it does beside what it should.
+/// How the authority deviates from the standard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
-    /// Nothing.
+pub(crate) enum Behaviour {
+    /// It does not deviate.
     Fair,
     /// Every answer to an order is this problem, with this `Retry-After`.
     Refusing(&'static str, &'static str),
@@ -47,53 +47,53 @@ pub(crate) enum Mood {
     RefusingReplacement(&'static str),
     /// Every answer is this, header and all: status, header field, body.
     Saying(u16, (&'static str, &'static str), String),
-    /// So many requests to come under that path are answered with 503 and this body, as by what stands before it.
+    /// This number of requests under the path get 503 and this body, as from a proxy in front of the authority.
     Away(&'static str, u32, &'static str),
     /// No answer comes.
     Silent,
-    /// So many requests to come under that path are refused for their nonce.
+    /// The nonces of this number of requests under the path are refused.
     Forgetful(&'static str, u32),
-    /// It wants another domain proven than was ordered.
+    /// It asks about a domain that was not ordered.
     AskingAbout(&'static str),
     /// The certificate is for another name.
     Misnaming,
     /// The certificate is for another key.
     Miskeying,
-    /// In the place of the certificate comes this.
+    /// This replaces the certificate.
     Instead(&'static str),
-    /// The certificate is followed by so many more.
+    /// The chain has this number of further certificates.
     Trailing(usize),
-    /// No order gets beyond its processing, and this `Retry-After` is named; none when it is empty.
+    /// Every order stays in processing, with this `Retry-After` unless it is empty.
     Processing(&'static str),
 }
 
-/// What it was asked.
+/// A request to the authority.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) payload: Value,
 }
 
-struct Books {
-    mood: Mood,
-    /// The certificate's first second, and how many it lasts.
+struct AuthorityState {
+    behaviour: Behaviour,
+    /// The certificate's first second, and its lifetime in seconds.
     validity: (u64, u64),
     window: Option<(u64, u64)>,
     services: HashMap<String, SocketAddr>,
     nonces: HashSet<String>,
     /// Public key (x and y) and contacts.
     accounts: HashMap<String, (Vec<u8>, Value)>,
-    /// Those that were closed, and may do nothing any more (RFC 8555 section 7.3.6).
+    /// The deactivated accounts (RFC 8555 section 7.3.6).
     deactivated: HashSet<String>,
     orders: HashMap<String, Order>,
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
     next: u64,
 }
 
 #[derive(Clone)]
 struct Order {
     domains: Vec<String>,
-    /// For each domain, whether it is checked, and what was found.
+    /// The result of the check of each domain.
     checks: Vec<Check>,
     replaces: Option<String>,
     chain: Option<String>,
@@ -110,7 +110,7 @@ enum Check {
 pub(crate) struct Authority {
     pub(crate) base: String,
     folder: TempDir,
-    books: Arc<Mutex<Books>>,
+    state: Arc<Mutex<AuthorityState>>,
     root: CertificateDer<'static>,
     serving: JoinHandle<()>,
 }
@@ -130,8 +130,8 @@ impl Authority {
             .await
             .unwrap();
         let base = format!("https://localhost:{}", listener.local_addrs()[0].port());
-        let books = Arc::new(Mutex::new(Books {
-            mood: Mood::Fair,
+        let state = Arc::new(Mutex::new(AuthorityState {
+            behaviour: Behaviour::Fair,
             validity: (now, 90 * DAY),
             window: None,
             services: HashMap::new(),
@@ -147,29 +147,29 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().unwrap();
         let root = params.self_signed(&key).unwrap().der().clone();
-        let desk = Desk {
+        let server = AcmeServer {
             base: base.clone(),
-            books: Arc::clone(&books),
+            state: Arc::clone(&state),
             issuer: Arc::new(Issuer::new(params, key)),
         };
         let serving = tokio::spawn(listener.serve(
             Some(acceptor),
             move |request, _| {
-                let desk = desk.clone();
-                async move { desk.answer(request).await }
+                let server = server.clone();
+                async move { server.answer(request).await }
             },
             std::future::pending(),
         ));
         Self {
             base,
             folder,
-            books,
+            state,
             root,
             serving,
         }
     }
 
-    /// How the service reaches it.
+    /// The outbound configuration with which the service reaches it.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             ca_file: Some(self.folder.path().join("certs/self-signed.pem")),
@@ -186,44 +186,44 @@ impl Authority {
         }
     }
 
-    /// Looks for a domain at this address from now on.
+    /// Resolves a domain to this address from now on.
     pub(crate) fn resolve(&self, domain: &str, address: SocketAddr) {
-        self.books().services.insert(domain.to_owned(), address);
+        self.state().services.insert(domain.to_owned(), address);
     }
 
-    pub(crate) fn set_mood(&self, mood: Mood) {
-        self.books().mood = mood;
+    pub(crate) fn set_behaviour(&self, behaviour: Behaviour) {
+        self.state().behaviour = behaviour;
     }
 
-    /// Issues certificates that are valid from this second on, for so many.
+    /// Issues certificates that are valid from `from` on, for `lasts` seconds.
     pub(crate) fn set_validity(&self, from: u64, lasts: u64) {
-        self.books().validity = (from, lasts);
+        self.state().validity = (from, lasts);
     }
 
-    /// Says when to renew, from now on (RFC 9773).
+    /// Sets the renewal window (RFC 9773).
     pub(crate) fn set_window(&self, from: u64, to: u64) {
-        self.books().window = Some((from, to));
+        self.state().window = Some((from, to));
     }
 
     /// Forgets every account.
     pub(crate) fn forget_accounts(&self) {
-        self.books().accounts.clear();
+        self.state().accounts.clear();
     }
 
-    /// Closes every account there is.
+    /// Deactivates all accounts.
     pub(crate) fn deactivate_accounts(&self) {
-        let mut books = self.books();
-        books.deactivated = books.accounts.keys().cloned().collect();
+        let mut state = self.state();
+        state.deactivated = state.accounts.keys().cloned().collect();
     }
 
-    /// Everything that was asked of it at paths that begin so.
-    pub(crate) fn asked(&self, path: &str) -> Vec<Asked> {
-        let books = self.books();
-        let asked = books.asked.iter().filter(|asked| asked.path.starts_with(path));
+    /// The requests to paths with this prefix.
+    pub(crate) fn asked(&self, path: &str) -> Vec<ReceivedRequest> {
+        let state = self.state();
+        let asked = state.asked.iter().filter(|asked| asked.path.starts_with(path));
         asked.cloned().collect()
     }
 
-    /// A connection to the service as a browser makes it that trusts this authority and no other.
+    /// A connection to the service, as from a browser that trusts only this authority.
     pub(crate) async fn visit(
         &self,
         address: SocketAddr,
@@ -235,12 +235,12 @@ impl Authority {
         handshake(config, &[b"h2", b"http/1.1"], address, domain).await
     }
 
-    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
-        self.books.lock().unwrap()
+    fn state(&self) -> std::sync::MutexGuard<'_, AuthorityState> {
+        self.state.lock().unwrap()
     }
 }
 
-/// A connection as an authority makes it, with these protocols, whatever certificate is shown.
+/// A connection as an authority makes it, with these protocols. It accepts any certificate.
 pub(crate) async fn check(
     address: SocketAddr,
     domain: &str,
@@ -248,7 +248,7 @@ pub(crate) async fn check(
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let config = client()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate))
         .with_no_client_auth();
     handshake(config, protocols, address, domain).await
 }
@@ -274,11 +274,11 @@ async fn handshake(
     tokio::time::timeout(Duration::from_secs(20), connecting).await?
 }
 
-/// Takes whatever certificate is shown.
+/// Accepts any certificate.
 #[derive(Debug)]
-struct Anybody;
+struct AcceptAnyCertificate;
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -324,13 +324,13 @@ struct Signed {
 type Problem = (u16, &'static str);
 
 #[derive(Clone)]
-struct Desk {
+struct AcmeServer {
     base: String,
-    books: Arc<Mutex<Books>>,
+    state: Arc<Mutex<AuthorityState>>,
     issuer: Arc<Issuer<'static, KeyPair>>,
 }
 
-impl Desk {
+impl AcmeServer {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -340,34 +340,34 @@ impl Desk {
             .and_then(|jws| json_of(&jws["payload"]));
         let payload = payload.unwrap_or_default();
         let is_replacing = payload["replaces"].is_string();
-        self.books.lock().unwrap().asked.push(Asked {
+        self.state.lock().unwrap().asked.push(ReceivedRequest {
             path: path.clone(),
             payload,
         });
-        let mood = self.books.lock().unwrap().mood.clone();
-        let mut response = match mood {
-            Mood::Silent => std::future::pending().await,
-            Mood::Saying(status, (name, value), body) => Response::builder()
+        let behaviour = self.state.lock().unwrap().behaviour.clone();
+        let mut response = match behaviour {
+            Behaviour::Silent => std::future::pending().await,
+            Behaviour::Saying(status, (name, value), body) => Response::builder()
                 .status(status)
                 .header(name, value)
                 .body(Full::from(body))
                 .unwrap(),
-            Mood::Refusing(kind, wait) if path == "/new-order" => {
+            Behaviour::Refusing(kind, wait) if path == "/new-order" => {
                 let mut response = problem(429, kind);
                 response
                     .headers_mut()
                     .insert("retry-after", wait.parse().unwrap());
                 response
             }
-            Mood::Forgetful(of, left) if head.method == "POST" && path.starts_with(of) && left > 0 => {
-                self.books.lock().unwrap().mood = Mood::Forgetful(of, left - 1);
+            Behaviour::Forgetful(of, left) if head.method == "POST" && path.starts_with(of) && left > 0 => {
+                self.state.lock().unwrap().behaviour = Behaviour::Forgetful(of, left - 1);
                 problem(400, "badNonce")
             }
-            Mood::Away(of, left, said) if head.method == "POST" && path.starts_with(of) && left > 0 => {
-                self.books.lock().unwrap().mood = Mood::Away(of, left - 1, said);
+            Behaviour::Away(of, left, said) if head.method == "POST" && path.starts_with(of) && left > 0 => {
+                self.state.lock().unwrap().behaviour = Behaviour::Away(of, left - 1, said);
                 Response::builder().status(503).body(Full::from(said)).unwrap()
             }
-            Mood::RefusingReplacement(kind) if is_replacing => problem(403, kind),
+            Behaviour::RefusingReplacement(kind) if is_replacing => problem(403, kind),
             _ => match self.serve(&head, &path, &body).await {
                 Ok(response) => response,
                 Err((status, kind)) => problem(status, kind),
@@ -377,7 +377,7 @@ impl Desk {
         response
             .headers_mut()
             .insert("replay-nonce", nonce.parse().unwrap());
-        self.books.lock().unwrap().nonces.insert(nonce);
+        self.state.lock().unwrap().nonces.insert(nonce);
         response
     }
 
@@ -396,14 +396,14 @@ impl Desk {
                     "newAccount": at("/new-account"),
                     "newOrder": at("/new-order"),
                 });
-                if self.books.lock().unwrap().window.is_some() {
+                if self.state.lock().unwrap().window.is_some() {
                     directory["renewalInfo"] = at("/renewal-info").into();
                 }
                 return Ok(document(200, &directory));
             }
             ["new-nonce"] => return Ok(Response::new(Full::default())),
             ["renewal-info", _] => {
-                let (from, to) = self.books.lock().unwrap().window.ok_or((404, "malformed"))?;
+                let (from, to) = self.state.lock().unwrap().window.ok_or((404, "malformed"))?;
                 let moment = |at: u64| idsvc::clock::Timestamp::from_seconds(at).rfc3339();
                 let window = json!({ "suggestedWindow": { "start": moment(from), "end": moment(to) } });
                 return Ok(located(200, "retry-after", "21600", &window));
@@ -414,8 +414,8 @@ impl Desk {
         match parts[..] {
             ["new-account"] => self.open_account(signed),
             ["account", id] => {
-                let mut books = self.books.lock().unwrap();
-                let account = books.accounts.get_mut(id).ok_or((400, "accountDoesNotExist"))?;
+                let mut state = self.state.lock().unwrap();
+                let account = state.accounts.get_mut(id).ok_or((400, "accountDoesNotExist"))?;
                 account.1 = signed.payload["contact"].clone();
                 Ok(document(200, &json!({ "status": "valid" })))
             }
@@ -425,9 +425,9 @@ impl Desk {
             ["challenge", id, number] => {
                 let thumbprint = thumbprint(&signed.key);
                 let found = self.look(id, number, &thumbprint).await;
-                let mut books = self.books.lock().unwrap();
-                books.orders.get_mut(id).unwrap().checks[number.parse::<usize>().unwrap()] = found;
-                drop(books);
+                let mut state = self.state.lock().unwrap();
+                state.orders.get_mut(id).unwrap().checks[number.parse::<usize>().unwrap()] = found;
+                drop(state);
                 // Authorities look later, and tell in the authorization what they found.
                 let mut challenge = self.challenge(id, number);
                 challenge["status"] = "processing".into();
@@ -436,15 +436,15 @@ impl Desk {
             }
             ["finalize", id] => self.issue(id, &signed.payload),
             ["certificate", id] => {
-                let books = self.books.lock().unwrap();
-                let chain = books.orders[id].chain.clone().unwrap();
+                let state = self.state.lock().unwrap();
+                let chain = state.orders[id].chain.clone().unwrap();
                 Ok(Response::new(Full::from(chain)))
             }
             _ => Err((404, "malformed")),
         }
     }
 
-    /// Checks the signature, what it is for and that it is new (RFC 8555 sections 6.2 to 6.5).
+    /// Checks the signature, its URL and its nonce (RFC 8555 sections 6.2 to 6.5).
     fn verify(&self, head: &http::request::Parts, path: &str, body: &[u8]) -> Result<Signed, Problem> {
         if head.method != "POST" || head.headers["content-type"] != "application/jose+json" {
             return Err((415, "malformed"));
@@ -454,8 +454,8 @@ impl Desk {
         }
         let jws: Value = serde_json::from_slice(body).map_err(|_| (400, "malformed"))?;
         let header = json_of(&jws["protected"]).ok_or((400, "malformed"))?;
-        let mut books = self.books.lock().unwrap();
-        if !books.nonces.remove(header["nonce"].as_str().unwrap_or_default()) {
+        let mut state = self.state.lock().unwrap();
+        if !state.nonces.remove(header["nonce"].as_str().unwrap_or_default()) {
             return Err((400, "badNonce"));
         }
         if header["url"] != format!("{}{path}", self.base) || header["alg"] != "ES256" {
@@ -464,8 +464,8 @@ impl Desk {
         let (account, key) = match header["kid"].as_str() {
             Some(kid) => {
                 let id = kid.rsplit('/').next().unwrap();
-                let account = books.accounts.get(id).ok_or((400, "accountDoesNotExist"))?;
-                if books.deactivated.contains(id) {
+                let account = state.accounts.get(id).ok_or((400, "accountDoesNotExist"))?;
+                if state.deactivated.contains(id) {
                     return Err((401, "unauthorized"));
                 }
                 (Some(id.to_owned()), account.0.clone())
@@ -495,16 +495,16 @@ impl Desk {
         if signed.payload["termsOfServiceAgreed"] != true {
             return Err((403, "userActionRequired"));
         }
-        let mut books = self.books.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let is_closed = |(id, account): (&String, &(Vec<u8>, Value))| {
-            account.0 == signed.key && books.deactivated.contains(id)
+            account.0 == signed.key && state.deactivated.contains(id)
         };
-        if books.accounts.iter().any(is_closed) {
+        if state.accounts.iter().any(is_closed) {
             return Err((403, "unauthorized"));
         }
-        let id = books.number();
+        let id = state.number();
         let contact = signed.payload["contact"].clone();
-        books.accounts.insert(id.clone(), (signed.key, contact));
+        state.accounts.insert(id.clone(), (signed.key, contact));
         let location = format!("{}/account/{id}", self.base);
         Ok(located(201, "location", &location, &json!({ "status": "valid" })))
     }
@@ -519,15 +519,15 @@ impl Desk {
             .map(|identifier| identifier["value"].as_str().unwrap().to_owned())
             .collect();
         let id = {
-            let mut books = self.books.lock().unwrap();
-            let id = books.number();
+            let mut state = self.state.lock().unwrap();
+            let id = state.number();
             let order = Order {
                 checks: vec![Check::Open; domains.len()],
                 domains,
                 replaces: signed.payload["replaces"].as_str().map(str::to_owned),
                 chain: None,
             };
-            books.orders.insert(id.clone(), order);
+            state.orders.insert(id.clone(), order);
             id
         };
         let location = format!("{}/order/{id}", self.base);
@@ -537,8 +537,8 @@ impl Desk {
     /// The order, and when to ask again.
     fn stand(&self, id: &str) -> Response<Full<Bytes>> {
         let mut response = document(200, &self.describe(id));
-        let mood = self.books.lock().unwrap().mood.clone();
-        if let Mood::Processing(wait) = mood
+        let behaviour = self.state.lock().unwrap().behaviour.clone();
+        if let Behaviour::Processing(wait) = behaviour
             && !wait.is_empty()
         {
             response
@@ -549,8 +549,8 @@ impl Desk {
     }
 
     fn describe(&self, id: &str) -> Value {
-        let is_slow = matches!(self.books.lock().unwrap().mood, Mood::Processing(_));
-        let order = self.books.lock().unwrap().orders[id].clone();
+        let is_slow = matches!(self.state.lock().unwrap().behaviour, Behaviour::Processing(_));
+        let order = self.state.lock().unwrap().orders[id].clone();
         let at = |kind: &str| format!("{}/{kind}/{id}", self.base);
         let all = |wanted: &Check| order.checks.iter().all(|check| check == wanted);
         let status = match &order.chain {
@@ -576,15 +576,15 @@ impl Desk {
     }
 
     fn check(&self, id: &str, number: &str) -> (String, Check) {
-        let order = self.books.lock().unwrap().orders[id].clone();
+        let order = self.state.lock().unwrap().orders[id].clone();
         let number: usize = number.parse().unwrap();
         (order.domains[number].clone(), order.checks[number].clone())
     }
 
     fn authorization(&self, id: &str, number: &str) -> Value {
         let (ordered, check) = self.check(id, number);
-        let domain = match self.books.lock().unwrap().mood {
-            Mood::AskingAbout(other) => other.to_owned(),
+        let domain = match self.state.lock().unwrap().behaviour {
+            Behaviour::AskingAbout(other) => other.to_owned(),
             _ => ordered,
         };
         json!({
@@ -614,7 +614,7 @@ impl Desk {
     /// Looks for the domain as RFC 8737 section 3 says.
     async fn look(&self, id: &str, number: &str, thumbprint: &str) -> Check {
         let (domain, _) = self.check(id, number);
-        let found = self.books.lock().unwrap().services.get(&domain).copied();
+        let found = self.state.lock().unwrap().services.get(&domain).copied();
         let Some(address) = found else {
             return Check::Bad("dns");
         };
@@ -647,8 +647,8 @@ impl Desk {
     }
 
     fn issue(&self, id: &str, payload: &Value) -> Result<Response<Full<Bytes>>, Problem> {
-        let mut books = self.books.lock().unwrap();
-        let order = books.orders[id].clone();
+        let mut state = self.state.lock().unwrap();
+        let order = state.orders[id].clone();
         if !order.checks.iter().all(|check| *check == Check::Good) {
             return Err((403, "orderNotReady"));
         }
@@ -660,37 +660,37 @@ impl Desk {
         {
             return Err((400, "badCSR"));
         }
-        let key = match books.mood {
-            Mood::Miskeying => Requested(KeyPair::generate().unwrap().public_key_raw().to_vec()),
+        let key = match state.behaviour {
+            Behaviour::Miskeying => Requested(KeyPair::generate().unwrap().public_key_raw().to_vec()),
             _ => Requested::of(&request),
         };
-        let domains = match books.mood {
-            Mood::Misnaming => vec!["other.example".to_owned()],
+        let domains = match state.behaviour {
+            Behaviour::Misnaming => vec!["other.example".to_owned()],
             _ => order.domains,
         };
         let mut params = CertificateParams::new(domains).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.use_authority_key_identifier_extension = true;
-        let (from, lasts) = books.validity;
+        let (from, lasts) = state.validity;
         let moment = |at: u64| OffsetDateTime::from_unix_timestamp(i64::try_from(at).unwrap()).unwrap();
         params.not_before = moment(from);
         params.not_after = moment(from + lasts);
-        let chain = match books.mood {
-            Mood::Instead(text) => text.to_owned(),
-            Mood::Trailing(more) => params
+        let chain = match state.behaviour {
+            Behaviour::Instead(text) => text.to_owned(),
+            Behaviour::Trailing(more) => params
                 .signed_by(&key, &self.issuer)
                 .unwrap()
                 .pem()
                 .repeat(more + 1),
             _ => params.signed_by(&key, &self.issuer).unwrap().pem(),
         };
-        books.orders.get_mut(id).unwrap().chain = Some(chain);
-        drop(books);
+        state.orders.get_mut(id).unwrap().chain = Some(chain);
+        drop(state);
         Ok(self.stand(id))
     }
 }
 
-impl Books {
+impl AuthorityState {
     fn number(&mut self) -> String {
         self.next += 1;
         self.next.to_string()

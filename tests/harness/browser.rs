@@ -14,7 +14,7 @@ use super::wire::{Call, Wire};
 /// More redirects than any way through the service has.
 const MOST_REDIRECTS: usize = 5;
 
-/// A browser of somebody. A clone is the same browser.
+/// The browser of one person. A clone is the same browser.
 #[derive(Clone)]
 pub(crate) struct Browser {
     wire: Wire,
@@ -52,7 +52,7 @@ impl Browser {
             .cloned()
     }
 
-    /// Puts a cookie in, as whoever stole it would.
+    /// Sets a cookie, as a thief of the cookie would.
     pub(crate) fn set_cookie(&self, name: &str, value: &str) {
         self.cookies
             .lock()
@@ -60,7 +60,7 @@ impl Browser {
             .insert(name.to_owned(), value.to_owned());
     }
 
-    /// Asks for an address and takes whatever comes, redirects too.
+    /// Requests an address and returns any answer, also a redirect.
     pub(crate) async fn fetch(&self, path: &str) -> Screen {
         self.send(Call::get(&self.wire, path).header("sec-fetch-site", "none"), path)
             .await
@@ -148,7 +148,7 @@ impl Browser {
     }
 }
 
-/// What a browser has in front of it.
+/// The page that a browser shows.
 #[derive(Clone)]
 pub(crate) struct Screen {
     reply: Reply,
@@ -237,7 +237,7 @@ impl Screen {
         self.decide("allow").await
     }
 
-    /// Does whatever is asked until the client has its answer.
+    /// Completes all steps until the client has its answer.
     pub(crate) async fn through(self) -> Callback {
         let mut screen = self;
         if screen.page() == "/login" {

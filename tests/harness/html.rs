@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A form as a browser would submit it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// What the browser will say of where the form comes from.
+    /// The origin that the browser will send with the form.
     pub(crate) origin: &'static str,
     pub(crate) method: String,
     pub(crate) action: String,
@@ -24,7 +24,7 @@ impl Form {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The form filled in, in the place of what stood there.
+    /// The form with these values instead of its own.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.fields.retain(|(known, _)| known != name);
         self.fields.push((name.to_owned(), value.to_owned()));

@@ -27,7 +27,7 @@ pub(crate) use server::{ISSUER, Person, START, Server};
 pub(crate) use token::{Jwt, Tokens};
 pub(crate) use upstream::{Say, Upstream};
 
-/// The usual cast: the service, a confidential client, and a user who is not signed in yet.
+/// The usual participants: the service, a confidential client, and a user who is not signed in yet.
 pub(crate) async fn scene() -> (Server, RelyingParty, Person) {
     let server = Server::start().await;
     let acme = server.client("acme").await;

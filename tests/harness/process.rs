@@ -21,7 +21,7 @@ pub(crate) struct Service {
     absent: Vec<&'static str>,
 }
 
-/// What came back, or nothing when the connection broke before all of it was there.
+/// The whole answer, or none if the connection broke before its end.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -211,7 +211,7 @@ impl Service {
         self.begin(self.command(arguments).stdout(Stdio::null()))
     }
 
-    /// What a service has logged so far. One that runs or was killed may have had more to say.
+    /// The log so far. A service that runs or was killed may have more to log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -302,7 +302,7 @@ impl Running<'_> {
         self.child.wait().unwrap()
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         self.service.log()
     }
@@ -398,12 +398,12 @@ pub(crate) fn request(
     (reply.body.len() == announced).then_some(reply)
 }
 
-/// What a command printed on standard error.
+/// The standard error of a command.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a command printed on standard output.
+/// The standard output of a command.
 pub(crate) fn shown(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

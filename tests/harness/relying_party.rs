@@ -1,4 +1,4 @@
-//! A client: it sends browsers, redeems codes, and verifies what it is given.
+//! A client: it sends browsers to the service, redeems codes, and verifies tokens.
 
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwk::JwkSet;
@@ -16,7 +16,7 @@ use super::write_form;
 pub(crate) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 pub(crate) const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-/// A registered client, with what it knows.
+/// A registered client with its credentials.
 #[derive(Clone)]
 pub(crate) struct RelyingParty {
     wire: Wire,

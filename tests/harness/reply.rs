@@ -1,4 +1,4 @@
-//! Answers, and what every answer of a kind has in common.
+//! Answers, and the properties that all answers of a kind share.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -19,7 +19,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads an answer; what every answer has to have is looked at here, once for all tests.
+    /// Reads an answer, and checks the properties that every answer must have.
     pub(crate) fn new(parts: Parts, body: Bytes) -> Self {
         let reply = Self {
             status: parts.status.as_u16(),
@@ -162,7 +162,7 @@ impl Reply {
         html::text_of(self.text(), "h1")
     }
 
-    /// The page for a request that cannot be answered: its status and what it says (RFC 6749 section 4.1.2.1).
+    /// The page for a request that cannot be answered: its status and text (RFC 6749 section 4.1.2.1).
     pub(crate) fn error_page(&self) -> String {
         assert_eq!(self.header("location"), None);
         let said = html::text_of(self.text(), "p");
@@ -191,7 +191,7 @@ pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no string"))
 }
 
-/// What may stand in an `error_description` (RFC 6749 sections 4.1.2.1 and 5.2).
+/// The characters that an `error_description` may contain (RFC 6749 sections 4.1.2.1 and 5.2).
 fn is_description_char(byte: u8) -> bool {
     matches!(byte, 0x20 | 0x21 | 0x23..=0x5B | 0x5D..=0x7E)
 }
@@ -201,7 +201,7 @@ fn is_description_char(byte: u8) -> bool {
 pub(crate) struct Callback {
     /// The address without its query.
     pub(crate) uri: String,
-    /// What the query, or the form, says, in order.
+    /// The parameters of the query or form, in order.
     pub(crate) parameters: Vec<(String, String)>,
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn amount<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// Says what was found, for the reader of the test's output and for the summary of a long run.
+/// Writes a result to the test's output and to the summary of a long run.
 pub(crate) fn report(name: &str, figures: &str) {
     eprintln!("{name}: {figures}");
     if let Some(path) = std::env::var_os("IDSVC_LONG_REPORT") {

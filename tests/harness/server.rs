@@ -38,7 +38,7 @@ use super::wire::{Call, Wire};
 
 /// The secret of the service at every provider where it is registered.
 pub(crate) const PROVIDER_SECRET: &str = "the secret at the provider: with/odd+characters";
-/// The issuer. Nothing answers there but what the tests start: they connect to a local port and name this host.
+/// The issuer. Tests connect to a local port and name this host.
 pub(crate) const ISSUER: &str = "https://id.example.test";
 /// The moment at which every test begins.
 pub(crate) const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
@@ -74,7 +74,7 @@ pub(crate) struct Setup {
     pub(crate) names: Vec<String>,
     /// The way to providers.
     pub(crate) outbound: Terms,
-    /// What a password hash costs.
+    /// The cost of a password hash.
     pub(crate) cost: PasswordParams,
 }
 
@@ -169,7 +169,7 @@ impl Server {
         setup.start().await
     }
 
-    /// The service with other limits, behind a proxy on this machine that says who the client is.
+    /// The service with other limits, behind a proxy on this machine that forwards the client's address.
     pub(crate) async fn start_with_limits(change: impl FnOnce(&mut LimitPolicy)) -> Self {
         let mut setup = Setup {
             trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()],
@@ -326,7 +326,7 @@ impl Server {
         self.user_with(name, |_| {}).await
     }
 
-    /// Adds a user who differs from the usual one.
+    /// Adds a user with other properties than the usual one.
     pub(crate) async fn user_with(&self, name: &str, change: impl FnOnce(&mut User)) -> Person {
         let core = &self.app.core;
         let password = format!("the password of {name}");
@@ -403,7 +403,7 @@ fn claims_of(name: &str) -> std::collections::BTreeMap<String, serde_json::Value
     serde_json::from_value(claims).unwrap()
 }
 
-/// Somebody with an account.
+/// A person with an account.
 #[derive(Clone)]
 pub(crate) struct Person {
     pub(crate) user: User,

@@ -45,7 +45,7 @@ pub(crate) fn issue(service: &Service) -> CertificateDer<'static> {
     certificate.der().clone()
 }
 
-/// Where it listens, and whom to believe.
+/// Its address, and the trusted certificate.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) port: u16,

@@ -73,7 +73,7 @@ impl Jwt {
     }
 }
 
-/// A token with this header and these claims, signed by this key whatever the header says.
+/// A token with this header and these claims, signed by this key even if the header names another.
 pub(crate) fn signed(key: &SigningKey, header: &Value, claims: &Value) -> String {
     sign_text(key, &header.to_string(), claims.to_string())
 }

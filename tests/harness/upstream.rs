@@ -1,4 +1,4 @@
-//! An upstream OpenID provider on loopback, over TLS, that says whatever a test wants it to say.
+//! An upstream OpenID provider on loopback, over TLS, whose answers a test chooses.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ static RSA_KEYS: LazyLock<[SigningKey; 4]> = LazyLock::new(|| {
     [make(), make(), make(), make()]
 });
 
-/// The certificate authority of every upstream, and what they all show.
+/// The certificate authority of every upstream, and the certificate that all of them use.
 static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -57,15 +57,15 @@ static TLS: LazyLock<(Arc<ServerConfig>, String)> = LazyLock::new(|| {
     (Arc::new(config), authority.pem())
 });
 
-/// A request that came in.
+/// A request to the provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
     pub(crate) form: Vec<(String, String)>,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// A field of the form.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let found = self.form.iter().find(|(known, _)| known == name);
@@ -73,12 +73,12 @@ impl Seen {
     }
 }
 
-/// What is said at one path.
+/// The answer at one path.
 #[derive(Clone)]
 pub(crate) enum Say {
     /// A JSON document.
     Json(Value),
-    /// The same, once the test lets it go.
+    /// A JSON document, sent when the test notifies the handle.
     Held(Arc<Notify>, Value),
     /// These bytes, status line and all.
     Raw(Vec<u8>),
@@ -91,7 +91,7 @@ pub(crate) enum Say {
 #[derive(Default)]
 struct Script {
     says: HashMap<String, Say>,
-    seen: Vec<Seen>,
+    seen: Vec<ReceivedRequest>,
 }
 
 /// The provider. It stops when it is dropped.
@@ -193,13 +193,13 @@ impl Upstream {
         self.say("/jwks", Say::Json(published(keys)));
     }
 
-    /// Has whoever asks for the keys wait until it is let go.
+    /// Makes requests for the keys wait until the returned handle is notified.
     pub(crate) fn hold_keys(&self) -> Arc<Notify> {
         self.publish(&[self.key()]);
         self.hold("/jwks")
     }
 
-    /// Has whoever asks for the document at a path wait for it until it is let go.
+    /// Makes requests for the document at a path wait until the returned handle is notified.
     pub(crate) fn hold(&self, path: &str) -> Arc<Notify> {
         let gone = Arc::new(Notify::new());
         let mut script = self.script.lock().unwrap();
@@ -212,7 +212,7 @@ impl Upstream {
     }
 
     /// Everything that was asked of it at a path.
-    pub(crate) fn seen(&self, path: &str) -> Vec<Seen> {
+    pub(crate) fn seen(&self, path: &str) -> Vec<ReceivedRequest> {
         let script = self.script.lock().unwrap();
         script
             .seen
@@ -277,7 +277,7 @@ async fn answer(
     let path = target.split('?').next().unwrap_or_default().to_owned();
     let say = {
         let mut script = script.lock().unwrap();
-        script.seen.push(Seen {
+        script.seen.push(ReceivedRequest {
             path: path.clone(),
             authorization: header("authorization"),
             form: parse_form(&String::from_utf8_lossy(&received[head_end..])),

@@ -81,7 +81,7 @@ fn stored(server: &Server, person: &Person) -> User {
     found.unwrap().unwrap()
 }
 
-/// Somebody without a session signs in and comes to the page itself, not to a client; no code is made.
+/// A visitor without a session signs in and comes to the account page, not to a client. No code is issued.
 #[tokio::test]
 async fn a_visitor_signs_in_and_comes_back() {
     let (_server, acme, alice) = scene().await;
@@ -167,7 +167,7 @@ async fn refused_twice(browser: &Browser, form: Form, names: &[&str]) {
     }
 }
 
-/// Which of two values counts is not guessed: no page shows one.
+/// On no page does the service guess which of two values counts.
 #[tokio::test]
 async fn a_field_sent_twice_is_refused_on_every_page() {
     let (server, acme, alice) = scene().await;
@@ -259,7 +259,7 @@ async fn a_new_password_ends_everything_else() {
     assert_eq!(refused.type_in("alice@example.com", NEW).await.page(), "/account");
 }
 
-/// A session alone is not enough: without the present password nothing changes, whatever the new one is.
+/// A session alone is not enough: without the present password nothing changes, for any new password.
 #[tokio::test]
 async fn a_wrong_present_password_changes_nothing() {
     let (server, acme, alice) = scene().await;
@@ -347,7 +347,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     let (made_anew, outcome, ()) = tokio::join!(
         biased;
         core.store.write("test_change", move |tx| {
-            // By then the record has been read, and the change of password stands behind this write.
+            // The record has been read at this point, and the change of password waits behind this write.
             let _ = wait.recv();
             USERS.put(tx, &user.uuid, &user)
         }),
@@ -362,7 +362,7 @@ async fn a_hash_that_is_made_anew_meanwhile_keeps_nobody_from_a_new_password() {
     );
 }
 
-/// Somebody who has no password sees no form for one, and cannot send it either.
+/// A user without a password sees no form for one, and cannot submit one either.
 #[tokio::test]
 async fn without_a_password_there_is_none_to_change() {
     let (server, _acme, alice) = scene().await;
@@ -427,7 +427,7 @@ async fn one_browser_is_signed_out() {
     assert!(is_signed_in(&here, &acme).await && is_signed_in(&kept, &acme).await);
 }
 
-/// A password that somebody else knows does not fill the store, or keep its owner from ending what it began.
+/// An attacker who knows a password can neither fill the store nor keep its owner from ending the attacker's sessions.
 #[tokio::test]
 async fn beyond_fifty_browsers_those_left_unused_the_longest_are_signed_out() {
     let (server, acme, alice) = scene().await;
@@ -499,7 +499,7 @@ async fn this_browser_is_signed_out() {
     assert!(!is_signed_in(&browser, &acme).await);
 }
 
-/// Whoever guesses or learns the id of somebody else's session ends nothing, and is told what everybody is.
+/// A user who knows the id of another user's session cannot end it, and gets the same answer as for an unknown id.
 #[tokio::test]
 async fn nobody_ends_the_session_of_another_user() {
     let (server, acme, alice) = scene().await;
@@ -818,7 +818,7 @@ async fn notices_are_the_pages_own() {
     }
 }
 
-/// The language is this browser's: it holds before anybody has signed in, and until it is left to the browser
+/// The language is this browser's: it holds before a sign-in, and until it is left to the browser
 /// again. What a client asks for comes first.
 #[tokio::test]
 async fn a_language_is_chosen_and_given_back() {
@@ -866,11 +866,11 @@ async fn a_disabled_user_sees_no_account() {
     assert_eq!(stored(&server, &alice).password, alice.user.password);
 }
 
-/// A changed password is on the disk before anybody is told, the log accounts for it and holds none of what was
+/// A changed password is on the disk before the user gets an answer, the log accounts for it and holds none of what was
 /// typed, and the operator sees the browsers that the user sees.
 #[test]
 fn a_change_survives_a_kill_and_is_accounted_for() {
-    const WRONG: &str = "what somebody guessed";
+    const WRONG: &str = "a wrong guess";
     let service = Service::new();
     let added = service.json(&[
         "user",
@@ -939,8 +939,8 @@ fn a_change_survives_a_kill_and_is_accounted_for() {
     }
 }
 
-/// A session gives nobody a free hand to guess the password: after ten wrong ones none is looked at for a while,
-/// and whoever fails at the sign-in page meanwhile takes nothing away from the owner.
+/// A session does not allow unlimited guesses at the password: after ten wrong ones, none is checked for a while.
+/// Failures at the sign-in page in the same time take no guesses away from the owner.
 #[tokio::test]
 async fn guesses_at_the_present_password_are_limited() {
     let (server, _acme, alice) = scene().await;

@@ -269,7 +269,7 @@ fn nothing_is_restored_under_a_running_service() {
         assert_eq!(data.join("idsvc.redb").exists(), !is_moved);
     }
     running.kill();
-    // The socket that it left is nobody's.
+    // No process listens on the socket that it left.
     assert!(data.join("control.sock").exists());
     service.json(&["restore", "saved", "--json"]);
     let running = service.serve();
@@ -535,7 +535,7 @@ fn a_backup_replaces_a_backup_and_nothing_else() {
     kiosk(&service);
     let folder = service.folder.path();
     service.json(&["backup", "earlier", "--json"]);
-    fs::write(folder.join("notes"), "what somebody wrote").unwrap();
+    fs::write(folder.join("notes"), "a note").unwrap();
     symlink("earlier", folder.join("link")).unwrap();
     symlink("nowhere", folder.join("loose")).unwrap();
     let running = service.serve();

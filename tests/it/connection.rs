@@ -1,5 +1,5 @@
-//! What whoever speaks to the service has to keep to: a header and a body in time, and a header of a bounded size. The
-//! real executable, over TLS, in both versions of HTTP; what concerns HTTP/1 alone, without TLS.
+//! The limits on a connection: header and body arrive in time, and the header has a bounded size. The tests run the
+//! real executable over TLS in both versions of HTTP, and without TLS for HTTP/1 alone.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -280,7 +280,7 @@ async fn said_to(server: &Server, pieces: &[&str]) -> String {
     answers
 }
 
-/// RFC 9112 section 9.6: whoever sends the next request on a connection that ends loses it.
+/// RFC 9112 section 9.6: a peer loses the next request that it sends on a connection that ends.
 #[tokio::test]
 async fn a_body_that_nobody_reads_ends_the_connection_and_the_answer_says_so() {
     let server = Server::start().await;

@@ -34,7 +34,7 @@ fn every_target_has_seeds_and_every_seed_a_target() {
     }
 }
 
-/// A property that no seed gets into would hold whatever the service did.
+/// A property that no seed reaches would hold for any behaviour of the service.
 #[test]
 fn of_each_target_some_seeds_are_accepted_and_some_are_not() {
     let seeds = seeds();

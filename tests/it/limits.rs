@@ -12,7 +12,7 @@ use std::time::Duration;
 use idsvc::clock::Clock;
 use idsvc::http::error::fallback;
 use idsvc::jose::keyring::SigningKey;
-use idsvc::net::{Peer, Unanswered};
+use idsvc::net::{FailedRequest, Peer};
 use idsvc::oauth::client::{AuthMethod, Client, GrantType, StoredApiKey};
 use idsvc::observe::metrics::Readings;
 use idsvc::password::{Memory, PasswordParams, PoolSize, hash};
@@ -61,7 +61,7 @@ async fn sign_in_at(
     page.type_in(name, password).await
 }
 
-/// Fails so often under this name, from so many addresses, and says how often anybody looked.
+/// Fails `times` times under this name, each time from another address, and returns how many passwords were checked.
 async fn fail(alice: &Person, acme: &RelyingParty, name: &str, times: usize) -> usize {
     let mut looked_at = 0;
     for number in 0..times {
@@ -120,7 +120,7 @@ async fn an_application_without_passwords_holds_no_name_back() {
     acme.code(&alice.browser().at(HERE)).await;
 }
 
-/// Whoever guesses learns nothing while the name is held back: the right password is answered like a wrong one.
+/// While the name is limited, an attacker learns nothing: the right password gets the same answer as a wrong one.
 #[tokio::test]
 async fn the_right_password_is_not_looked_at_either() {
     let (server, acme, alice) = scene().await;
@@ -148,7 +148,7 @@ async fn the_right_password_is_not_looked_at_either() {
     right.callback().code();
 }
 
-/// Changes the password of whoever is signed in in this browser.
+/// Changes the password of the user who is signed in in this browser.
 async fn change_password(browser: &Browser, from: &str, to: &str) {
     let page = browser.visit("/account").await;
     let mut forms = page.forms().into_iter();
@@ -161,8 +161,8 @@ async fn change_password(browser: &Browser, from: &str, to: &str) {
     assert!(done.text().contains("Your password has been changed"));
 }
 
-/// Cookies of known browsers, however many somebody kept, are worth nothing beyond the password that they were got with.
-/// The browser in which it was changed stays known.
+/// Cookies of known browsers are void once the password changes, however many an attacker collected. The browser in
+/// which the password was changed stays known.
 #[tokio::test]
 async fn a_browser_is_known_for_as_long_as_the_password_that_was_typed_in_it() {
     const NEW: &str = "another password of alice";
@@ -255,7 +255,7 @@ async fn a_browser_that_its_user_signed_in_with_before_gets_in() {
     assert_eq!(page.status, 429, "a browser is not known for ever");
 }
 
-/// A browser that a family shares is known for each of them, up to four: whoever signs in locks nobody else out.
+/// A browser that a family shares is known for each of them, up to four. A sign-in of one member does not lock out another.
 #[tokio::test]
 async fn a_shared_browser_is_known_for_each_of_its_users() {
     const NAMES: [&str; 5] = ["ann", "bob", "carl", "dora", "eve"];
@@ -285,7 +285,7 @@ async fn a_shared_browser_is_known_for_each_of_its_users() {
     }
 }
 
-/// Each name has one of the four places: whoever changes their password, however often, crowds nobody out.
+/// Each name has one of the four places. A user who changes their password many times evicts no other user.
 #[tokio::test]
 async fn a_shared_browser_stays_known_for_others_when_a_password_changes() {
     let (server, acme, alice) = scene().await;
@@ -456,7 +456,7 @@ async fn a_client_that_fails_is_held_back_where_it_failed() {
     from(acme.refresh(tokens.refresh_token()), HERE).await.tokens();
 }
 
-/// Whoever fails in the name of a public client, which everybody knows, does not keep it out.
+/// The name of a public client is known to all. Failures in its name do not keep it out.
 #[tokio::test]
 async fn a_public_client_that_presents_nothing_is_held_back_by_nobody() {
     let (server, acme, alice) = scene().await;
@@ -816,7 +816,7 @@ async fn one_address_cannot_take_the_whole_queue_of_passwords() {
 }
 
 /// More people sign in at once than passwords can be checked, from many addresses of which none takes more than its
-/// share: some are told to wait a moment, everybody else is answered, and whoever was told so gets in afterwards.
+/// share. Some are told to wait a moment and get in afterwards; all others are answered at once.
 #[tokio::test]
 async fn a_full_queue_of_passwords_is_a_page_that_says_so() {
     const AT_ONCE: usize = 150;
@@ -986,8 +986,8 @@ async fn a_full_queue_of_writes_is_a_503() {
     acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
-fn unanswered(status: u16) -> Unanswered {
-    Unanswered {
+fn unanswered(status: u16) -> FailedRequest {
+    FailedRequest {
         status: status.try_into().unwrap(),
         peer: Peer {
             addr: "127.0.0.1:1".parse().unwrap(),

@@ -13,8 +13,8 @@ use crate::harness::process::{Reply, Running, Service};
 
 const PASSWORD: &str = "correct horse battery staple";
 const TARGET: &str = "/oauth2/authorize?response_type=code&client_id=web&redirect_uri=https://app.example/cb";
-/// What a slow machine may be allowed more, while it is at it.
-const MEANWHILE: usize = 3;
+/// How many more requests a slow machine may be allowed while the test runs.
+const TOLERANCE: usize = 3;
 
 /// A service as it is after its installation, with one client and one user: also the client's secret.
 fn scene() -> (Service, String) {
@@ -45,9 +45,9 @@ fn ask(running: &Running<'_>, path: &str, secret: &str, form: &[(&str, &str)]) -
     answer.unwrap()
 }
 
-/// Asks until it is too much. So many are answered with `status` before, and whoever is held back is told for how long.
+/// Sends requests until one is limited. The `limit` requests before get `status`, and the limited one gets `Retry-After`.
 fn held_back_after(limit: usize, status: u16, longest: u32, ask: impl Fn() -> Reply) {
-    for answered in 0..=limit + MEANWHILE {
+    for answered in 0..=limit + TOLERANCE {
         let reply = ask();
         if reply.status == 429 {
             assert!(answered >= limit, "held back after {answered} of {limit}");

@@ -69,7 +69,7 @@ fn why_a_start_failed_is_the_last_that_the_log_says() {
     assert!(lines[1].starts_with("error: "), "{lines:?}");
 }
 
-/// A way in which somebody takes a file away.
+/// A way to remove a file.
 type Removal = fn(&Path) -> io::Result<()>;
 
 #[test]

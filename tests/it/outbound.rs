@@ -1,5 +1,5 @@
-//! The one way out, against those who publish: whoever writes an address into a document, or answers at it, gets
-//! the service to do nothing that the operator did not want.
+//! The outbound client against hostile servers. Neither an address in a published document nor an answer makes the
+//! service do what the operator did not allow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
     }
 }
 
-/// What stands in the last column of each row of the promises, between backquotes.
+/// The texts between backquotes in the last column of each row of the promises.
 fn rows() -> Vec<Vec<&'static str>> {
     let (_, promises) = PROMISES.split_once("\n## Promises\n").unwrap();
     let rows = promises

@@ -11,7 +11,7 @@ const LIFETIME: u64 = 1_000;
 const ABSOLUTE: u64 = 3_000;
 const WINDOW: u64 = 120;
 
-/// What somebody does. Tokens are counted from the newest one.
+/// A step of the client or an attacker. Tokens are counted from the newest one.
 #[derive(Clone, Debug)]
 enum Step {
     Refresh(usize),

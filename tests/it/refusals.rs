@@ -113,7 +113,7 @@ async fn the_log_says_which_client_asked_for_too_much() {
     assert_eq!(line.get("reason"), None);
 }
 
-/// What is turned away before anybody looks at it is one refusal more.
+/// A request that is turned away before it is parsed counts as a refusal too.
 #[tokio::test]
 async fn the_log_says_what_was_too_large_and_what_came_at_a_bad_moment() {
     let server = Server::start().await;

@@ -257,7 +257,7 @@ impl Application<'_> {
         self.token(&[("grant_type", "refresh_token"), ("refresh_token", token)])
     }
 
-    /// Somebody types a wrong password, then the right one; the code that comes of it.
+    /// Enters a wrong password, then the right one. Returns the code.
     fn sign_in(&mut self) -> String {
         let query = write_form(&[
             ("response_type", "code"),
@@ -270,7 +270,7 @@ impl Application<'_> {
         let target = format!("/oauth2/authorize?{query}");
         let wrong = self
             .secrets
-            .keep("wrong password", "hunter2hunter2 of somebody else");
+            .keep("wrong password", "hunter2hunter2 of another user");
         let as_name = self
             .secrets
             .keep("password typed as a name", "pa55word-in-the-wrong-field");
@@ -381,7 +381,7 @@ impl Application<'_> {
         self.secrets.keep_tokens("jwt-bearer", &granted);
     }
 
-    /// Tokens and secrets at places where they do not belong, and where somebody will put them.
+    /// Sends tokens and secrets in places where they do not belong but where clients put them by mistake.
     fn misplace(&mut self, tokens: &Value) {
         let token = text(&tokens["access_token"]).to_owned();
         let id_token = text(&tokens["id_token"]).to_owned();

@@ -262,7 +262,7 @@ fn a_hostile_theme_runs_nothing_leads_nowhere_and_costs_little() {
     let service = service_with_client("hostile");
     install(&service, "hostile");
     let secret = service.folder.path().join("secret.css");
-    fs::write(&secret, "the secret of somebody else").unwrap();
+    fs::write(&secret, "the secret of another user").unwrap();
     let running = service.serve();
     let start = Instant::now();
     let pages = [
@@ -326,7 +326,7 @@ fn a_hostile_theme_runs_nothing_leads_nowhere_and_costs_little() {
     assert!(login_page(&running, "").body.contains("card page-login"));
 }
 
-/// A picture can hold scripts, and whoever opens it by itself is at the address of the service.
+/// A picture can hold scripts, and a browser that opens it directly runs them with the origin of the service.
 #[test]
 fn what_a_theme_brings_can_do_nothing_by_itself() {
     let service = service_with_client("horizon");

@@ -1,4 +1,4 @@
-//! What the service tells whoever watches it: `doctor`, `events` and the metrics.
+//! What the service tells its operator: `doctor`, `events` and the metrics.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -440,7 +440,7 @@ fn a_token_is_revoked_once() {
     assert_eq!(types, ["access_token", "refresh_token"]);
 }
 
-/// Whoever asks later why somebody was signed out finds who did it.
+/// The log says who signed a user out.
 #[test]
 fn what_ends_a_sign_in_is_accounted_for() {
     let service = Service::new();
@@ -645,7 +645,7 @@ fn events_are_followed_as_they_come() {
                 ]);
             }
         });
-        // The first backup of the service may be made meanwhile, and is an event too.
+        // The first backup of the service may be made at this time, and is an event too.
         let added = lines
             .by_ref()
             .map(Result::unwrap)

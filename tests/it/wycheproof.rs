@@ -1,5 +1,5 @@
-//! The vectors of the Wycheproof project, for every algorithm that is accepted: whatever is valid there holds here,
-//! and nothing else does.
+//! The vectors of the Wycheproof project, for every algorithm that is accepted. The service accepts exactly the
+//! signatures that the vectors call valid.
 
 use idsvc::jose::alg::Algorithm;
 use idsvc::jose::jwk::{JwkSet, PublicKey};

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::config::{Config, Tls};
 use crate::net::acme::Plan;
 use crate::net::acme::folder::Folder;
-use crate::net::certificate::{self, BEYOND_GROUP, Examined};
+use crate::net::certificate::{self, BEYOND_GROUP, CertificateWarnings};
 use crate::net::validity::Validity;
 
 /// The port that a certificate authority connects to (RFC 8737 section 3).
@@ -22,16 +22,16 @@ pub(super) fn examine(config: &Config, is_running: bool, now: Timestamp, finding
             let subject = cert.display().to_string();
             let found = |message: String| Finding::good("certificate", subject.clone(), message);
             match certificate::examine(cert, key, config.host().as_deref(), now.seconds()) {
-                Ok(Examined { lapse, misfit, .. }) => {
-                    if lapse.is_none() && misfit.is_none() {
+                Ok(CertificateWarnings { expiry, mismatch, .. }) => {
+                    if expiry.is_none() && mismatch.is_none() {
                         findings.push(found("valid".to_owned()));
                     }
-                    findings.extend(lapse.map(|lapse| {
-                        found(lapse.to_string())
+                    findings.extend(expiry.map(|warning| {
+                        found(warning.to_string())
                             .at_level(Level::Mend, "renew it; the service reads the new file by itself")
                     }));
-                    findings.extend(misfit.map(|misfit| {
-                        found(misfit).at_level(
+                    findings.extend(mismatch.map(|warning| {
+                        found(warning).at_level(
                             Level::Advice,
                             "unless there is such a proxy, have one issued for this host and for TLS servers",
                         )

@@ -1,4 +1,4 @@
-//! Why there is no new certificate, and what the operator does about it.
+//! Why there is no new certificate, and what the operator can do.
 
 use std::fmt;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use super::Plan;
 use crate::net::outbound::OutboundError;
 use crate::net::tls_error::TlsError;
 
-/// Authorities write what they like: this many characters of it are kept.
+/// The most characters of an authority's message that are kept.
 const LONGEST_MESSAGE: usize = 400;
 
-/// Where the names of problems begin (RFC 8555 section 6.7).
-const PROBLEMS: &str = "urn:ietf:params:acme:error:";
+/// The prefix of problem types (RFC 8555 section 6.7).
+const PROBLEM_PREFIX: &str = "urn:ietf:params:acme:error:";
 
 /// Why there is no new certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Failure {
     pub message: String,
     /// What to do.
     pub remedy: String,
-    /// How many seconds the authority wants to be left alone.
+    /// The seconds that the authority asks to wait.
     #[serde(default)]
     pub wait: u64,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl Failure {
-    /// A failure of this kind.
+    /// A failure with this message and remedy.
     pub fn new(message: impl AsRef<str>, remedy: impl Into<String>) -> Self {
         Self {
             message: one_line(message.as_ref()),
@@ -46,14 +46,14 @@ impl Failure {
         }
     }
 
-    /// What the library or the authority says.
+    /// The failure that an error of the library or of the authority means.
     pub fn of(error: &Error, plan: &Plan) -> Self {
         let directory = format!(
             "see that acme.directory, {}, is the address of an ACME directory",
             plan.directory
         );
         match error {
-            Error::Api(problem) => Self::new(said(problem), remedy(kind(problem), plan)),
+            Error::Api(problem) => Self::new(explanation(problem), remedy(kind(problem), plan)),
             Error::Other(other) if other.is::<OutboundError>() => Self::new(
                 other.to_string(),
                 "let this machine reach the authority over https; the outbound settings apply to it",
@@ -72,14 +72,14 @@ impl Failure {
         }
     }
 
-    /// What the authority says about one domain.
+    /// The failure that a problem with one domain means.
     pub fn about(domain: &str, problem: &Problem, plan: &Plan) -> Self {
         let kind = match kind(problem) {
-            // So authorities call it, too, that the answer to a challenge is not theirs (RFC 8555 section 8.3).
+            // Authorities also use this type for a wrong answer to a challenge (RFC 8555 section 8.3).
             "unauthorized" => "incorrectResponse",
             kind => kind,
         };
-        Self::new(format!("{domain}: {}", said(problem)), remedy(kind, plan))
+        Self::new(format!("{domain}: {}", explanation(problem)), remedy(kind, plan))
     }
 }
 
@@ -97,45 +97,45 @@ impl From<TlsError> for Failure {
     }
 }
 
-/// Whether the authority answers with a problem of one of these names (RFC 8555 section 6.7).
+/// Whether the authority answers with a problem of one of these types (RFC 8555 section 6.7).
 pub fn is_problem(error: &Error, names: &[&str]) -> bool {
     matches!(error, Error::Api(problem) if names.contains(&kind(problem)))
 }
 
-/// Whether the answer says nothing about what was asked: it does not come, is not the authority's, or tells of trouble
-/// of the authority's own. The library takes any JSON object for a problem, also that of a proxy.
+/// Whether the authority is out of order: no answer came, a proxy answered, or the authority reports an internal error.
+/// The library takes any JSON object for a problem, also that of a proxy.
 pub fn is_outage(error: &Error) -> bool {
     match error {
         Error::Json(_) => true,
         Error::Other(other) => other.is::<OutboundError>(),
         Error::Api(problem) => {
             let name = problem.r#type.as_deref().unwrap_or_default();
-            !name.starts_with(PROBLEMS) || kind(problem) == "serverInternal"
+            !name.starts_with(PROBLEM_PREFIX) || kind(problem) == "serverInternal"
         }
         _ => false,
     }
 }
 
-/// What the authority says, and the name of the problem.
-fn said(problem: &Problem) -> String {
+/// The authority's explanation, and the type of the problem.
+fn explanation(problem: &Problem) -> String {
     let reason = problem.detail.as_deref();
-    let mut said = reason
+    let mut text = reason
         .unwrap_or("the certificate authority gives no reason")
         .to_owned();
     for part in &problem.subproblems {
-        said.push_str("; ");
-        said.push_str(&part.to_string());
+        text.push_str("; ");
+        text.push_str(&part.to_string());
     }
-    format!("{said} ({})", kind(problem))
+    format!("{text} ({})", kind(problem))
 }
 
-/// The name of a problem without what all of them begin with.
+/// The type of a problem without its prefix.
 fn kind(problem: &Problem) -> &str {
     let name = problem.r#type.as_deref().unwrap_or("unknown");
-    name.strip_prefix(PROBLEMS).unwrap_or(name)
+    name.strip_prefix(PROBLEM_PREFIX).unwrap_or(name)
 }
 
-/// What to do about a problem of this name.
+/// What the operator can do about a problem of this type.
 fn remedy(kind: &str, plan: &Plan) -> String {
     let names = plan.names();
     match kind {
@@ -170,7 +170,7 @@ fn remedy(kind: &str, plan: &Plan) -> String {
     }
 }
 
-/// The text without control characters, which could steer a terminal, and cut to a bearable length.
+/// The text without control characters, which could control a terminal, and cut to the maximum length.
 fn one_line(text: &str) -> String {
     let mut line: String = text
         .chars()
@@ -189,8 +189,10 @@ mod tests {
     use super::*;
 
     fn problem(kind: &str, detail: &str) -> Problem {
-        serde_json::from_value(serde_json::json!({ "type": format!("{PROBLEMS}{kind}"), "detail": detail }))
-            .unwrap()
+        serde_json::from_value(
+            serde_json::json!({ "type": format!("{PROBLEM_PREFIX}{kind}"), "detail": detail }),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The two files of ACME in `certs/`: the certificate with its key, and the [`State`]. Each is written as a whole or not
-//! at all, and only its owner reads it.
+//! The two files of ACME in `certs/`: the certificate with its key, and the [`State`]. Each is written atomically, and
+//! only its owner can read it.
 
 use std::fs;
 use std::io;
@@ -14,26 +14,26 @@ use super::schedule::{Held, Schedule};
 use crate::net::certificate::Pair;
 use crate::net::certificate_file;
 use crate::net::tls_error::TlsError;
-use crate::net::validity::Lapse;
+use crate::net::validity::ExpiryWarning;
 
 const MODE: u32 = 0o600;
 const CERTIFICATE: &str = "acme.pem";
 const STATE: &str = "acme.json";
-/// Written and removed again, as proof of room for a certificate with its chain and key.
-const PROOF: &str = "acme-room";
-const PROOF_BYTES: usize = 16 * 1024;
+/// Written and removed again, to check that the disk has room for a certificate with its chain and key.
+const PROBE: &str = "acme-room";
+const PROBE_BYTES: usize = 16 * 1024;
 
 /// The folder `certs/` of a data directory.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
-/// What has to survive a restart beside the certificate. If the file is lost, another account is opened.
+/// The state that survives a restart, beside the certificate. If the file is lost, another account is opened.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
     /// The account with the authority.
     pub account: Option<SavedAccount>,
-    /// When to order and when to ask.
+    /// The next order and the next question.
     pub schedule: Schedule,
 }
 
@@ -49,7 +49,7 @@ pub struct SavedAccount {
 }
 
 impl Folder {
-    /// That of this data directory.
+    /// The folder of this data directory.
     pub fn of(data_dir: &Path) -> Self {
         Self(data_dir.join("certs"))
     }
@@ -59,7 +59,7 @@ impl Folder {
         self.0.join(CERTIFICATE)
     }
 
-    /// The certificate in place, if it can be used for at least one of the domains; none when there is no file.
+    /// The current certificate, which must be for at least one of the domains. None if there is no file.
     pub fn held(&self, plan: &Plan) -> Result<Option<Held>, TlsError> {
         let file = self.certificate_file();
         let Some(pair) = Pair::read_for_some(&file, &plan.domains)? else {
@@ -78,29 +78,29 @@ impl Folder {
         }))
     }
 
-    /// Fails when a certificate could not be kept. To be asked before one is ordered: authorities issue the same one a
-    /// few times a week, and one that is lost for want of room counts.
-    pub fn prove_room(&self) -> Result<(), TlsError> {
-        let file = self.0.join(PROOF);
-        self.write(PROOF, &[b' '; PROOF_BYTES])?;
+    /// Fails if a certificate could not be written. Call it before an order: authorities issue the same certificate only a
+    /// few times a week, and one that cannot be written counts too.
+    pub fn check_disk_space(&self) -> Result<(), TlsError> {
+        let file = self.0.join(PROBE);
+        self.write(PROBE, &[b' '; PROBE_BYTES])?;
         fs::remove_file(&file).map_err(|source| TlsError::Unwritable { file, source })
     }
 
-    /// Puts a certificate in place with its key, both PEM, when it can be used for all domains of the plan. One that
-    /// clients refuse at `now`, in seconds since the epoch, does not replace one that they accept.
-    pub fn place(&self, plan: &Plan, chain: &str, key: &str, now: u64) -> Result<(), TlsError> {
+    /// Installs a certificate with its key, both PEM, if it is for all domains of the plan. A certificate that clients
+    /// refuse at `now`, in seconds since the epoch, does not replace one that they accept.
+    pub fn install(&self, plan: &Plan, chain: &str, key: &str, now: u64) -> Result<(), TlsError> {
         let text = Zeroizing::new(format!("{}\n{key}{chain}", plan.line()));
         let file = self.certificate_file();
         let pair = Pair::from_pem(text.as_bytes(), &file)?;
         pair.check_for(&plan.domains)?;
         let held = Pair::read_for_some(&file, &plan.domains).unwrap_or_default();
-        if held.is_some_and(|held| !held.lapse(now).is_some_and(Lapse::is_refused)) {
-            pair.is_sound(now)?;
+        if held.is_some_and(|held| !held.expiry_warning(now).is_some_and(ExpiryWarning::is_refused)) {
+            pair.check_acceptance(now)?;
         }
         self.write(CERTIFICATE, text.as_bytes())
     }
 
-    /// The state; the default when there is none, or none that can be understood.
+    /// The state, or the default if the file is missing or cannot be parsed.
     pub fn state(&self) -> Result<State, TlsError> {
         let file = self.0.join(STATE);
         match fs::read(&file).map(Zeroizing::new) {
@@ -110,8 +110,8 @@ impl Folder {
         }
     }
 
-    /// Keeps the state.
-    pub fn keep(&self, state: &State) -> Result<(), TlsError> {
+    /// Writes the state.
+    pub fn save(&self, state: &State) -> Result<(), TlsError> {
         let text = serde_json::to_vec(state).map(Zeroizing::new);
         let text = text.map_err(|error| TlsError::Unwritable {
             file: self.0.join(STATE),
@@ -151,7 +151,7 @@ mod tests {
         let folder = Folder::of(directory.path());
         assert!(folder.held(&plan).unwrap().is_none());
         let (chain, key) = certificate(&["a.example", "b.example"]);
-        folder.place(&plan, &chain, &key, NOW).unwrap();
+        folder.install(&plan, &chain, &key, NOW).unwrap();
         assert!(folder.held(&plan).unwrap().unwrap().is_as_planned);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.certificate_file()), 0o600);
@@ -165,18 +165,18 @@ mod tests {
         let folder = Folder::of(directory.path());
         let two = plan(&["a.example", "b.example"]);
         let (chain, key) = certificate(&["a.example", "b.example"]);
-        folder.place(&two, &chain, &key, NOW).unwrap();
+        folder.install(&two, &chain, &key, NOW).unwrap();
         assert!(!folder.held(&plan(&["a.example"])).unwrap().unwrap().is_as_planned);
         let more = plan(&["a.example", "b.example", "c.example"]);
         assert!(!folder.held(&more).unwrap().unwrap().is_as_planned);
-        assert!(folder.place(&more, &chain, &key, NOW).is_err());
+        assert!(folder.install(&more, &chain, &key, NOW).is_err());
         let other = plan(&["c.example"]);
         assert!(matches!(folder.held(&other), Err(TlsError::OtherNames { .. })));
-        assert!(folder.place(&other, &chain, &key, NOW).is_err());
+        assert!(folder.install(&other, &chain, &key, NOW).is_err());
         let foreign = certificate(&["a.example", "b.example"]).1;
-        let refused = folder.place(&two, &chain, &foreign, NOW);
+        let refused = folder.install(&two, &chain, &foreign, NOW);
         assert!(matches!(refused, Err(TlsError::KeyMismatch { .. })));
-        assert!(folder.place(&two, "<html>", &key, NOW).is_err());
+        assert!(folder.install(&two, "<html>", &key, NOW).is_err());
         assert!(folder.held(&two).unwrap().unwrap().is_as_planned);
     }
 
@@ -191,12 +191,12 @@ mod tests {
         let mut state = folder.state().unwrap();
         assert_eq!(state.schedule, Schedule::default());
         state.schedule.failures = 3;
-        folder.keep(&state).unwrap();
+        folder.save(&state).unwrap();
         assert_eq!(folder.state().unwrap().schedule, state.schedule);
         let (chain, key) = certificate(&["a.example"]);
         fs::write(folder.certificate_file(), "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
         assert!(folder.held(&plan).is_err());
-        folder.place(&plan, &chain, &key, NOW).unwrap();
+        folder.install(&plan, &chain, &key, NOW).unwrap();
         assert!(folder.held(&plan).unwrap().is_some());
     }
 }

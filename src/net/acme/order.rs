@@ -16,47 +16,47 @@ use super::transport::Transport;
 use crate::net::challenge::Challenges;
 use crate::net::outbound::Client;
 
-/// The authority does not know, or not any more, a nonce that it gave (RFC 8555 section 6.5).
+/// The authority does not accept a nonce that it issued (RFC 8555 section 6.5).
 const BAD_NONCE: &str = "badNonce";
 /// The authority does not know the account.
 const UNKNOWN_ACCOUNT: &str = "accountDoesNotExist";
-/// The authority does not let the account do what was asked. That is how it refuses everything to an account that it has
-/// deactivated (RFC 8555 section 7.3.6), and some things to others.
+/// The account may not do this. An authority refuses every request of a deactivated account this way (RFC 8555 section
+/// 7.3.6), and some requests of others.
 const UNAUTHORIZED: &str = "unauthorized";
 
-/// How often a question is asked whose nonce the authority does not know. The library asks three times each time.
-const ATTEMPTS: usize = 3;
-/// The longest wait for the authority to check the challenges. The last question is asked after four minutes.
+/// How often a request with a bad nonce is repeated. Each time, the library itself tries three times.
+const NONCE_ATTEMPTS: usize = 3;
+/// The longest wait for the authority to check the challenges. The last request is sent after four minutes.
 const VALIDATION_TIMEOUT: Duration = Duration::from_mins(6);
-/// The longest wait for the authority to issue the certificate. It is long, because an order that is left is made again,
-/// and authorities count. The last question is asked after a quarter of an hour.
+/// The longest wait for the authority to issue the certificate. It is long, because a new order would count against the
+/// authority's rate limit. The last request is sent after a quarter of an hour.
 const ISSUANCE_TIMEOUT: Duration = Duration::from_mins(25);
-/// The pauses before a certificate that may be issued by now is asked for again while the authority is away.
+/// The pauses between requests for an issued certificate while the authority is out of order.
 const OUTAGE_PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(10),
     Duration::from_mins(1),
 ];
 
-/// Asks again while the authority does not know its own nonces. A macro, because the compiler does not see that the
-/// futures of an async closure are `Send`.
-macro_rules! asking {
-    ($question:expr) => {{
-        let mut answer = $question.await;
-        for _ in 1..ATTEMPTS {
+/// Repeats a request while the authority refuses its own nonces. It is a macro, because the compiler does not see that
+/// the futures of an async closure are `Send`.
+macro_rules! retry_bad_nonce {
+    ($request:expr) => {{
+        let mut answer = $request.await;
+        for _ in 1..NONCE_ATTEMPTS {
             if !answer
                 .as_ref()
                 .is_err_and(|error| is_problem(error, &[BAD_NONCE]))
             {
                 break;
             }
-            answer = $question.await;
+            answer = $request.await;
         }
         answer
     }};
 }
 
-/// A certificate with those that lead to the root, and its private key; both PEM.
+/// A certificate chain and its private key, both PEM.
 pub struct Issued {
     /// The certificates, the server's own first.
     pub chain: String,
@@ -73,7 +73,7 @@ pub struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// One by way of this client, which keeps the account in the state and the state in the folder. `now` is in seconds
+    /// A conversation by this client. It stores the account in the state, and the state in the folder. `now` is in seconds
     /// since the epoch.
     pub fn new(plan: &'a Plan, folder: &'a Folder, state: &'a mut State, client: &Client, now: u64) -> Self {
         Self {
@@ -103,23 +103,23 @@ impl<'a> Conversation<'a> {
         replaced: Option<CertificateIdentifier<'static>>,
     ) -> Result<Issued, Failure> {
         let (account, is_new) = self.account().await?;
-        let begun = match self.begin(&account, replaced).await {
+        let begun = match self.create_order(&account, replaced).await {
             Err(error) if !is_new && self.is_account_refused(&account, &error).await => {
                 let account = self.replace_account(&error).await?;
-                self.begin(&account, None).await
+                self.create_order(&account, None).await
             }
             begun => begun,
         };
         let mut order = begun.map_err(|error| self.failure(&error))?;
-        self.prove(&mut order, challenges).await?;
-        let key = asking!(order.finalize());
+        self.answer_challenges(&mut order, challenges).await?;
+        let key = retry_bad_nonce!(order.finalize());
         let key = Zeroizing::new(key.map_err(|error| self.failure(&error))?);
-        let chain = collect(&mut order).await;
+        let chain = download(&mut order).await;
         let chain = chain.map_err(|error| self.failure(&error))?;
         Ok(Issued { chain, key })
     }
 
-    /// The authority's window for the renewal of a certificate, and for how many seconds it stands (RFC 9773).
+    /// The authority's window for the renewal of a certificate, and for how many seconds the answer is valid (RFC 9773).
     pub async fn renewal_window(
         &mut self,
         certificate: &CertificateIdentifier<'_>,
@@ -132,7 +132,7 @@ impl<'a> Conversation<'a> {
         Ok(((second(window.start), second(window.end)), lasts.as_secs()))
     }
 
-    /// The account, and whether it is a new one. A new account is kept before it is used.
+    /// The account, and whether it is a new one. A new account is saved before it is used.
     async fn account(&mut self) -> Result<(Account, bool), Failure> {
         let directory = self.plan.directory.as_str();
         let saved = self.state.account.as_mut();
@@ -147,18 +147,18 @@ impl<'a> Conversation<'a> {
         if known == Some(&self.plan.contact) {
             return Ok((account, false));
         }
-        match self.tell_contact(&account).await {
+        match self.update_contact(&account).await {
             Ok(()) => {
                 if let Some(saved) = &mut self.state.account {
                     saved.contact.clone_from(&self.plan.contact);
                 }
-                self.folder.keep(self.state)?;
+                self.folder.save(self.state)?;
             }
-            // Asked about the account, the authority is not speaking of anything else.
+            // This request is about the account alone, so the error is about the account.
             Err(error) if is_problem(&error, &[UNKNOWN_ACCOUNT, UNAUTHORIZED]) => {
                 return Ok((self.replace_account(&error).await?, true));
             }
-            // A contact that the authority does not like is no reason to go without a certificate.
+            // A refused contact does not prevent an order.
             Err(error) => {
                 let error = self.failure(&error);
                 tracing::warn!(%error, "the certificate authority does not take acme.contact");
@@ -167,7 +167,7 @@ impl<'a> Conversation<'a> {
         Ok((account, false))
     }
 
-    /// Opens an account, agreeing to the authority's terms, and keeps it.
+    /// Opens an account, agrees to the authority's terms, and saves the account.
     async fn open_account(&mut self) -> Result<Account, Failure> {
         let contacts = contacts(self.plan);
         let wanted = NewAccount {
@@ -176,7 +176,7 @@ impl<'a> Conversation<'a> {
             only_return_existing: false,
         };
         let directory = self.plan.directory.to_string();
-        let opened = asking!(builder(&self.transport).create(&wanted, directory.clone(), None));
+        let opened = retry_bad_nonce!(builder(&self.transport).create(&wanted, directory.clone(), None));
         let (account, credentials) = opened.map_err(|error| self.failure(&error))?;
         let credentials = serde_json::to_value(credentials);
         self.state.account = Some(SavedAccount {
@@ -184,12 +184,12 @@ impl<'a> Conversation<'a> {
             contact: self.plan.contact.clone(),
             credentials: credentials.map_err(|error| self.failure(&error.into()))?,
         });
-        self.folder.keep(self.state)?;
+        self.folder.save(self.state)?;
         Ok(account)
     }
 
-    /// Opens an account in the place of one that the authority has deactivated (RFC 8555 section 7.3.6) or does not
-    /// know. It has a key of its own: that of a deactivated account opens none.
+    /// Replaces an account that the authority has deactivated (RFC 8555 section 7.3.6) or does not know. The new account
+    /// has a new key, because the key of a deactivated account cannot open another.
     async fn replace_account(&mut self, error: &Error) -> Result<Account, Failure> {
         let error = self.failure(error);
         tracing::warn!(
@@ -199,24 +199,23 @@ impl<'a> Conversation<'a> {
         self.open_account().await
     }
 
-    async fn tell_contact(&self, account: &Account) -> Result<(), Error> {
+    async fn update_contact(&self, account: &Account) -> Result<(), Error> {
         let contacts = contacts(self.plan);
-        asking!(account.update_contacts(&contacts))
+        retry_bad_nonce!(account.update_contacts(&contacts))
     }
 
-    /// Whether it is the account that the authority refuses with this error, and not the order. The same problem can
-    /// mean both, so the authority is asked about the account: to one that it has deactivated it refuses that as well
-    /// (RFC 8555 section 7.3.6).
+    /// Whether this error means the account and not the order. The same problem can mean both, so this sends a request about
+    /// the account: the authority refuses that too if it has deactivated the account (RFC 8555 section 7.3.6).
     async fn is_account_refused(&self, account: &Account, error: &Error) -> bool {
         if !is_problem(error, &[UNAUTHORIZED]) {
             return is_problem(error, &[UNKNOWN_ACCOUNT]);
         }
-        let asked = self.tell_contact(account).await;
+        let asked = self.update_contact(account).await;
         asked.is_err_and(|error| is_problem(&error, &[UNKNOWN_ACCOUNT, UNAUTHORIZED]))
     }
 
-    /// Begins an order. An authority that has a reason not to hear which certificate it replaces gets an order without.
-    async fn begin(
+    /// Creates an order. If the authority refuses an order that names the replaced certificate, the order omits it.
+    async fn create_order(
         &self,
         account: &Account,
         replaced: Option<CertificateIdentifier<'static>>,
@@ -224,7 +223,7 @@ impl<'a> Conversation<'a> {
         let identifiers: Vec<Identifier> = self.plan.domains.iter().cloned().map(Identifier::Dns).collect();
         if let Some(replaced) = replaced {
             let order = NewOrder::new(&identifiers).replaces(replaced);
-            match asking!(account.new_order(&order)) {
+            match retry_bad_nonce!(account.new_order(&order)) {
                 Err(error) if is_problem(&error, &[UNKNOWN_ACCOUNT, BAD_NONCE, "rateLimited"]) => {
                     return Err(error);
                 }
@@ -233,13 +232,13 @@ impl<'a> Conversation<'a> {
             }
         }
         let order = NewOrder::new(&identifiers);
-        asking!(account.new_order(&order))
+        retry_bad_nonce!(account.new_order(&order))
     }
 
-    /// Proves that the domains are this service's.
-    async fn prove(&self, order: &mut Order, challenges: &Challenges) -> Result<(), Failure> {
+    /// Answers the authority's challenges for the domains.
+    async fn answer_challenges(&self, order: &mut Order, challenges: &Challenges) -> Result<(), Failure> {
         let failed = |error: Error| self.failure(&error);
-        asking!(fetch_authorizations(order)).map_err(failed)?;
+        retry_bad_nonce!(fetch_authorizations(order)).map_err(failed)?;
         let mut open = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -263,8 +262,8 @@ impl<'a> Conversation<'a> {
             let digest = <[u8; 32]>::try_from(digest.as_ref())
                 .map_err(|_| self.nonsense("its challenge cannot be answered"))?;
             open.push(challenges.answer(&domain, &digest)?);
-            let told = asking!(challenge.set_ready());
-            told.map_err(|error| match &error {
+            let notified = retry_bad_nonce!(challenge.set_ready());
+            notified.map_err(|error| match &error {
                 Error::Api(problem) if !is_problem(&error, &[BAD_NONCE]) => {
                     Failure::about(&domain, problem, self.plan)
                 }
@@ -272,18 +271,18 @@ impl<'a> Conversation<'a> {
             })?;
         }
         let polling = polling(VALIDATION_TIMEOUT);
-        let ready = asking!(order.poll_ready(&polling));
+        let ready = retry_bad_nonce!(order.poll_ready(&polling));
         drop(open);
         let failure = match ready {
             Ok(OrderStatus::Ready) => return Ok(()),
             Ok(_) => self.nonsense("it gives up the order and no reason"),
             Err(error) => self.failure(&error),
         };
-        Err(self.reason(order).await.unwrap_or(failure))
+        Err(self.failed_challenge(order).await.unwrap_or(failure))
     }
 
-    /// What the authority found at the domain that it could not check.
-    async fn reason(&self, order: &mut Order) -> Option<Failure> {
+    /// The problem of the first domain that the authority could not verify.
+    async fn failed_challenge(&self, order: &mut Order) -> Option<Failure> {
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
             authorization.refresh().await.ok()?;
@@ -305,19 +304,19 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The certificate of an order that was finalized.
-async fn collect(order: &mut Order) -> Result<String, Error> {
+/// Downloads the certificate of a finalized order.
+async fn download(order: &mut Order) -> Result<String, Error> {
     let polling = polling(ISSUANCE_TIMEOUT);
     for pause in OUTAGE_PAUSES {
-        match asking!(order.poll_certificate(&polling)) {
+        match retry_bad_nonce!(order.poll_certificate(&polling)) {
             Err(error) if is_outage(&error) => tokio::time::sleep(pause).await,
-            collected => return collected,
+            downloaded => return downloaded,
         }
     }
     order.poll_certificate(&polling).await
 }
 
-/// Has the library fetch the authorizations of the order, if it has not done so.
+/// Makes the library fetch the authorizations of the order, if it has not done so.
 async fn fetch_authorizations(order: &mut Order) -> Result<(), Error> {
     let mut identifiers = order.identifiers();
     while let Some(identifier) = identifiers.next().await {
@@ -326,7 +325,7 @@ async fn fetch_authorizations(order: &mut Order) -> Result<(), Error> {
     Ok(())
 }
 
-/// How an order is asked for its status: after pauses that grow by a quarter each time, or as the authority wants.
+/// How the status of an order is polled: after pauses that grow by a quarter each time, or as the authority asks.
 fn polling(timeout: Duration) -> RetryPolicy {
     RetryPolicy::new()
         .initial_delay(Duration::from_millis(250))

@@ -1,4 +1,4 @@
-//! One round of keeping the certificate: look, and order, ask or rest.
+//! One round of renewal: order a certificate, ask when to renew, or rest.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::net::outbound::Client;
 use crate::net::tls::Acceptor;
 use crate::net::tls_error::TlsError;
 
-/// The longest that one order may take in all, however its parts are drawn out.
+/// The longest time for one whole order.
 const ORDER_TIMEOUT: Duration = Duration::from_mins(40);
-/// The longest that the question when to renew may take.
+/// The longest time for the question when to renew.
 const RENEWAL_INFO_TIMEOUT: Duration = Duration::from_secs(30);
-/// When is looked again after the folder could not be read or written, in seconds; later when the authority asks for it.
-const AFTER_FAULT: u64 = 10 * 60;
-/// How long everything is left alone after a round that ended in a panic, in seconds.
-const AFTER_PANIC: u64 = 3600;
+/// The pause after the folder could not be read or written, in seconds. It is longer if the authority asks for that.
+const PAUSE_AFTER_FAULT: u64 = 10 * 60;
+/// The pause after a panic, in seconds.
+const PAUSE_AFTER_PANIC: u64 = 3600;
 
-/// Keeps the certificate of an acceptor. A clone keeps the same one.
+/// Renews the certificate of an acceptor. A clone renews the same one.
 #[derive(Clone)]
 pub struct Renewal(Arc<Inner>);
 
@@ -32,11 +32,18 @@ struct Inner {
     folder: Folder,
     client: Client,
     acceptor: Acceptor,
-    /// What ended the latest round and could not be noted in the folder, and until when everything is left alone.
-    fault: Mutex<Option<(Failure, u64)>>,
+    /// The failure of the latest round, if the folder could not hold it.
+    fault: Mutex<Option<Fault>>,
 }
 
-/// What a round came to.
+/// A failure that is kept in memory only, and the end of the pause after it.
+#[derive(Clone)]
+struct Fault {
+    failure: Failure,
+    paused_until: u64,
+}
+
+/// The result of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Round {
     /// A new certificate is in use, until this second.
@@ -46,14 +53,14 @@ pub enum Round {
     },
     /// An attempt failed.
     Failed(Failure),
-    /// A certificate is wanted, or its folder is in disorder, and that has to wait; for this failure, if for one.
+    /// A certificate is needed, but the next attempt has to wait, because of this failure if there was one.
     Waited(Option<Failure>),
     /// There was nothing to do.
     Rested,
 }
 
 impl Renewal {
-    /// Keeps what `acceptor` shows, in `folder`, by way of `client`.
+    /// Renews the certificate of `acceptor` in `folder`, by `client`.
     pub fn new(plan: Plan, folder: Folder, client: Client, acceptor: Acceptor) -> Self {
         Self(Arc::new(Inner {
             plan,
@@ -64,25 +71,25 @@ impl Renewal {
         }))
     }
 
-    /// What is kept.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.0.plan
     }
 
-    /// One round at `now`, and when the next is due, both in seconds since the epoch. `dice` is random. When `in_haste`
-    /// an order that waits after a failure is made at once.
+    /// Runs one round at `now`, and returns when the next is due, both in seconds since the epoch. `dice` is random. With
+    /// `in_haste`, an order that waits after a failure is made at once.
     pub async fn round(&self, now: u64, dice: u64, in_haste: bool) -> (Round, u64) {
-        if let Some((failure, until)) = self.0.fault_at(now, in_haste) {
-            return (Round::Waited(Some(failure)), until);
+        if let Some(fault) = self.0.fault_at(now, in_haste) {
+            return (Round::Waited(Some(fault.failure)), fault.paused_until);
         }
         let round = self.0.round(now, dice, in_haste).await;
         round.unwrap_or_else(|failure| self.0.pause(now, failure))
     }
 
-    /// What a round at `now` comes to that ended in a panic, which says this.
+    /// The result of a round at `now` that ended in a panic with this message.
     pub fn broke(&self, now: u64, error: &str) -> (Round, u64) {
         let failure = Failure {
-            wait: AFTER_PANIC,
+            wait: PAUSE_AFTER_PANIC,
             ..Failure::new(
                 format!("the certificate was not looked after: {error}"),
                 "this is a fault of the service, whose log says more: report it; the service tries again",
@@ -93,30 +100,35 @@ impl Renewal {
             state.schedule.keep_to(&plan.line(), None);
             state.schedule.attempt(now, 0);
             state.schedule.fail(failure.clone(), now, 0);
-            if let Err(error) = folder.keep(&state) {
+            if let Err(error) = folder.save(&state) {
                 tracing::error!(%error, "the failure is not noted");
             }
         }
-        // What lies in the folder may be what it fell over.
+        // The content of the folder may have caused the panic.
         self.0.pause(now, failure)
     }
 }
 
 impl Inner {
-    /// The fault that is still left alone at `now`. It is forgotten when it is not, as when the clock was set back.
-    fn fault_at(&self, now: u64, in_haste: bool) -> Option<(Failure, u64)> {
+    /// The fault whose pause includes `now`. Another fault is forgotten: its pause is over, or the clock was set back.
+    fn fault_at(&self, now: u64, in_haste: bool) -> Option<Fault> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        *fault = fault.take().filter(|(failure, until)| {
-            !in_haste && *until > now && *until - now <= AFTER_FAULT.max(failure.wait)
+        *fault = fault.take().filter(|fault| {
+            let longest_pause = PAUSE_AFTER_FAULT.max(fault.failure.wait);
+            let left = fault.paused_until.saturating_sub(now);
+            !in_haste && left > 0 && left <= longest_pause
         });
         fault.clone()
     }
 
-    /// Leaves everything alone for a while that is remembered in memory only.
+    /// Begins a pause that is kept in memory only.
     fn pause(&self, now: u64, failure: Failure) -> (Round, u64) {
-        let until = now.saturating_add(AFTER_FAULT.max(failure.wait));
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some((failure.clone(), until));
-        (Round::Failed(failure), until)
+        let paused_until = now.saturating_add(PAUSE_AFTER_FAULT.max(failure.wait));
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(Fault {
+            failure: failure.clone(),
+            paused_until,
+        });
+        (Round::Failed(failure), paused_until)
     }
 
     async fn round(&self, now: u64, dice: u64, in_haste: bool) -> Result<(Round, u64), Failure> {
@@ -134,13 +146,13 @@ impl Inner {
             (Step::Wait(until), _) => Ok((Round::Waited(state.schedule.failure), until)),
             (Step::Rest(until), _) => Ok((Round::Rested, until)),
             (Step::Ask, held) => {
-                // As if no answer came: what cannot be remembered is not asked, round after round.
+                // Saved before the question, so that a folder that cannot be written does not cause a question each round.
                 state.schedule.answer(None, now);
-                self.folder.keep(&state)?;
+                self.folder.save(&state)?;
                 if let Some(held) = &held {
                     let answer = self.ask(&mut state, held, now).await;
                     state.schedule.answer(answer, now);
-                    self.folder.keep(&state)?;
+                    self.folder.save(&state)?;
                 }
                 Ok((Round::Rested, next(&state, held.as_ref(), now)))
             }
@@ -153,7 +165,7 @@ impl Inner {
         }
     }
 
-    /// Orders a certificate and takes it into use.
+    /// Orders a certificate and puts it into use.
     async fn order(
         &self,
         mut state: State,
@@ -164,14 +176,14 @@ impl Inner {
         let domains = self.plan.names();
         tracing::info!(%domains, directory = %self.plan.directory, "ordering a certificate: {reason}");
         state.schedule.attempt(now, dice);
-        self.folder.keep(&state)?;
+        self.folder.save(&state)?;
         let begun = Instant::now();
         let attempt = tokio::time::timeout(ORDER_TIMEOUT, self.attempt(&mut state, held, now)).await;
-        if let Err(failure) = attempt.unwrap_or_else(|_| Err(slow(&self.plan))) {
-            // Moments are whole seconds, cut off at the beginning and the end of the attempt.
+        if let Err(failure) = attempt.unwrap_or_else(|_| Err(order_timeout(&self.plan))) {
+            // Times are rounded down to seconds at the beginning and the end of the attempt.
             let ended = now.saturating_add(begun.elapsed().as_secs() + 2);
             state.schedule.fail(failure.clone(), ended, dice);
-            return match self.folder.keep(&state) {
+            return match self.folder.save(&state) {
                 Ok(()) => Ok((Round::Failed(failure), state.schedule.not_before)),
                 Err(_) => Ok(self.pause(ended, failure)),
             };
@@ -185,12 +197,12 @@ impl Inner {
         };
         let answer = self.ask(&mut state, &held, now).await;
         state.schedule.succeed(&held, answer, now);
-        self.folder.keep(&state)?;
+        self.folder.save(&state)?;
         let not_after = held.validity.not_after;
         Ok((Round::Issued { not_after }, next(&state, Some(&held), now)))
     }
 
-    /// Puts a new certificate in place.
+    /// Orders and installs a new certificate.
     async fn attempt(&self, state: &mut State, held: Option<Held>, now: u64) -> Result<(), Failure> {
         let Some(challenges) = self.acceptor.challenges() else {
             return Err(Failure::new(
@@ -198,18 +210,18 @@ impl Inner {
                 "set tls.mode to acme",
             ));
         };
-        self.folder.prove_room()?;
+        self.folder.check_disk_space()?;
         let begun = Instant::now();
         let mut conversation = Conversation::new(&self.plan, &self.folder, state, &self.client, now);
         let replaced = held.and_then(|held| held.identifier);
         let issued = conversation.order(challenges, replaced).await?;
         let now = now.saturating_add(begun.elapsed().as_secs());
-        let placed = self.folder.place(&self.plan, &issued.chain, &issued.key, now);
+        let placed = self.folder.install(&self.plan, &issued.chain, &issued.key, now);
         placed.map_err(Failure::from)
     }
 
-    /// The authority's window for the renewal of the certificate in place, and for how many seconds it stands; none
-    /// when it does not say, which is no reason to worry.
+    /// The authority's window for the renewal of the current certificate, and for how many seconds the answer is valid.
+    /// None if the authority does not answer, which is no failure.
     async fn ask(&self, state: &mut State, held: &Held, now: u64) -> Option<(Window, u64)> {
         let identifier = held.identifier.as_ref()?;
         let mut conversation = Conversation::new(&self.plan, &self.folder, state, &self.client, now);
@@ -230,7 +242,7 @@ fn next(state: &State, held: Option<&Held>, now: u64) -> u64 {
     }
 }
 
-fn slow(plan: &Plan) -> Failure {
+fn order_timeout(plan: &Plan) -> Failure {
     Failure::new(
         format!("{} did not finish the order within forty minutes", plan.directory),
         "nothing need be done unless it stays so: the service tries again",

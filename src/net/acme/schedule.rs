@@ -1,4 +1,4 @@
-//! When to order, when to ask, when to rest: functions of what is kept and of the moment.
+//! When to order, when to ask and when to rest: pure functions of the saved state and the time.
 
 use instant_acme::CertificateIdentifier;
 use serde::{Deserialize, Serialize};
@@ -10,33 +10,33 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// The wait after the first failure. It doubles with each further one: five attempts fit into an hour, which is as
-/// often as authorities let a challenge fail.
+/// The wait after the first failure. It doubles with each further one. Five attempts fit into an hour, because authorities
+/// allow five failed challenges an hour.
 const FIRST_WAIT: u64 = 2 * MINUTE;
 /// The longest wait after a failure, unless the authority asks for more.
 const LONGEST_WAIT: u64 = 12 * HOUR;
-/// No moment that was chosen lies farther ahead; one that does comes of a clock that was wrong.
+/// No scheduled time is farther ahead than this, unless the clock was wrong when it was scheduled.
 const FARTHEST: u64 = 2 * DAY;
 /// The least time between two certificates, however short they live.
 const LEAST_BETWEEN: u64 = 10 * MINUTE;
-/// The least time between two certificates if the first is due for renewal when it comes: it has expired, or the authority
-/// wants it replaced at once.
-const LEAST_AFTER_NONSENSE: u64 = 12 * HOUR;
-/// How long an answer about renewal is good (RFC 9773 section 4.3.2).
-const ASK_WITHIN: std::ops::RangeInclusive<u64> = MINUTE..=DAY;
-/// When the authority is asked again after it gave no answer.
-const ASK_AFTER_SILENCE: u64 = 6 * HOUR;
+/// The least time between two certificates if the first is due for renewal when it is issued: it has expired, or the
+/// authority wants it replaced at once.
+const LEAST_AFTER_DUE_CERTIFICATE: u64 = 12 * HOUR;
+/// The bounds of the validity of an answer about renewal (RFC 9773 section 4.3.2).
+const ANSWER_VALIDITY: std::ops::RangeInclusive<u64> = MINUTE..=DAY;
+/// The time until the next question after the authority gave no answer.
+const ASK_AFTER_NO_ANSWER: u64 = 6 * HOUR;
 
-/// The first and the last second of the time in which an authority wants a certificate renewed (RFC 9773 section 4.2).
+/// The first and the last second in which an authority wants a certificate renewed (RFC 9773 section 4.2).
 pub type Window = (u64, u64);
 
-/// What is remembered of the orders so far, across restarts. All moments are seconds since the epoch.
+/// The history of the orders, which survives restarts. All times are seconds since the epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Schedule {
-    /// What is ordered where: [`super::Plan::line`]. The rest counts for nothing with another one.
+    /// [`super::Plan::line`]. The other fields are reset if it changes.
     pub order: String,
-    /// Attempts since the last certificate; counted before they are made.
+    /// Attempts since the last certificate. An attempt is counted before it is made.
     pub failures: u32,
     /// Why the latest attempt failed.
     pub failure: Option<Failure>,
@@ -52,22 +52,22 @@ pub struct Schedule {
     pub ask_at: u64,
 }
 
-/// The certificate in place.
+/// The current certificate.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// A number that no other certificate has.
+    /// A number that identifies the certificate.
     pub fingerprint: u64,
-    /// When it is valid.
+    /// Its validity.
     pub validity: Validity,
-    /// Whether it is what the plan asks for.
+    /// Whether it matches the plan.
     pub is_as_planned: bool,
-    /// The name by which its authority is asked when to renew it (RFC 9773 section 4.1).
+    /// The identifier for the question when to renew it (RFC 9773 section 4.1).
     pub identifier: Option<CertificateIdentifier<'static>>,
 }
 
 impl Held {
-    /// When it is renewed: at a moment in the authority's window (RFC 9773 section 4.2), or soon after two thirds of
-    /// its life; in any case before its last tenth. Each certificate has its own moment in that time.
+    /// When it is renewed: in the authority's window (RFC 9773 section 4.2), or soon after two thirds of its life. In any
+    /// case it is renewed before its last tenth. Each certificate has its own time in that range.
     fn renew_at(&self, window: Option<Window>) -> u64 {
         let Validity {
             not_before,
@@ -94,14 +94,14 @@ pub enum Step {
     Order(&'static str),
     /// Ask the authority when to renew.
     Ask,
-    /// A certificate is wanted, and the order has to wait until this moment.
+    /// A certificate is needed, but the order has to wait until this time.
     Wait(u64),
-    /// Nothing, until this moment.
+    /// Nothing, until this time.
     Rest(u64),
 }
 
 impl Schedule {
-    /// Forgets what is not about this order and this certificate.
+    /// Resets the history if the order or the certificate has changed.
     pub fn keep_to(&mut self, order: &str, held: Option<&Held>) {
         if self.order != order {
             *self = Self {
@@ -137,21 +137,21 @@ impl Schedule {
         }
     }
 
-    /// Counts an attempt before it is made, so that a process that is killed in the middle, again and again, does not
-    /// order again and again. `dice` is random.
+    /// Counts an attempt before it is made, so that a process that is killed repeatedly during an order does not order each
+    /// time. `dice` is random.
     pub fn attempt(&mut self, now: u64, dice: u64) {
         self.failures = self.failures.saturating_add(1);
         self.not_before = now.saturating_add(self.back_off(dice));
     }
 
-    /// Notes that the attempt ended at `now` in this failure. The waits begin then.
+    /// Records that the attempt failed at `now`. The wait begins then.
     pub fn fail(&mut self, failure: Failure, now: u64, dice: u64) {
         self.not_before = now.saturating_add(self.back_off(dice).max(failure.wait));
         self.failed_at = now;
         self.failure = Some(failure);
     }
 
-    /// Notes that an attempt brought this certificate, and the authority's [answer](Self::answer) about it.
+    /// Records the certificate of a successful attempt, and the authority's [answer](Self::answer) about it.
     pub fn succeed(&mut self, held: &Held, answer: Option<(Window, u64)>, now: u64) {
         *self = Self {
             order: std::mem::take(&mut self.order),
@@ -161,21 +161,21 @@ impl Schedule {
         self.answer(answer, now);
         let is_due = held.renew_at(self.window) <= now;
         let rest = if is_due {
-            LEAST_AFTER_NONSENSE
+            LEAST_AFTER_DUE_CERTIFICATE
         } else {
             LEAST_BETWEEN
         };
         self.not_before = now.saturating_add(rest);
     }
 
-    /// Notes the authority's window, and for how many seconds it stands; none when it gave no answer.
+    /// Records the authority's window, and for how many seconds the answer is valid. None if it gave no answer.
     pub fn answer(&mut self, answer: Option<(Window, u64)>, now: u64) {
         let next = match answer {
             Some((window, lasts)) => {
                 self.window = Some(window);
-                lasts.clamp(*ASK_WITHIN.start(), *ASK_WITHIN.end())
+                lasts.clamp(*ANSWER_VALIDITY.start(), *ANSWER_VALIDITY.end())
             }
-            None => ASK_AFTER_SILENCE,
+            None => ASK_AFTER_NO_ANSWER,
         };
         self.ask_at = now.saturating_add(next);
     }
@@ -187,7 +187,7 @@ impl Schedule {
     }
 }
 
-/// Whether a moment that was chosen is still to come.
+/// Whether a scheduled time is in the future.
 fn is_ahead(moment: u64, now: u64) -> bool {
     moment > now && moment - now <= FARTHEST
 }

@@ -1,4 +1,4 @@
-//! How the ACME library reaches the authority: by the one way out, within its bounds.
+//! Connects the ACME library to the outbound client and its limits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,17 +18,17 @@ use crate::net::outbound::Client;
 /// The longest wait that an authority can ask for, in seconds.
 const LONGEST_WAIT: u64 = 24 * 60 * 60;
 
-/// The way to the authority. A clone shares what is remembered.
+/// The transport to the authority. A clone shares the wait.
 #[derive(Clone)]
 pub struct Transport {
     client: Client,
-    /// For authorities that do not say what time it is.
+    /// Used if an answer has no `Date`.
     now: u64,
     wait: Arc<AtomicU64>,
 }
 
 impl Transport {
-    /// By way of this client. `now` is in seconds since the epoch.
+    /// A transport by this client. `now` is in seconds since the epoch.
     pub fn new(client: Client, now: u64) -> Self {
         Self {
             client,
@@ -37,8 +37,7 @@ impl Transport {
         }
     }
 
-    /// How many seconds the authority wants to be left alone (RFC 8555 section 6.6), as it said with its latest
-    /// refusal; zero when it did not.
+    /// The seconds that the authority asked to wait with its latest refusal (RFC 8555 section 6.6), or zero.
     pub fn wait(&self) -> u64 {
         self.wait.load(Ordering::Relaxed)
     }
@@ -79,7 +78,7 @@ impl HttpClient for Transport {
     }
 }
 
-/// Fails for a directory that names no address to have nonces from: the library takes it for granted that it does.
+/// Fails for a directory whose `newNonce` is no address. The library does not check this.
 fn check_directory(body: &[u8]) -> Result<(), Error> {
     let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     match document.get("newNonce").and_then(|url| url.as_str()) {
@@ -88,8 +87,8 @@ fn check_directory(body: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// The wait in seconds that the header asks for, cut to what is bearable, in the header too: the library adds it to
-/// the time of day, which has an end. A date (RFC 9110 section 10.2.3) counts from the one on the answer, or from `now`.
+/// The wait in seconds of `Retry-After`, cut to the maximum. The header is cut too, because the library adds it to the
+/// time of day, which could overflow. A date (RFC 9110 section 10.2.3) counts from `Date`, or from `now`.
 fn bound_wait(headers: &mut HeaderMap, now: u64) -> u64 {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let Some(value) = text(RETRY_AFTER).filter(|value| !value.is_empty()) else {
@@ -107,7 +106,7 @@ fn bound_wait(headers: &mut HeaderMap, now: u64) -> u64 {
     wait
 }
 
-/// A date of HTTP (RFC 9110 section 5.6.7) in seconds since the epoch.
+/// An HTTP date (RFC 9110 section 5.6.7) in seconds since the epoch.
 fn seconds(date: &str) -> Option<u64> {
     let moment: SystemTime = httpdate::parse_http_date(date).ok()?;
     Some(moment.duration_since(UNIX_EPOCH).ok()?.as_secs())

@@ -1,11 +1,11 @@
-//! Which addresses the service may be sent to by what others write into their documents.
+//! The addresses that the service may connect to when a document of another party names them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Whether an address belongs to somebody on the public internet (RFC 6890 and the registries it set up), and not
-/// to this machine, its networks, or a way around the question (mapped, translated and tunnelled addresses).
+/// Whether an address is on the public internet (RFC 6890 and its registries). Addresses of this machine and of private
+/// networks are not, and neither are mapped, translated and tunnelled addresses, which could hide a private one.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -36,7 +36,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !reserved && !address.is_multicast()
 }
 
-/// Of the global unicast block, what is not set aside for protocols (Teredo, ORCHID), 6to4 or documentation.
+/// Whether an address is in the global unicast block, outside the ranges for Teredo, ORCHID, 6to4 and documentation.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x2001, second, ..] if second < 0x0200 || second == 0x0db8 => false,

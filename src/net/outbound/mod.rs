@@ -1,8 +1,8 @@
-//! The one way out: an HTTPS client for what providers and clients publish.
+//! The HTTPS client for all outbound requests.
 //!
-//! What it fetches is named in documents that others write, so it trusts none of them: https only, the address
-//! is checked after the name was resolved and it is that very address that is connected to, no redirect is
-//! followed, and answer, time and number of requests have bounds.
+//! Documents of other parties name the addresses, so the client does not trust them. It speaks https only. It resolves
+//! the name, checks the address, and connects to this same address. It follows no redirect. It limits the size of the
+//! answer, the time and the number of requests.
 
 pub mod address;
 
@@ -30,20 +30,19 @@ use zeroize::Zeroizing;
 
 use super::alpn::HTTP_1_1;
 
-/// What is published is small: the largest key sets and token answers known have some tens of kibibytes.
+/// The largest known key sets and token answers have some tens of kibibytes.
 const MAX_BODY_BYTES: usize = 512 * 1024;
 const MAX_HEADER_BYTES: usize = 32 * 1024;
-/// To one of a name's addresses.
+/// The time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// From the resolution of the name to the last byte of the answer.
+/// The time from the resolution of the name to the last byte of the answer.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Addresses of one name that are tried, in the order of the resolver.
 const MAX_ATTEMPTS: usize = 3;
-/// Requests under way to one host. More than these wait for nothing: a host that is slow must not gather all
-/// that ask for it.
+/// Requests in progress to one host. Further ones fail at once, so that a slow host does not collect waiting requests.
 const MAX_PER_HOST: usize = 32;
 
-/// What the operator decides about the way out.
+/// The `outbound` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// A PEM file of certificate authorities that are trusted beside those of the web.
@@ -88,8 +87,7 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer. No variant quotes what was sent or received. Hosts have their port beside them where it is not
-/// the usual one.
+/// Why there is no answer. No variant quotes data that was sent or received. A host includes its port unless it is 443.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutboundError {
     /// Not https, or with a user name in it, or without a host.
@@ -99,17 +97,15 @@ pub enum OutboundError {
     #[error("{0} cannot be resolved")]
     Unresolved(String),
     /// Every address of the name is one that the service must not connect to.
-    #[error(
-        "{0} is not on the public internet: outbound.allow names the networks that may be reached all the same"
-    )]
+    #[error("{0} is not on the public internet: outbound.allow names the networks that may still be reached")]
     Forbidden(String),
-    /// Nobody accepts connections there.
+    /// No address of the name accepts connections.
     #[error("{0} does not accept connections")]
     Unreachable(String),
-    /// The certificate does not hold, or TLS fails otherwise.
+    /// The certificate is not valid, or TLS fails for another reason.
     #[error("{host}: TLS failed: {problem}")]
     Tls {
-        /// The host, and its port where it is not the usual one.
+        /// The host.
         host: String,
         /// What the TLS library says.
         problem: String,
@@ -150,16 +146,16 @@ pub enum SetupError {
     Tls(#[from] rustls::Error),
 }
 
-/// The client. Cheap to clone; clones share their bounds.
+/// The client. A clone shares its limits.
 #[derive(Clone)]
 pub struct Client {
     tls: TlsConnector,
     allow: Arc<[IpNet]>,
-    under_way: Arc<Mutex<HashMap<String, usize>>>,
+    in_progress: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl Client {
-    /// A client on these terms.
+    /// A client with this configuration.
     pub fn new(terms: &Terms) -> Result<Self, SetupError> {
         let mut roots = RootCertStore {
             roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
@@ -176,11 +172,11 @@ impl Client {
         Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
             allow: terms.allow.clone().into(),
-            under_way: Arc::default(),
+            in_progress: Arc::default(),
         })
     }
 
-    /// Sends a request and reads the answer whole, within the bounds of this module.
+    /// Sends a request and reads the whole answer, within the limits of this module.
     pub async fn send(&self, request: Request<'_>) -> Result<Response, OutboundError> {
         let url = request.url;
         let message = message(request).ok_or(OutboundError::Address)?;
@@ -194,16 +190,16 @@ impl Client {
         })
     }
 
-    /// Sends a message to an address within the bounds of this module, and returns the answer with its header: for
-    /// protocols that speak through header fields. Target, `Host` and `User-Agent` are set here.
+    /// Sends a message and returns the answer with its header, within the limits of this module. It sets the target,
+    /// `Host` and `User-Agent`. Protocols that use header fields need this.
     pub async fn carry(
         &self,
         url: &Url,
         mut message: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Bytes>, OutboundError> {
         let target = Target::of(url)?;
-        direct(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
-        let _slot = Slot::take(&self.under_way, &target.host)?;
+        set_target(&mut message, url, &target.authority).ok_or(OutboundError::Address)?;
+        let _slot = Slot::take(&self.in_progress, &target.host)?;
         let authority = target.authority.clone();
         tokio::time::timeout(TOTAL_TIMEOUT, Box::pin(self.exchange(target, message)))
             .await
@@ -223,7 +219,7 @@ impl Client {
             .await
             .map_err(|error| OutboundError::Tls {
                 host: host.clone(),
-                problem: told(&error),
+                problem: tls_problem(&error),
             })?;
         let malformed = || OutboundError::Malformed(host.clone());
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -255,7 +251,7 @@ impl Client {
         }
     }
 
-    /// Connects to the first address that may be connected to and accepts.
+    /// Connects to the first allowed address that accepts.
     async fn connect(&self, target: &Target) -> Result<TcpStream, OutboundError> {
         let host = || target.authority.clone();
         let addresses = target.resolve().await?;
@@ -277,8 +273,9 @@ impl Client {
     }
 }
 
-/// What the TLS library says, in words where it has none: a certificate that was made to sign others is met often.
-fn told(error: &std::io::Error) -> String {
+/// The text of a TLS error. It explains the frequent one about an authority's own certificate, for which the library has
+/// only a code.
+fn tls_problem(error: &std::io::Error) -> String {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -311,7 +308,7 @@ fn add_authorities(roots: &mut RootCertStore, file: &Path) -> Result<(), SetupEr
     }
 }
 
-/// Where a request goes.
+/// The destination of a request.
 struct Target {
     host: String,
     port: u16,
@@ -351,8 +348,8 @@ impl Target {
     }
 }
 
-/// Fills in what follows from the address.
-fn direct(message: &mut http::Request<Full<Bytes>>, url: &Url, authority: &str) -> Option<()> {
+/// Sets the parts of a message that follow from the address.
+fn set_target(message: &mut http::Request<Full<Bytes>>, url: &Url, authority: &str) -> Option<()> {
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
@@ -412,22 +409,22 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
-/// A place among the requests to one host, given back when dropped.
+/// Counts a request to one host until it is dropped.
 struct Slot {
-    under_way: Arc<Mutex<HashMap<String, usize>>>,
+    in_progress: Arc<Mutex<HashMap<String, usize>>>,
     host: String,
 }
 
 impl Slot {
-    fn take(under_way: &Arc<Mutex<HashMap<String, usize>>>, host: &str) -> Result<Self, OutboundError> {
-        let mut counts = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+    fn take(in_progress: &Arc<Mutex<HashMap<String, usize>>>, host: &str) -> Result<Self, OutboundError> {
+        let mut counts = in_progress.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(host.to_owned()).or_default();
         if *count >= MAX_PER_HOST {
             return Err(OutboundError::Busy(host.to_owned()));
         }
         *count += 1;
         Ok(Self {
-            under_way: Arc::clone(under_way),
+            in_progress: Arc::clone(in_progress),
             host: host.to_owned(),
         })
     }
@@ -435,7 +432,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut counts = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.host) {
             *count -= 1;
             if *count == 0 {

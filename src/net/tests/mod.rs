@@ -1,4 +1,4 @@
-//! The server's edge, driven over real sockets by peers that behave and peers that do not.
+//! Tests of the server over real sockets, with well-behaved and misbehaving peers.
 
 mod certificates;
 mod http_2;
@@ -27,15 +27,15 @@ use tokio_rustls::client::TlsStream;
 use super::alpn::{HTTP_1_1, HTTP_2};
 use super::listener::Listener;
 use super::tls::Acceptor;
-use super::{Limits, Peer, Unanswered};
+use super::{FailedRequest, Limits, Peer};
 
 const SHORT: Duration = Duration::from_millis(100);
-/// Longer than anything here takes; a test that reaches it has failed.
+/// A test that takes this long has failed.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// What `/slow` waits for, and how it says that it does.
+/// Controls `/slow`: it notifies `begun`, then waits for `go_on`.
 #[derive(Clone, Default)]
 struct Slow {
     begun: Arc<Notify>,
@@ -56,7 +56,7 @@ impl Server {
 
     async fn start_on(address: IpAddr, limits: Limits, tls: Option<Acceptor>) -> Self {
         let listener = Listener::bind(&[(address, 0).into()], limits).await.unwrap();
-        let listener = listener.with_fallback(|Unanswered { status, peer, .. }| {
+        let listener = listener.with_fallback(|FailedRequest { status, peer, .. }| {
             let answer = Response::builder().status(status);
             let answer = answer.header("x-fallback", peer.tls.to_string());
             answer.body(Full::default()).unwrap()
@@ -405,7 +405,7 @@ async fn first_of(peer: &mut (impl AsyncRead + Unpin), kinds: &[u8]) -> (u8, Vec
     }
 }
 
-/// Whoever asks and takes no answer is held to the time of a connection on which nothing happens.
+/// A peer that sends requests and reads no answer is cut off after the idle timeout.
 #[tokio::test]
 async fn who_asks_and_never_reads_is_cut_off() {
     let limits = Limits {

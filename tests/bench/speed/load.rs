@@ -105,7 +105,7 @@ pub(crate) struct Measured {
     pub(crate) elapsed: Duration,
     /// Seconds of the server's processor time.
     pub(crate) cpu: f64,
-    /// What one ES256 signature cost meanwhile, in microseconds of processor time.
+    /// The cost of one ES256 signature during the run, in microseconds of processor time.
     pub(crate) signature: f64,
     /// What ran beside it.
     pub(crate) beside: Beside,
@@ -194,7 +194,7 @@ pub(crate) async fn repeat(server: SocketAddr, request: &str, times: usize) -> V
 
 /// Runs `scripts`, one on each connection, and measures them; `others` run beside them and are not measured.
 ///
-/// With `sleepless` the load never lets its own processor go idle: waking one costs whoever sends to it several
+/// With `sleepless` the load never lets its own processor go idle: waking an idle processor costs the sender several
 /// microseconds, which would be counted as the service's.
 pub(crate) async fn run(
     server: SocketAddr,

@@ -2,8 +2,8 @@
 //!
 //! `tests/bench/run` builds the binary, gives it one core and this program another, and prints one table: how many
 //! requests a second, how long they take, and how much processor time the service was charged for each by
-//! the operating system, also as a multiple of what a signature cost on that core meanwhile. The last one is what a busy
-//! machine disturbs least. What the signatures cost alone is measured first.
+//! the operating system, also as a multiple of the cost of a signature on the same core at the same time. A busy
+//! machine disturbs the last number least. What the signatures cost alone is measured first.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -550,7 +550,7 @@ impl<'a> Bench<'a> {
         self.server.stop();
         let most = self.most_in_a_burst().1;
         run.notes.push(format!(
-            "memory in a burst of sign-ins after a crash, whose last writes are put into the database meanwhile: \
+            "memory in a burst of sign-ins after a crash, while its last writes are put into the database: \
              {most:.1} MiB at most (goal 100): {}",
             verdict(most < 100.0)
         ));

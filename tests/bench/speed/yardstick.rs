@@ -24,7 +24,7 @@ pub(crate) struct Yardstick {
     pub(crate) core: Option<usize>,
 }
 
-/// Signatures being made until somebody asks what they cost.
+/// A thread that makes signatures until their cost is read.
 pub(crate) struct Signing {
     over: Arc<AtomicBool>,
     thread: JoinHandle<f64>,

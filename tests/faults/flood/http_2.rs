@@ -19,12 +19,12 @@ use crate::harness::frames::{
 use crate::harness::report::report;
 
 const ATTACKERS: usize = 4;
-/// Less than any time limit of a connection, the ten seconds for a header among them: it is the flood that ends it.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// What floods may make the service grow by, in KiB. What it lets in is bounded for each connection.
+/// Shorter than each timeout of a connection, so the flood must end the connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
+/// How much memory a flood may cost, in KiB. The input is bounded for each connection.
 const GROWTH: usize = 64 << 10;
 
-/// What an attacker sends first, and then again and again: the n-th time.
+/// The first bytes of an attacker, and the bytes of the n-th repetition.
 struct Flood {
     name: &'static str,
     first: fn() -> Vec<u8>,
@@ -101,7 +101,7 @@ const FLOODS: [Flood; 8] = [
 /// How a connection ended.
 struct End {
     after: Duration,
-    /// What the service said, if it was still to be read: the code and text of its GOAWAY.
+    /// The code and text of the service's GOAWAY, if it could still be read.
     word: Option<(u32, String)>,
 }
 
@@ -153,7 +153,7 @@ async fn attack(target: Target, flood: &'static Flood, reads: bool) -> Option<En
             () = reading => {}
         }
     };
-    tokio::time::timeout(PATIENCE, ended).await.ok()?;
+    tokio::time::timeout(CLOSE_TIMEOUT, ended).await.ok()?;
     Some(End {
         after: begun.elapsed(),
         word,
@@ -372,6 +372,6 @@ async fn a_body_that_nobody_reads_is_refused_when_its_sender_has_had_time_to_rea
         writer.write_all(&[head, part].concat()).await.unwrap();
         longest = longest.max(refused_after(&mut reader, stream).await);
     }
-    // Whoever is kept from reading sees both at once: what counts is that one did not.
+    // A peer that is kept from reading sees both at once. One of them must not.
     assert!(longest >= Duration::from_millis(100), "{longest:?}");
 }

@@ -10,11 +10,11 @@ use super::target::{
 };
 use crate::harness::report::{amount, is_long, report};
 
-/// Longer than any time limit of a connection, and some time to see it.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// Longer than each timeout of a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(100);
 const SLOW: usize = 1000;
 
-/// How many of so many connections this machine permits; says so when they are fewer.
+/// How many of these connections this machine permits. Reports it if there are fewer.
 fn permitted(name: &str, wanted: usize) -> usize {
     let files = allow_files(std::process::id(), wanted + 1000);
     let count = wanted.min(files.saturating_sub(500));
@@ -42,10 +42,10 @@ async fn trickle<IO: AsyncReadExt + AsyncWriteExt + Unpin>(mut stream: IO, bytes
             }
         }
     };
-    tokio::time::timeout(PATIENCE, all).await.is_ok()
+    tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_ok()
 }
 
-/// What a slow peer is slow with.
+/// The part of a request that a slow peer sends slowly.
 #[derive(Clone, Copy)]
 enum Slow {
     Handshake,
@@ -154,7 +154,7 @@ async fn idle_tls_connections_cost_little_and_end() {
     if is_long() {
         let mut buffer = [0; 64];
         for stream in &mut idle {
-            let end = tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await;
+            let end = tokio::time::timeout(CLOSE_TIMEOUT, stream.read(&mut buffer)).await;
             assert!(matches!(end, Ok(Ok(0) | Err(_))), "an idle connection stays open");
         }
         let after = memory(&running, "VmRSS") >> 10;

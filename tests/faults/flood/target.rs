@@ -1,4 +1,4 @@
-//! What a service costs, and a bystander who measures how it answers.
+//! The cost of a service, and a bystander that measures its answers.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::process::Running;
 pub(super) use crate::harness::tls::{HTTP_1, HTTP_2, Target, ask, issue, serve, service};
 
-/// What a bystander waited for answers.
+/// How long a bystander waited for answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) count: usize,

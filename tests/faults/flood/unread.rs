@@ -1,4 +1,4 @@
-//! Peers that ask and never take what they asked for (CVE-2019-9511, CVE-2019-9517).
+//! Peers that send requests and never read the answers (CVE-2019-9511, CVE-2019-9517).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::harness::report::{amount, is_long, report};
 
 /// As many requests as one HTTP/2 connection carries at once.
 const REQUESTS: u32 = 32;
-/// Longer than any time limit of a connection, and some time to see it.
-const PATIENCE: Duration = Duration::from_secs(100);
-/// What all of them together may make the service grow by, in KiB.
+/// Longer than each timeout of a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(100);
+/// How much memory all of them together may cost, in KiB.
 const GROWTH: usize = 64 << 10;
 
-/// What is made anew for everybody who asks.
+/// A page that is rendered for each request.
 const PAGE: &str = "/";
 
 type Halves = (ReadHalf<TlsStream<TcpStream>>, WriteHalf<TlsStream<TcpStream>>);
@@ -133,7 +133,7 @@ async fn who_asks_and_never_reads_hinders_nobody_takes_little_memory_and_is_cut_
                     ended += 1;
                 }
             };
-            let _ = tokio::time::timeout(PATIENCE, each).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, each).await;
         }
         let grown = memory(&running, "VmHWM").saturating_sub(before);
         report(

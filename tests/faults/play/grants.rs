@@ -27,7 +27,7 @@ struct Family {
     rival: Option<String>,
 }
 
-/// What one party was told so far.
+/// The answers that one party received so far.
 pub(super) struct Party {
     session: String,
     codes: Vec<(String, Instant)>,
@@ -111,7 +111,7 @@ impl Party {
         self.dead.push((family.refresh, family.access));
     }
 
-    /// Takes a family out of the model, and does to it what ends it.
+    /// Takes a family out of the model, and ends it.
     fn end(&mut self, stage: &Stage<'_>) -> Option<()> {
         let at = stage.below(self.alive.len());
         if self.alive[at].code.is_some() && stage.below(3) == 0 {

@@ -1,4 +1,4 @@
-//! Somebody who sends the same refresh token several times at once.
+//! An actor that sends the same refresh token several times at once.
 //!
 //! Until a successor is used, every use of the token is a first use or the retry of one, so all that are answered
 //! are granted; the successor made last is good and its siblings are refused without harm. Nobody knows the order in
@@ -16,9 +16,9 @@ const MOST_SUCCESSORS: usize = 8;
 /// A refresh family of which `token` is good: it is the newest, or its successors were not used.
 struct Family {
     token: String,
-    /// What came of the token, at most one of them good.
+    /// The successors of the token. At most one of them is good.
     successors: Vec<Successor>,
-    /// Whether there may be a successor that nobody was told of.
+    /// Whether there may be a successor that was not received.
     is_lost: bool,
 }
 
@@ -27,9 +27,9 @@ struct Successor {
     access: String,
 }
 
-/// Sends a token two or three times in parallel, and sorts out later what came of it.
+/// Sends a token two or three times in parallel, and finds the good successor later.
 #[derive(Default)]
-pub(super) struct Hasty {
+pub(super) struct ParallelRefresher {
     alive: Vec<Family>,
     /// Tokens that were the newest of families that ended.
     dead: Vec<String>,
@@ -68,7 +68,7 @@ impl Family {
         are_answered.then(|| stage.did("parallel refreshes"))
     }
 
-    /// Where the good successor is, if one is known, by what introspection says of all, which changes nothing.
+    /// The indexes of the successors that introspection calls active. Introspection changes nothing.
     fn good(&self, stage: &Stage<'_>) -> Option<Vec<usize>> {
         let is_active = stage.is_active(&self.token)?;
         assert!(is_active, "a token whose successors were not used");
@@ -88,7 +88,7 @@ impl Family {
         Some(good)
     }
 
-    /// Has the token answered once more; what came of it before is worthless then.
+    /// Uses the token once more. Its earlier successors are worthless then.
     fn retry(&mut self, stage: &Stage<'_>) -> Option<()> {
         let Some(told) = stage.refresh(&self.token) else {
             self.is_lost = true;
@@ -102,7 +102,7 @@ impl Family {
         Some(())
     }
 
-    /// Uses the good one of the successors. What else came of the token, and the token, are replays from then on.
+    /// Uses the good successor. The token and its other successors are replays from then on.
     fn go_on(&mut self, at: usize, stage: &Stage<'_>) -> Option<Vec<String>> {
         let successors = self.successors.iter();
         let mut replays: Vec<_> = successors.map(|successor| successor.refresh.clone()).collect();
@@ -119,7 +119,7 @@ impl Family {
     }
 }
 
-/// Fails unless the token is refused as one that a repeated request replaced.
+/// Fails unless the token is refused because a repeated request replaced it.
 fn superseded(stage: &Stage<'_>, token: &str) -> Option<()> {
     let told = stage.refresh(token)?;
     refused(&told, "the sibling of a good token");
@@ -130,8 +130,8 @@ fn superseded(stage: &Stage<'_>, token: &str) -> Option<()> {
     Some(())
 }
 
-impl Hasty {
-    /// Finds out what is good of a family's tokens and goes on with it, or ends it with a replay.
+impl ParallelRefresher {
+    /// Finds the good token of a family and continues with it, or ends the family with a replay.
     fn sort_out(&mut self, at: usize, stage: &Stage<'_>) -> Option<()> {
         let family = &mut self.alive[at];
         let good = family.good(stage)?;
@@ -155,7 +155,7 @@ impl Hasty {
     }
 }
 
-impl Actor for Hasty {
+impl Actor for ParallelRefresher {
     fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
         let alive = self.alive.len();
         if alive == 0 || alive < MOST_ALIVE && stage.below(4) == 0 {

@@ -1,4 +1,4 @@
-//! Somebody at the command line who locks people and programs out.
+//! An administrator who disables users and clients at the command line.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ const MOST_KEYS: usize = 4;
 const CLIENT: &str = "vault";
 
 /// Disables and enables a user, replaces a client's secret, and makes and revokes its API keys.
-pub(super) struct Locksmith {
+pub(super) struct LockingAdministrator {
     user: String,
     session: String,
     refresh: String,
@@ -23,17 +23,17 @@ pub(super) struct Locksmith {
     /// The client with its secret; nothing after a command without an answer.
     client: Option<Kiosk>,
     replaced: Vec<Kiosk>,
-    /// Names of API keys, and what to send.
+    /// The names and values of API keys.
     keys: Vec<(String, String)>,
     revoked: Vec<String>,
 }
 
-impl Locksmith {
+impl LockingAdministrator {
     pub(super) fn register(service: &Service) -> Kiosk {
         Kiosk::register_as(service, CLIENT, "--grant anonymous --grant refresh_token")
     }
 
-    /// With that client, and a user who signs in.
+    /// An administrator with this client and this user.
     pub(super) fn new(user: &str, client: Kiosk, stage: &Stage<'_>) -> Self {
         let session = stage.sign_in(user).unwrap();
         let code = stage.authorize(&session).unwrap().unwrap();
@@ -115,7 +115,7 @@ impl Locksmith {
 
 /// Whether the service knows this client by this secret.
 fn is_known(client: &Kiosk, stage: &Stage<'_>) -> Option<bool> {
-    let (status, body) = stage.told(client.ask(stage.process, "/oauth2/introspect", &[("token", "none")]))?;
+    let (status, body) = stage.read(client.ask(stage.process, "/oauth2/introspect", &[("token", "none")]))?;
     Some(is_authenticated(status, &body, 200))
 }
 
@@ -124,7 +124,7 @@ fn opens(key: &str, stage: &Stage<'_>) -> Option<bool> {
     let basic = format!("Basic {}", STANDARD.encode(key));
     let form = [("grant_type", "refresh_token"), ("refresh_token", "none")];
     let headers = [("Authorization", basic.as_str())];
-    let (status, body) = stage.told(stage.process.post_form("/v4/tokens", &headers, &form))?;
+    let (status, body) = stage.read(stage.process.post_form("/v4/tokens", &headers, &form))?;
     Some(is_authenticated(status, &body, 400))
 }
 
@@ -137,7 +137,7 @@ fn is_authenticated(status: u16, body: &serde_json::Value, when_known: u16) -> b
     true
 }
 
-impl Actor for Locksmith {
+impl Actor for LockingAdministrator {
     fn act(&mut self, stage: &Stage<'_>) -> Option<()> {
         match stage.below(3) {
             0 => self.turn_user(stage),

@@ -1,4 +1,4 @@
-//! Actors who use the service and remember what they were told, and how they are made to act and to check.
+//! Actors that use the service, remember its answers, and check them later.
 //!
 //! Each keeps a model. A request without an answer may or may not have happened, so what it was about leaves the
 //! model, unless the service promises that it can be repeated.
@@ -16,16 +16,16 @@ use std::thread;
 use idsvc::random::Random;
 
 use self::grants::Party;
-use self::haste::Hasty;
-use self::locks::Locksmith;
+use self::haste::ParallelRefresher;
+use self::locks::LockingAdministrator;
 use self::people::{Administrator, Person, Robot};
 use self::stage::{Cast, Stage};
-use self::tally::{DEEDS, PROOFS, Tally};
+use self::tally::{ACTIONS, PROOFS, Tally};
 use crate::harness::process::{Running, Service};
 
 const PARTIES: usize = 3;
 
-/// Somebody who uses the service.
+/// A user or program that uses the service.
 trait Actor: Send {
     /// Does one thing. Nothing when no whole answer came.
     fn act(&mut self, stage: &Stage<'_>) -> Option<()>;
@@ -34,12 +34,12 @@ trait Actor: Send {
     fn check(&mut self, stage: &Stage<'_>) -> Option<()>;
 }
 
-/// All of them, and what they know.
+/// All actors, with their models.
 pub(super) struct Play<'a> {
     service: &'a Service,
     cast: Cast,
     actors: Vec<Box<dyn Actor>>,
-    deeds: Tally,
+    actions: Tally,
     proofs: Tally,
 }
 
@@ -48,15 +48,15 @@ impl<'a> Play<'a> {
         let name = |number: usize| format!("user-{number}@example.com");
         let people: Vec<String> = (0..PARTIES + 2).map(name).collect();
         let cast = Cast::register(service, &people);
-        let vault = Locksmith::register(service);
+        let vault = LockingAdministrator::register(service);
         let process = service.serve();
         let stage = Stage::new(service, &process, &cast);
         let mut actors: Vec<Box<dyn Actor>> = vec![
             Box::new(Person::new(&people[PARTIES])),
             Box::new(Robot::default()),
             Box::new(Administrator::default()),
-            Box::new(Hasty::default()),
-            Box::new(Locksmith::new(&people[PARTIES + 1], vault, &stage)),
+            Box::new(ParallelRefresher::default()),
+            Box::new(LockingAdministrator::new(&people[PARTIES + 1], vault, &stage)),
         ];
         for name in &people[..PARTIES] {
             actors.push(Box::new(Party::new(stage.sign_in(name).unwrap())));
@@ -65,7 +65,7 @@ impl<'a> Play<'a> {
             service,
             cast,
             actors,
-            deeds: Tally::of(DEEDS),
+            actions: Tally::of(ACTIONS),
             proofs: Tally::of(PROOFS),
         }
     }
@@ -87,7 +87,7 @@ impl<'a> Play<'a> {
 
     /// Everybody acts while something happens to the process; `disk_fails` when answers may be put off for it.
     pub(super) fn act_during(&mut self, process: &Running<'_>, disk_fails: bool, happening: impl FnOnce()) {
-        let (service, cast, deeds) = (self.service, &self.cast, &self.deeds);
+        let (service, cast, actions) = (self.service, &self.cast, &self.actions);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             for actor in &mut self.actors {
@@ -95,7 +95,7 @@ impl<'a> Play<'a> {
                 scope.spawn(move || {
                     let mut stage = Stage::new(service, process, cast);
                     stage.disk_fails = disk_fails;
-                    stage.deeds = Some(deeds);
+                    stage.actions = Some(actions);
                     while !over.load(Ordering::Relaxed) {
                         if actor.act(&stage).is_none() {
                             thread::yield_now();
@@ -110,22 +110,22 @@ impl<'a> Play<'a> {
 
     /// How many grants were answered.
     pub(super) fn grants(&self) -> usize {
-        self.deeds
+        self.actions
             .of_these(&["anonymous grants", "codes redeemed", "refreshes", "retries"])
     }
 
-    /// What was not done and answered, or not found afterwards, as often as that.
+    /// The actions and results that were counted less often than this.
     pub(super) fn lacks(&self, floor: usize) -> Vec<(&'static str, usize)> {
-        let mut lacks = self.deeds.below(floor);
+        let mut lacks = self.actions.below(floor);
         lacks.extend(self.proofs.below(floor));
         lacks
     }
 
-    /// What was done, and how often anything was found to hold, in words.
+    /// The counted actions and results, in words.
     pub(super) fn outcome(&self) -> String {
         format!(
             "{}; {} times what was checked held, {} times of unspent codes and {} times of spent ones",
-            self.deeds.shown(),
+            self.actions.shown(),
             self.proofs.sum(),
             self.proofs.of_these(&["unspent codes"]),
             self.proofs.of_these(&["spent codes"])
@@ -141,7 +141,7 @@ impl<'a> Stage<'a> {
             cast,
             random: Random::system(),
             disk_fails: false,
-            deeds: None,
+            actions: None,
             proofs: None,
         }
     }

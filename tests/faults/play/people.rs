@@ -1,4 +1,4 @@
-//! A person who signs in, a program that signs who it is, and an administrator.
+//! A person who signs in, a client that authenticates by a key, and an administrator.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,7 +11,7 @@ const ASSERTION_IS_VALID: u64 = 240;
 const MOST_REMEMBERED: usize = 20;
 const MOST_CLIENTS: usize = 8;
 
-/// Somebody with a password, whose sessions an administrator ends now and then.
+/// A user with a password. An administrator ends the user's sessions from time to time.
 pub(super) struct Person {
     name: String,
     live: Vec<String>,
@@ -64,7 +64,7 @@ impl Actor for Person {
 #[derive(Default)]
 pub(super) struct Robot {
     used: Vec<(String, Instant)>,
-    /// Tokens that live for a day, whatever key signed them.
+    /// Tokens that live for a day. Any signing key may have signed them.
     tokens: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl Actor for Robot {
     }
 }
 
-/// Somebody at the command line.
+/// An administrator at the command line.
 #[derive(Default)]
 pub(super) struct Administrator {
     added: Vec<String>,

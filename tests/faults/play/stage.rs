@@ -18,16 +18,16 @@ const REDIRECT_URI: &str = "https://app.example/cb";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// Status and JSON of an answer.
-pub(crate) type Told = (u16, Value);
+pub(crate) type StatusAndBody = (u16, Value);
 
-/// Who is registered.
+/// The registered clients.
 pub(crate) struct Cast {
     client: Kiosk,
     robot: SigningKey,
 }
 
 impl Cast {
-    /// A client for people and strangers, one that signs who it is, and users with a password.
+    /// Registers a client for users and anonymous users, a client with a key, and users with a password.
     pub(crate) fn register(service: &Service, people: &[String]) -> Self {
         let flags = "--redirect-uri https://app.example/cb --grant authorization_code --grant refresh_token \
                      --grant anonymous --scope services:all --default-scope services:all";
@@ -52,17 +52,17 @@ impl Cast {
     }
 }
 
-/// One run of the process, as an actor sees it. What is asked of it returns nothing when no whole answer came.
+/// One run of the process, as an actor sees it. Requests return none if no whole answer came.
 pub(crate) struct Stage<'a> {
     pub(crate) service: &'a Service,
     pub(crate) process: &'a Running<'a>,
     pub(crate) cast: &'a Cast,
     pub(crate) random: Random,
-    /// Whether 503 is no answer: the disk fails on purpose.
+    /// Whether the disk fails on purpose, so that 503 does not count as an answer.
     pub(crate) disk_fails: bool,
-    /// Where is counted what was done; nowhere during a check.
-    pub(crate) deeds: Option<&'a Tally>,
-    /// Where is counted what a check found to hold; nowhere under load.
+    /// Counts the actions. None during a check.
+    pub(crate) actions: Option<&'a Tally>,
+    /// Counts the results of a check. None under load.
     pub(crate) proofs: Option<&'a Tally>,
 }
 
@@ -75,14 +75,14 @@ impl Stage<'_> {
         self.below(2) == 0
     }
 
-    /// Counts what was done and answered.
-    pub(crate) fn did(&self, deed: &str) {
-        if let Some(tally) = self.deeds {
-            tally.count(deed);
+    /// Counts an action that was answered.
+    pub(crate) fn did(&self, action: &str) {
+        if let Some(tally) = self.actions {
+            tally.count(action);
         }
     }
 
-    /// Counts what was found as it had been answered.
+    /// Counts a result that matches its earlier answer.
     pub(crate) fn found(&self, proof: &str) {
         if let Some(tally) = self.proofs {
             tally.count(proof);
@@ -93,8 +93,8 @@ impl Stage<'_> {
         self.disk_fails && reply.status == 503 && reply.header("retry-after").is_some()
     }
 
-    /// What an answer says, if it is one.
-    pub(crate) fn told(&self, reply: Option<Reply>) -> Option<Told> {
+    /// The status and body of an answer.
+    pub(crate) fn read(&self, reply: Option<Reply>) -> Option<StatusAndBody> {
         let reply = reply.filter(|reply| !self.is_put_off(reply))?;
         let body = if reply.body.is_empty() {
             Value::Null
@@ -104,18 +104,18 @@ impl Stage<'_> {
         Some((reply.status, body))
     }
 
-    fn post(&self, path: &str, form: &[(&str, &str)]) -> Option<Told> {
-        self.told(self.cast.client.ask(self.process, path, form))
+    fn post(&self, path: &str, form: &[(&str, &str)]) -> Option<StatusAndBody> {
+        self.read(self.cast.client.ask(self.process, path, form))
     }
 
-    pub(crate) fn refresh(&self, token: &str) -> Option<Told> {
+    pub(crate) fn refresh(&self, token: &str) -> Option<StatusAndBody> {
         self.post(
             "/oauth2/token",
             &[("grant_type", "refresh_token"), ("refresh_token", token)],
         )
     }
 
-    pub(crate) fn redeem(&self, code: &str) -> Option<Told> {
+    pub(crate) fn redeem(&self, code: &str) -> Option<StatusAndBody> {
         let form = [
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -124,7 +124,7 @@ impl Stage<'_> {
         self.post("/oauth2/token", &form)
     }
 
-    pub(crate) fn anonymous(&self) -> Option<Told> {
+    pub(crate) fn anonymous(&self) -> Option<StatusAndBody> {
         self.post("/oauth2/token", &[("grant_type", ANONYMOUS)])
     }
 
@@ -147,7 +147,7 @@ impl Stage<'_> {
         )
     }
 
-    /// What an authorization request leads to with the session of this cookie: a code, or the sign-in page.
+    /// The result of an authorization request with the session of this cookie: a code, or the sign-in page.
     pub(crate) fn authorize(&self, session: &str) -> Option<Result<String, String>> {
         let target = Self::authorization_request();
         let reply = self.process.request("GET", &target, &[("Cookie", session)], "")?;
@@ -188,24 +188,24 @@ impl Stage<'_> {
     }
 
     /// A token of the signing client for itself.
-    pub(crate) fn present(&self, assertion: &str) -> Option<Told> {
+    pub(crate) fn present(&self, assertion: &str) -> Option<StatusAndBody> {
         let form = [
             ("grant_type", "client_credentials"),
             ("scope", "notes.read"),
             ("client_assertion_type", ASSERTION),
             ("client_assertion", assertion),
         ];
-        self.told(self.process.post_form("/oauth2/token", &[], &form))
+        self.read(self.process.post_form("/oauth2/token", &[], &form))
     }
 
     /// The names of the published keys.
     pub(crate) fn key_names(&self) -> Option<Vec<String>> {
-        let (_, body) = self.told(self.process.request("GET", "/oauth2/jwks", &[], ""))?;
+        let (_, body) = self.read(self.process.request("GET", "/oauth2/jwks", &[], ""))?;
         let keys = body["keys"].as_array().unwrap().iter();
         Some(keys.map(|key| text(&key["kid"])).collect())
     }
 
-    /// What a command said that succeeded beside the service, or why it did not.
+    /// The output of a command that ran beside the service, or why it failed.
     pub(crate) fn run(&self, words: &str) -> Result<Value, String> {
         let output = self.service.run(&words.split(' ').collect::<Vec<_>>());
         if output.status.success() {
@@ -231,13 +231,13 @@ pub(crate) fn text(value: &Value) -> String {
 }
 
 /// The body of an answer that has to be a success.
-pub(crate) fn granted((status, body): Told, what: &str) -> Value {
+pub(crate) fn granted((status, body): StatusAndBody, what: &str) -> Value {
     assert_eq!(status, 200, "{what} does not work: {body}");
     body
 }
 
 /// Fails unless the answer is the refusal of a grant.
-pub(crate) fn refused((status, body): &Told, what: &str) {
+pub(crate) fn refused((status, body): &StatusAndBody, what: &str) {
     assert_eq!(
         (*status, body["error"].as_str()),
         (400, Some("invalid_grant")),

@@ -1,10 +1,10 @@
-//! How often each thing was done and found, so that actors who do nothing, and checks of nothing, are found out.
+//! Counts actions and results, so that idle actors and empty checks are noticed.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is counted when it was answered.
-pub(super) const DEEDS: &[&str] = &[
+/// The actions that are counted when they were answered.
+pub(super) const ACTIONS: &[&str] = &[
     "sign-ins",
     "sign-outs by command",
     "codes redeemed",
@@ -29,7 +29,7 @@ pub(super) const DEEDS: &[&str] = &[
     "API keys revoked",
 ];
 
-/// What is counted when it was found to hold.
+/// The results that are counted when a check confirms them.
 pub(super) const PROOFS: &[&str] = &[
     "live families",
     "ended families",
@@ -86,7 +86,7 @@ impl Tally {
             .sum()
     }
 
-    /// What was counted less often than that.
+    /// The names that were counted less often than this.
     pub(super) fn below(&self, floor: usize) -> Vec<(&'static str, usize)> {
         self.all().filter(|(_, count)| *count < floor).collect()
     }

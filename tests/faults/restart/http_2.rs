@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::{ANONYMOUS, Load, PATIENCE};
+use super::{ANONYMOUS, Load, TEST_TIMEOUT};
 use crate::harness::frames::{
     self, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Method, PING, PREFACE, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, frame, header_block, literal,
@@ -30,10 +30,10 @@ const AUTHORIZATION: u8 = 23;
 /// `:status: 200` in the static table (RFC 7541 appendix A).
 const OK: u8 = 0x88;
 
-/// One connection, and what is under way on it.
+/// One connection with its open requests.
 struct Connection {
     stream: TlsStream<TcpStream>,
-    /// What has come of the answers: by the number of the stream.
+    /// The received parts of the answers, by stream.
     begun: BTreeMap<u32, Vec<u8>>,
     next: u32,
     /// Whether the service has said anything on it.
@@ -83,7 +83,7 @@ impl Connection {
         })
     }
 
-    /// Asks until nobody needs more or the service takes no more, and waits for whatever is under way then.
+    /// Sends requests until the load ends or the service accepts no more, then waits for those in progress.
     async fn carry(&mut self, load: &Load, at_once: usize, pause: Duration) -> io::Result<()> {
         loop {
             while self.last.is_none() && self.begun.len() < at_once && !load.over.load(Ordering::SeqCst) {
@@ -92,7 +92,7 @@ impl Connection {
             if self.begun.is_empty() {
                 return Ok(());
             }
-            let frame = tokio::time::timeout(PATIENCE, frames::read(&mut self.stream)).await??;
+            let frame = tokio::time::timeout(TEST_TIMEOUT, frames::read(&mut self.stream)).await??;
             if self.take(frame, load).await? {
                 load.answers.fetch_add(1, Ordering::SeqCst);
                 load.of_http_2.fetch_add(1, Ordering::SeqCst);
@@ -114,12 +114,12 @@ impl Connection {
         self.send(&request.concat()).await;
     }
 
-    /// What the service said before it closed the connection is still to be read when nothing can be sent any more.
+    /// The last frames of the service can still be read after sending has failed.
     async fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes).await;
     }
 
-    /// Takes what came in: whether a whole answer ends with it.
+    /// Handles a frame. Returns whether it ends a whole answer.
     async fn take(&mut self, frame: Frame, load: &Load) -> io::Result<bool> {
         let problem = |text: String| Err(io::Error::other(text));
         let Frame {

@@ -1,4 +1,4 @@
-//! What stands in an authorization request.
+//! The contents of an authorization request.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -217,7 +217,7 @@ fn check_query(uri: &str, value: &str) {
     assert_eq!(kept.count(), before.query_pairs().count());
 }
 
-/// A scope is a set that keeps its order, and survives being written down whatever was done to it. The input is
+/// A scope is a set that keeps its order. After any operation it can be written and parsed again. The input is
 /// one scope a line.
 pub(super) fn scope(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {

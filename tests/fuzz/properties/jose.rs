@@ -25,7 +25,7 @@ fn parts(token: &str) -> Option<Parts> {
     Some((serde_json::from_slice(&header).ok()?, payload, signature))
 }
 
-/// A compact JWS is accepted in one spelling only, and what is read is what stands there.
+/// A compact JWS is accepted in one spelling only, and parses to exactly its content.
 pub(super) fn compact_jws(data: &[u8]) -> bool {
     let Ok(token) = std::str::from_utf8(data) else {
         return false;

@@ -1,4 +1,4 @@
-//! What the operator writes: settings and themes. Whoever may write them is trusted, a slip of the pen is not.
+//! What the operator writes: settings and themes. Their author is trusted, but may make mistakes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -121,7 +121,7 @@ pub(super) fn theme_manifest(data: &[u8]) -> bool {
     is_accepted
 }
 
-/// A letter that no template has by chance: whatever stands before it on a page came with a value.
+/// A letter that no template contains. The text before it on a page therefore came from a value.
 const MARK: char = '\u{E000}';
 const HOSTILE: &str = "<\u{E000}script>\"\u{E000}'\u{E000}&\u{E000}";
 

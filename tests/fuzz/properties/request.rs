@@ -1,4 +1,4 @@
-//! What stands in headers and bodies.
+//! The contents of headers and bodies.
 
 use std::collections::BTreeMap;
 

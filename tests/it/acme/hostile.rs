@@ -12,31 +12,31 @@ async fn due() -> (Authority, Site, TempDir, u64) {
     (authority, site, folder, begin + 70 * DAY)
 }
 
-/// Fails in this mood, keeps what there was, and succeeds afterwards.
-async fn survives(mood: Mood) -> (Failure, u64) {
+/// An order fails with this behaviour, the old certificate stays, and the next order succeeds.
+async fn survives(behaviour: Behaviour) -> (Failure, u64) {
     let (authority, site, folder, due) = due().await;
     let kept = std::fs::read(folder.path().join("certs/acme.pem")).unwrap();
-    authority.set_mood(mood);
+    authority.set_behaviour(behaviour);
     let (failure, until) = site.fail(due).await;
     assert!(until >= due + 2 * MINUTE, "{failure}");
     assert!(!failure.to_string().contains(char::is_control));
     assert_eq!(site.round(due + 1).await.0, Round::Waited(Some(failure.clone())));
     assert_eq!(std::fs::read(folder.path().join("certs/acme.pem")).unwrap(), kept);
     assert!(authority.visit(site.address, "id.example").await.is_ok());
-    authority.set_mood(Mood::Fair);
+    authority.set_behaviour(Behaviour::Fair);
     authority.set_validity(due, 90 * DAY);
     site.issue(until).await;
     (failure, until - due)
 }
 
-fn saying(status: u16, header: (&'static str, &'static str), body: impl Into<String>) -> Mood {
-    Mood::Saying(status, header, body.into())
+fn saying(status: u16, header: (&'static str, &'static str), body: impl Into<String>) -> Behaviour {
+    Behaviour::Saying(status, header, body.into())
 }
 
 #[tokio::test]
 async fn answers_without_sense_measure_or_end_are_given_up() {
     let plain = ("x-nothing", "");
-    for (mood, part) in [
+    for (behaviour, part) in [
         (
             saying(200, plain, "<html>"),
             "is the address of an ACME directory",
@@ -61,14 +61,14 @@ async fn answers_without_sense_measure_or_end_are_given_up() {
             "directory",
         ),
     ] {
-        let (failure, _) = survives(mood).await;
+        let (failure, _) = survives(behaviour).await;
         assert!(failure.to_string().contains(part), "{failure}");
     }
 }
 
 #[tokio::test]
 async fn an_authority_that_is_silent_is_given_up() {
-    let (failure, _) = survives(Mood::Silent).await;
+    let (failure, _) = survives(Behaviour::Silent).await;
     assert!(
         failure.message.contains("did not answer within 10 seconds"),
         "{failure}"
@@ -77,16 +77,20 @@ async fn an_authority_that_is_silent_is_given_up() {
 
 #[tokio::test]
 async fn an_authority_that_wants_to_be_left_alone_is_but_for_no_more_than_a_day() {
-    let (failure, wait) = survives(Mood::Refusing("rateLimited", "7200")).await;
+    let (failure, wait) = survives(Behaviour::Refusing("rateLimited", "7200")).await;
     assert!(
         failure.remedy.contains("as long as the authority asks"),
         "{failure}"
     );
     // It counts from when it was said.
     assert!((2 * HOUR..2 * HOUR + MINUTE).contains(&wait), "{wait}");
-    let (_, wait) = survives(Mood::Refusing("rateLimited", "18446744073709551615")).await;
+    let (_, wait) = survives(Behaviour::Refusing("rateLimited", "18446744073709551615")).await;
     assert!((DAY..DAY + MINUTE).contains(&wait), "{wait}");
-    let (_, wait) = survives(Mood::Refusing("rateLimited", "Fri, 31 Dec 9999 23:59:59 GMT")).await;
+    let (_, wait) = survives(Behaviour::Refusing(
+        "rateLimited",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+    ))
+    .await;
     assert!((DAY..DAY + MINUTE).contains(&wait), "{wait}");
 }
 
@@ -95,24 +99,24 @@ async fn an_authority_that_has_forgotten_its_nonces_is_asked_again_and_not_for_e
     let (authority, site, _folder, due) = due().await;
     authority.set_window(due + 60 * DAY, due + 61 * DAY);
     authority.set_validity(due, 90 * DAY);
-    authority.set_mood(Mood::Forgetful("/", 5));
+    authority.set_behaviour(Behaviour::Forgetful("/", 5));
     site.issue(due).await;
     let orders = authority.asked("/new-order");
     let replacing = orders
         .iter()
         .filter(|order| order.payload["replaces"].is_string());
     assert_eq!((orders.len(), replacing.count()), (7, 6));
-    let (failure, _) = survives(Mood::Forgetful("/", u32::MAX)).await;
+    let (failure, _) = survives(Behaviour::Forgetful("/", u32::MAX)).await;
     assert!(failure.message.contains("badNonce"), "{failure}");
 }
 
-/// Asked whether it is the account that it refuses, an authority may have forgotten the nonces that go with the question.
+/// An authority may have forgotten its nonces when the service checks whether it refuses the account.
 #[tokio::test]
 async fn a_deactivated_account_is_replaced_though_nonces_are_forgotten() {
     let (authority, site, _folder, due) = due().await;
     authority.deactivate_accounts();
     authority.set_validity(due, 90 * DAY);
-    authority.set_mood(Mood::Forgetful("/account", 5));
+    authority.set_behaviour(Behaviour::Forgetful("/account", 5));
     site.issue(due).await;
     assert_eq!(authority.asked("/new-account").len(), 2);
 }
@@ -121,10 +125,10 @@ async fn a_deactivated_account_is_replaced_though_nonces_are_forgotten() {
 async fn what_has_been_issued_is_not_ordered_again_when_nonces_are_forgotten() {
     let (authority, site, _folder, due) = due().await;
     authority.set_validity(due, 90 * DAY);
-    authority.set_mood(Mood::Forgetful("/certificate", 5));
+    authority.set_behaviour(Behaviour::Forgetful("/certificate", 5));
     site.issue(due).await;
     assert_eq!(authority.asked("/new-order").len(), 2);
-    authority.set_mood(Mood::Forgetful("/certificate", u32::MAX));
+    authority.set_behaviour(Behaviour::Forgetful("/certificate", u32::MAX));
     let (failure, _) = site.fail(due + 70 * DAY).await;
     assert!(failure.message.contains("badNonce"), "{failure}");
     assert_eq!(authority.asked("/new-order").len(), 3);
@@ -132,25 +136,25 @@ async fn what_has_been_issued_is_not_ordered_again_when_nonces_are_forgotten() {
 
 #[tokio::test]
 async fn a_certificate_that_is_not_what_was_ordered_is_not_put_in_place() {
-    for (mood, part) in [
-        (Mood::Misnaming, "is not for id.example"),
-        (Mood::Miskeying, "does not belong to the certificate"),
-        (Mood::Instead("<html>"), "no certificate in"),
+    for (behaviour, part) in [
+        (Behaviour::Misnaming, "is not for id.example"),
+        (Behaviour::Miskeying, "does not belong to the certificate"),
+        (Behaviour::Instead("<html>"), "no certificate in"),
         (
-            Mood::Instead("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            Behaviour::Instead("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
             "cannot use",
         ),
     ] {
-        let (failure, _) = survives(mood).await;
+        let (failure, _) = survives(behaviour).await;
         assert!(failure.message.contains(part), "{failure}");
     }
 }
 
-/// Whoever runs an authority, or was named as one by mistake, could otherwise have a certificate for any name that
-/// leads here.
+/// Otherwise a hostile server that is configured as the authority could get a certificate for any name that resolves
+/// to this service.
 #[tokio::test]
 async fn no_domain_is_proven_that_was_not_ordered() {
-    let (failure, _) = survives(Mood::AskingAbout("other.example")).await;
+    let (failure, _) = survives(Behaviour::AskingAbout("other.example")).await;
     assert!(failure.message.contains("was not ordered"), "{failure}");
 }
 
@@ -159,13 +163,18 @@ async fn a_certificate_that_clients_refuse_does_not_take_the_place_of_one_that_t
     let (authority, site, folder, due) = due().await;
     let kept = std::fs::read(folder.path().join("certs/acme.pem")).unwrap();
     let mut at = due;
-    for (from, lasts, mood, part) in [
-        (due - 2 * DAY, DAY, Mood::Fair, "is not valid now"),
-        (due + 20 * DAY, 90 * DAY, Mood::Fair, "is not valid now"),
-        (due, 90 * DAY, Mood::Trailing(10), "more others than clients take"),
+    for (from, lasts, behaviour, part) in [
+        (due - 2 * DAY, DAY, Behaviour::Fair, "is not valid now"),
+        (due + 20 * DAY, 90 * DAY, Behaviour::Fair, "is not valid now"),
+        (
+            due,
+            90 * DAY,
+            Behaviour::Trailing(10),
+            "more others than clients take",
+        ),
     ] {
         authority.set_validity(from, lasts);
-        authority.set_mood(mood);
+        authority.set_behaviour(behaviour);
         let (failure, until) = site.fail(at).await;
         assert!(failure.message.contains(part), "{failure}");
         assert!(failure.remedy.contains("ask the authority"), "{failure}");
@@ -174,7 +183,7 @@ async fn a_certificate_that_clients_refuse_does_not_take_the_place_of_one_that_t
         assert!(authority.visit(site.address, "id.example").await.is_ok());
         at = until;
     }
-    authority.set_mood(Mood::Trailing(9));
+    authority.set_behaviour(Behaviour::Trailing(9));
     assert_eq!(site.issue(at).await, due + 90 * DAY);
 }
 
@@ -182,11 +191,11 @@ async fn a_certificate_that_clients_refuse_does_not_take_the_place_of_one_that_t
 #[tokio::test]
 async fn an_authority_that_wants_hours_to_issue_is_left_alone_for_so_long() {
     let (authority, site, _folder, due) = due().await;
-    authority.set_mood(Mood::Processing("7200"));
+    authority.set_behaviour(Behaviour::Processing("7200"));
     let (failure, until) = site.fail(due).await;
     assert!(failure.message.contains("in time"), "{failure}");
     assert!((due + 2 * HOUR - MINUTE..due + 2 * HOUR + MINUTE).contains(&until));
-    authority.set_mood(Mood::Fair);
+    authority.set_behaviour(Behaviour::Fair);
     authority.set_validity(due, 90 * DAY);
     assert_eq!(site.issue(until).await, due + 90 * DAY);
     assert_eq!(authority.asked("/new-order").len(), 3);
@@ -195,7 +204,7 @@ async fn an_authority_that_wants_hours_to_issue_is_left_alone_for_so_long() {
 #[tokio::test]
 async fn an_attempt_that_a_killed_process_left_counts_as_one_that_failed() {
     let (authority, site, folder, due) = due().await;
-    authority.set_mood(Mood::Processing(""));
+    authority.set_behaviour(Behaviour::Processing(""));
     let working = site.renewal.clone();
     let round = tokio::spawn(async move { working.round(due, 0, false).await });
     while authority.asked("/finalize").len() < 2 {
@@ -203,7 +212,7 @@ async fn an_attempt_that_a_killed_process_left_counts_as_one_that_failed() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     round.abort();
-    authority.set_mood(Mood::Fair);
+    authority.set_behaviour(Behaviour::Fair);
     authority.set_validity(due, 90 * DAY);
     let again = Site::start(&authority, site.renewal.plan().clone(), folder.path()).await;
     let waited = again.round(due + 1).await;
@@ -216,7 +225,7 @@ async fn a_certificate_that_may_be_issued_is_asked_for_again_while_the_authority
     for said in ["{\"message\":\"upstream unavailable\"}", "<html>"] {
         let (authority, site, _folder, due) = due().await;
         authority.set_validity(due, 90 * DAY);
-        authority.set_mood(Mood::Away("/certificate", 1, said));
+        authority.set_behaviour(Behaviour::Away("/certificate", 1, said));
         site.issue(due).await;
         assert_eq!(authority.asked("/new-order").len(), 2, "{said}");
     }
@@ -255,7 +264,7 @@ async fn an_authority_that_wants_each_certificate_replaced_at_once_issues_two_a_
 #[tokio::test]
 async fn an_authority_that_refuses_every_account_is_not_flooded_with_new_ones() {
     let (authority, site, _folder, due) = due().await;
-    authority.set_mood(Mood::Refusing("accountDoesNotExist", "0"));
+    authority.set_behaviour(Behaviour::Refusing("accountDoesNotExist", "0"));
     let (failure, _) = site.fail(due).await;
     assert!(failure.remedy.contains("another account"), "{failure}");
     assert_eq!(authority.asked("/new-account").len(), 2, "the first and one more");
@@ -272,7 +281,7 @@ async fn an_authority_that_refuses_every_account_is_not_flooded_with_new_ones() 
 #[tokio::test]
 async fn an_order_that_is_refused_costs_no_account_and_is_told_as_it_was_said() {
     let (authority, site, _folder, due) = due().await;
-    authority.set_mood(Mood::Refusing("unauthorized", "0"));
+    authority.set_behaviour(Behaviour::Refusing("unauthorized", "0"));
     let mut at = due;
     for _ in 0..3 {
         let (failure, until) = site.fail(at).await;
@@ -292,7 +301,7 @@ async fn an_authority_that_will_not_have_a_certificate_replaced_issues_one_to_th
     let (authority, site, _folder, due) = due().await;
     authority.set_window(due + 60 * DAY, due + 61 * DAY);
     authority.set_validity(due, 90 * DAY);
-    authority.set_mood(Mood::RefusingReplacement("unauthorized"));
+    authority.set_behaviour(Behaviour::RefusingReplacement("unauthorized"));
     site.issue(due).await;
     let orders = authority.asked("/new-order");
     let replacing = |at: usize| orders[at].payload["replaces"].is_string();

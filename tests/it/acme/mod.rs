@@ -18,7 +18,7 @@ use idsvc::net::{Limits, Peer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
-use crate::harness::authority::{Authority, Mood, check};
+use crate::harness::authority::{Authority, Behaviour, check};
 use tempfile::TempDir;
 
 const MINUTE: u64 = 60;
@@ -406,7 +406,7 @@ async fn what_cannot_be_remembered_is_not_begun() {
     assert!(authority.asked("/").is_empty());
 }
 
-/// Makes a folder in the place of a file, so that it can neither be read nor written, for whoever runs the tests.
+/// Replaces a file by a folder, so that even root can neither read nor write it.
 fn block(file: &Path) {
     drop(std::fs::remove_file(file));
     std::fs::create_dir(file).unwrap();

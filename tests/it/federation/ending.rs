@@ -205,7 +205,7 @@ async fn another_issuer_under_a_providers_name_ends_what_stood_on_the_word_of_th
     );
 }
 
-/// Nothing is kept of whoever is removed, and who comes from there next is somebody new.
+/// No row of a removed user is kept. The next sign-in with the same account at the provider creates a new user.
 #[tokio::test]
 async fn a_removed_user_leaves_no_row_behind() {
     let asking = |client: &mut Client| {

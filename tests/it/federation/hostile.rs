@@ -45,7 +45,7 @@ async fn an_application_without_passwords_takes_none() {
     let late = page.sign_in().await;
     assert!(
         late.browser().cookie("__Host-idsvc_session").is_none(),
-        "taken away meanwhile"
+        "the permission was taken away during the sign-in"
     );
 }
 
@@ -141,7 +141,8 @@ async fn an_answer_of_another_provider_is_refused() {
     assert!(scene.upstream.seen("/token").is_empty() && evil.seen("/token").is_empty());
 }
 
-/// While somebody is at a provider, another issuer may come to stand under its name: it gets nothing of the first one's.
+/// While a user is at a provider, the operator may give its name to another issuer. The new issuer gets no code of the
+/// first one.
 #[tokio::test]
 async fn an_answer_of_the_issuer_before_goes_to_no_other() {
     let scene = scene().await;
@@ -371,7 +372,7 @@ async fn a_disabled_provider_refuses_everywhere() {
     scene.acme.refresh(tokens.refresh_token()).await.tokens();
 }
 
-/// Whoever can do nothing is told so, and not shown a page with a heading alone.
+/// A visitor without any way to sign in is told so, instead of seeing a page with only a heading.
 #[tokio::test]
 async fn a_page_without_a_way_in_says_so() {
     let scene = scene().await;

@@ -2,7 +2,7 @@
 
 mod ending;
 mod hostile;
-mod meanwhile;
+mod operator_changes;
 mod record;
 mod sign_in;
 
@@ -139,7 +139,7 @@ impl Scene {
         );
     }
 
-    /// Signs somebody in at the provider and brings them to the application.
+    /// Signs a user in at the provider and brings them to the application.
     async fn sign_in(&self, browser: &Browser, subject: &str, claims: &Value) -> Callback {
         let question = self.ask(browser).await;
         self.vouch(&question, subject, claims);

@@ -139,7 +139,7 @@ async fn the_upstreams_access_token_is_a_claim_until_it_expires_and_sealed_at_re
     assert!(access.get("upstream_access_token").is_none());
 }
 
-/// What a provider publishes that is no longer registered is nobody's any more: it is not asked for again, and not kept.
+/// The documents of a provider that is no longer registered are neither fetched again nor kept.
 #[tokio::test]
 async fn what_a_removed_provider_published_is_forgotten() {
     let scene = scene().await;
@@ -170,7 +170,7 @@ async fn what_a_removed_provider_published_is_forgotten() {
     assert_eq!(asked(), (3, 4), "a record names these keys");
 }
 
-/// Some providers write `expires_in` as a text, and nobody's sign-in fails for what they write there.
+/// Some providers write `expires_in` as a text, and that must not make a sign-in fail.
 #[tokio::test]
 async fn a_lifetime_is_read_as_providers_write_it() {
     let scene = scene().await;
@@ -329,8 +329,8 @@ async fn who_may_not_come_in_is_told_so() {
     );
 }
 
-/// Whom the operator has disabled comes in by a provider as little as with a password, and it is accounted for alike. So
-/// it is for somebody whom the provider may not bring.
+/// A disabled user can sign in neither by a provider nor with a password, and both attempts are logged alike. The same
+/// holds for a user whom the provider may not bring.
 #[tokio::test]
 async fn a_disabled_user_is_not_let_in_by_a_provider() {
     let scene = scene().await;

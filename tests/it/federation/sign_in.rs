@@ -222,8 +222,8 @@ async fn a_choice_of_account_offers_none_that_the_application_does_not_take() {
     assert!(!screen.text().contains("value=\"continue\""), "{}", screen.text());
 }
 
-/// Whoever has to prove anew who they are, for the page of their account, does it as they did before: the provider of
-/// their address may know them as somebody else.
+/// A user who must authenticate again for the account page does so in the same way as before. The provider of the
+/// user's e-mail domain may know the user under another account.
 #[tokio::test]
 async fn nobody_is_sent_to_a_provider_by_the_name_of_their_own_account() {
     let scene = scene().await;
@@ -240,7 +240,7 @@ async fn nobody_is_sent_to_a_provider_by_the_name_of_their_own_account() {
     assert_eq!(asked.login_form().value("username"), Some("bob@example.com"));
 }
 
-/// A provider whose clock is ahead, or that says so, keeps nobody's proof fresh for longer.
+/// A provider whose clock is ahead does not keep an authentication recent for longer.
 #[tokio::test]
 async fn a_sign_in_of_the_future_is_one_of_now() {
     let scene = scene().await;
@@ -265,8 +265,8 @@ fn end_others(account: &Screen) -> Form {
     sessions.unwrap().with("session", "others")
 }
 
-/// Where a provider has a session, whoever finds the browser open comes back without being asked anything. One that does
-/// not say when its user signed in is asked to have it done anew before anything ends.
+/// If a provider has a session, a person at the open browser comes back without a question. A provider that does not
+/// send `auth_time` is therefore asked to authenticate the user again before anything ends.
 #[tokio::test]
 async fn a_silent_return_from_a_provider_is_no_proof() {
     let scene = scene_with(open, |_| {}).await;
@@ -299,8 +299,8 @@ async fn a_silent_return_from_a_provider_is_no_proof() {
     assert_eq!(answer.get("error"), Some("login_required"));
 }
 
-/// The moment of return is nobody's word for when somebody signed in: it meets the `max_age` of no application, neither of
-/// that one nor of others (OpenID Connect Core 3.1.2.1).
+/// The moment of return does not prove when the user signed in. It satisfies the `max_age` of no application (OpenID
+/// Connect Core 3.1.2.1).
 #[tokio::test]
 async fn a_sign_in_of_an_age_that_nobody_tells_is_of_none() {
     let scene = scene().await;
@@ -370,8 +370,8 @@ async fn a_demanded_sign_in_is_demanded_there_too() {
     assert_eq!(id["auth_time"], now - 5);
 }
 
-/// OpenID Connect Core 3.1.2.1: the age is that at the time of the request. Whoever has typed a password there and then reads
-/// what they are asked, or looks for a second factor, does not grow too old by it.
+/// OpenID Connect Core 3.1.2.1: the age counts until the time of the request. The time that a user spends on further
+/// pages or a second factor after the password does not count.
 #[tokio::test]
 async fn the_time_that_people_take_at_the_provider_does_not_count() {
     let scene = scene().await;

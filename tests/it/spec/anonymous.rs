@@ -1,4 +1,4 @@
-//! `urn:{service_name}:oauth2:grant-type:anonymous`: a user for whoever holds a device.
+//! `urn:{service_name}:oauth2:grant-type:anonymous`: a user for the holder of a device.
 
 use idsvc::admin::Admin;
 use idsvc::admin::user::list;

@@ -419,7 +419,7 @@ async fn what_was_refused_is_still_good() {
             good.clone().with("grant_type", "password"),
             good.clone().body("text/plain", "x"),
         ];
-        // an assertion of a client counts once whatever it asked for, and a code takes no scope
+        // an assertion of a client counts once for any scope, and a code takes no scope
         let skip = match way {
             Way::Signed => 2,
             Way::Code => 1,

@@ -170,7 +170,11 @@ async fn strangers_do_not_make_the_service_knock() {
         scene.ask(&stranger).await.refusal();
         scene.ask(&stranger).await.refusal();
     }
-    assert_eq!(scene.fetched(), 6, "once a minute, whatever they sign with");
+    assert_eq!(
+        scene.fetched(),
+        6,
+        "once a minute, for any key that they sign with"
+    );
     scene
         .server
         .change_client(&scene.robot, |client| client.enabled = false)
@@ -230,7 +234,7 @@ async fn what_cannot_be_fetched_is_said_and_tried_again_after_a_pause() {
     scene.ask(scene.website.key()).await.tokens();
 }
 
-/// Whoever knows the name of a client can have its keys asked for as often as they like.
+/// An attacker who knows a client's name can trigger fetches of its keys at any time.
 #[tokio::test]
 async fn keys_that_cannot_be_had_are_warned_of_once_for_each_attempt_to_fetch_them() {
     let audit = Audit::listen();

@@ -38,7 +38,7 @@ async fn prompt_none_without_a_session_is_login_required() {
     assert_eq!(callback.get("state"), Some("state of acme"));
 }
 
-/// Section 3.1.2.1, `prompt=none`: somebody is, and it is the same sign-in.
+/// Section 3.1.2.1, `prompt=none`: a user is signed in, and the sign-in stays the same.
 #[tokio::test]
 async fn prompt_none_with_a_session_answers_at_once() {
     let (server, acme, alice) = scene().await;
@@ -111,7 +111,7 @@ async fn prompt_login_asks_for_the_password_again() {
     assert_ne!(browser.cookie("__Host-idsvc_session"), cookie);
 }
 
-/// Section 3.1.2.1, `prompt=select_account`: to go on, or to be somebody else.
+/// Section 3.1.2.1, `prompt=select_account`: the user continues or signs in as another user.
 #[tokio::test]
 async fn prompt_select_account_lets_the_user_choose() {
     let (server, acme, alice) = scene().await;
@@ -148,7 +148,7 @@ async fn prompt_select_account_lets_the_user_choose() {
     assert!(!fresh.text().contains("value=\"continue\""));
 }
 
-/// Somebody who has signed out meanwhile, in another tab, has typed nothing that could be wrong.
+/// A user who signed out in another tab has typed no password, so the form reports no error.
 #[tokio::test]
 async fn a_choice_of_account_that_comes_too_late_leads_to_the_form() {
     let (_server, acme, alice) = scene().await;
@@ -562,7 +562,7 @@ async fn a_session_in_use_does_not_end_by_idleness() {
     );
 }
 
-/// Section 3.1.2.3: whoever proves again who they are has the whole time again.
+/// Section 3.1.2.3: a new authentication restarts the lifetime of the session.
 #[tokio::test]
 async fn signing_in_again_renews_the_session() {
     const DAY: u64 = 24 * 3_600;

@@ -37,7 +37,7 @@ async fn consent_is_asked_for_once_and_remembered() {
     elsewhere.callback().code();
 }
 
-/// A no counts whatever happened in another tab meanwhile: a yes, or a sign-out.
+/// A denial counts even after a consent or a sign-out in another tab.
 #[tokio::test]
 async fn a_no_is_never_taken_for_a_yes() {
     let (_server, acme, alice) = asking().await;

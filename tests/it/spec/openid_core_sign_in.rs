@@ -134,7 +134,7 @@ async fn cookies_are_set_when_they_are_needed_and_no_sooner() {
     );
 }
 
-/// Whoever guesses learns nothing: a wrong password, an unknown name and a disabled user look the same.
+/// An attacker learns nothing from a failure: a wrong password, an unknown name and a disabled user look the same.
 #[tokio::test]
 async fn a_wrong_password_an_unknown_name_and_a_disabled_user_look_alike() {
     let (server, acme, alice) = scene().await;
@@ -323,7 +323,7 @@ async fn the_session_cookie_changes_with_every_sign_in() {
     );
 }
 
-/// One browser, one user: signing in as somebody else ends the session before, and what hangs on it.
+/// One browser, one user: signing in as another user ends the earlier session and its grants.
 #[tokio::test]
 async fn signing_in_as_another_user_ends_the_session_before() {
     let (server, acme, alice) = scene().await;
@@ -378,7 +378,7 @@ async fn an_invented_cookie_is_no_session() {
     page.sign_in().await.callback().code();
 }
 
-/// What was right when it was checked is looked at once more before anybody is signed in.
+/// The user record is checked once more in the transaction that signs the user in.
 #[tokio::test]
 async fn a_user_who_changes_while_the_password_is_checked_is_not_signed_in() {
     let changes: [fn(&mut User); 2] = [|user| user.enabled = false, |user| user.password = None];
@@ -404,7 +404,7 @@ async fn a_hash_that_is_made_anew_while_the_password_is_checked_keeps_nobody_out
     assert!(matches!(outcome, SignIn::Done { .. }), "{outcome:?}");
 }
 
-/// The same of the client.
+/// The client record is checked once more too.
 #[tokio::test]
 async fn a_client_that_changes_while_the_password_is_checked_gets_no_code_for_what_it_was() {
     let changes: [fn(&mut Client); 3] = [
@@ -448,7 +448,7 @@ async fn sign_in_behind(
     let (changed, signed_in, ()) = tokio::join!(
         biased;
         core.store.write("test_change", move |tx| {
-            // By then the sign-in has read the record, and its own write stands behind this one.
+            // The sign-in has read the record at this point, and its own write waits behind this one.
             let _ = wait.recv();
             change(tx)
         }),
@@ -492,8 +492,8 @@ async fn a_finished_sign_in_is_answered_once_more_and_then_no_more() {
     assert_eq!(browser.visit(&page.path).await.error_page(), expired);
 }
 
-/// An answer that never arrived brought no session either: whoever proves anew who they are is answered anew, as long as
-/// the request is good.
+/// An answer that never arrived set no session cookie. A user who authenticates again gets a new answer while the request
+/// is valid.
 #[tokio::test]
 async fn a_sign_in_whose_answer_was_lost_is_gone_through_again() {
     let (server, acme, alice) = scene().await;
@@ -531,8 +531,8 @@ async fn a_sign_in_whose_session_was_ended_is_over() {
     assert_eq!(page.sign_in().await.error_page(), expired);
 }
 
-/// The same at once, and while consent is still to be given: whoever signs out is not signed in by what is in the history,
-/// neither then nor when somebody else has come. For whoever is here it goes on, unless it asks who that is.
+/// After a sign-out, a form from the browser's history signs nobody in, also while consent is pending and after another
+/// user has signed in. The request continues for the user who is signed in, unless it asks for a new authentication.
 #[tokio::test]
 async fn a_password_out_of_the_history_signs_nobody_in_who_has_signed_out() {
     let (server, acme, alice) = scene().await;
@@ -574,7 +574,7 @@ async fn a_sign_in_whose_session_has_gone_idle_is_over() {
     assert!(!is_signed_in(&browser, &acme).await);
 }
 
-/// What the operator changes while somebody signs in counts: nobody is sent to an address that was taken away.
+/// A change by the operator during a sign-in applies: no browser is sent to a redirect URI that was removed.
 #[tokio::test]
 async fn a_redirect_uri_taken_away_meanwhile_gets_no_code() {
     let (server, acme, alice) = scene().await;
@@ -587,7 +587,7 @@ async fn a_redirect_uri_taken_away_meanwhile_gets_no_code() {
     assert_eq!(page.sign_in().await.status, 400);
 }
 
-/// A code does not outlive the session it was issued in, whatever its scope.
+/// A code does not outlive the session it was issued in, with any scope.
 #[tokio::test]
 async fn a_code_is_worthless_once_its_user_has_signed_out() {
     let (server, acme, alice) = scene().await;
@@ -604,7 +604,7 @@ async fn a_code_is_worthless_once_its_user_has_signed_out() {
     drop(server);
 }
 
-/// What the operator changes while somebody signs in counts.
+/// A change by the operator during a sign-in applies.
 #[tokio::test]
 async fn a_client_disabled_meanwhile_gets_no_code() {
     let (server, acme, alice) = scene().await;
@@ -651,8 +651,8 @@ async fn a_hash_of_another_cost_is_replaced_when_its_user_signs_in() {
     acme.code(&erin.browser()).await;
 }
 
-/// More bytes than the operator allows are nobody's password, not even where a record made elsewhere holds such a
-/// one; the page is that of any wrong password.
+/// A password with more bytes than the operator allows is refused, even if an imported record holds its hash. The page
+/// is that of any wrong password.
 #[tokio::test]
 async fn a_password_beyond_the_longest_is_wrong() {
     let (server, acme, alice) = scene().await;

@@ -244,7 +244,7 @@ async fn single_claims_end_with_the_clients_scope() {
     assert_eq!(second.id().claims["name"], "alice Example");
 }
 
-/// Section 5.4: the same of what a scope value stands for.
+/// Section 5.4: the same holds for the claims that a scope value requests.
 #[tokio::test]
 async fn the_claims_of_a_scope_end_with_the_clients_scope() {
     let (server, acme, alice) = scene().await;

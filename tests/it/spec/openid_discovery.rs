@@ -231,16 +231,16 @@ async fn a_replaced_key_stays_published_while_its_tokens_last() {
             .status,
         200
     );
-    let meanwhile = acme.refresh(old.refresh_token()).await.tokens();
-    assert_eq!(meanwhile.access().header["kid"], old.access().header["kid"]);
+    let refreshed = acme.refresh(old.refresh_token()).await.tokens();
+    assert_eq!(refreshed.access().header["kid"], old.access().header["kid"]);
 
     rotate_keys::rotate(&server.app.core, Algorithm::Es256, true)
         .await
         .unwrap();
     assert_eq!(names().await, announced);
-    let new = acme.refresh(meanwhile.refresh_token()).await.tokens();
+    let new = acme.refresh(refreshed.refresh_token()).await.tokens();
     assert_ne!(new.access().header["kid"], old.access().header["kid"]);
-    for tokens in [&old, &meanwhile, &new] {
+    for tokens in [&old, &refreshed, &new] {
         acme.verify(tokens.access_token()).await;
         assert!(acme.is_welcome(tokens).await);
     }

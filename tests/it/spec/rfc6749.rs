@@ -401,7 +401,7 @@ async fn a_user_or_client_disabled_meanwhile_gets_no_tokens() {
     );
 }
 
-/// Section 4.1.4: a user who signed out meanwhile is gone.
+/// Section 4.1.4: the code of a user who has signed out is refused.
 #[tokio::test]
 async fn a_code_from_an_ended_session_brings_nothing() {
     let (_server, acme, alice) = scene().await;

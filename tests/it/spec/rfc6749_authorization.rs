@@ -29,8 +29,8 @@ async fn a_posted_request_is_answered_like_one_in_the_address() {
     );
 }
 
-/// Section 3.1: cookies are `SameSite=Lax`, so a form posted by a client's page brings none along; whoever is
-/// signed in is signed in all the same.
+/// Section 3.1: cookies are `SameSite=Lax`, so a form posted by a client's page brings none along. The service
+/// still finds the session of the user.
 #[tokio::test]
 async fn a_posted_request_finds_the_session() {
     let (server, acme, alice) = scene().await;
@@ -134,7 +134,7 @@ async fn a_parameter_sent_twice_is_told_to_the_client() {
     assert_eq!(
         browser.authorize(&request).await.callback().refusal(),
         "invalid_request: a parameter was sent more than once",
-        "whoever made the link does not speak through the service"
+        "the author of the link cannot put text on the service's page"
     );
 }
 

@@ -114,7 +114,7 @@ async fn basic_credentials_are_form_decoded() {
     odd.tokens(&alice.browser()).await;
 }
 
-/// Section 2.3.1: many a client does not encode the secret; it is that secret all the same, and no other is.
+/// Section 2.3.1: many clients do not encode the secret. The unencoded secret is accepted, and no other.
 #[tokio::test]
 async fn a_secret_that_was_not_encoded_is_taken_as_it_is() {
     let server = Server::start().await;
@@ -322,7 +322,7 @@ async fn a_grant_has_to_be_named_known_and_allowed() {
     );
 }
 
-/// Section 5.2: whoever tries the `Authorization` header in vain is told what counts there.
+/// Section 5.2: a client that fails with the `Authorization` header gets a challenge that names the scheme.
 #[tokio::test]
 async fn a_header_that_proves_nothing_is_answered_with_a_challenge() {
     let (server, _acme, _alice) = scene().await;

@@ -149,7 +149,7 @@ async fn another_clients_token_is_refused_and_stays_good() {
     acme.refresh(second.refresh_token()).await.tokens();
 }
 
-/// Section 10.10: a token that nobody issued is nobody's, and ends nothing.
+/// Section 10.10: a token that was never issued is refused and revokes nothing.
 #[tokio::test]
 async fn an_invented_token_is_refused_and_revokes_nothing() {
     let (_server, acme, alice) = scene().await;

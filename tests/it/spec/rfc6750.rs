@@ -109,7 +109,7 @@ async fn a_token_in_two_places_is_an_invalid_request() {
     }
 }
 
-/// Section 3.1: `invalid_token` is 401, for whatever is no live access token of this service.
+/// Section 3.1: `invalid_token` is 401, for every string that is no valid access token of this service.
 #[tokio::test]
 async fn whatever_is_no_access_token_is_an_invalid_token() {
     let (server, acme, alice) = scene().await;

@@ -20,25 +20,25 @@ use crate::harness::{ISSUER, RelyingParty, Reply, START, Server, Tokens, Upstrea
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// The two doors at which tokens of others are presented.
+/// The two ways in which tokens of other issuers are presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+enum TokenUse {
     ClientAssertion,
     Exchange,
 }
 
-impl Door {
+impl TokenUse {
     const BOTH: [Self; 2] = [Self::ClientAssertion, Self::Exchange];
 }
 
-struct House {
+struct Fixture {
     server: Server,
     upstream: Upstream,
     acme: RelyingParty,
     key: SigningKey,
 }
 
-impl House {
+impl Fixture {
     async fn new() -> Self {
         let upstream = Upstream::start().await;
         let mut setup = Setup {
@@ -79,23 +79,23 @@ impl House {
         }
     }
 
-    fn key(&self, door: Door) -> &SigningKey {
-        match door {
-            Door::ClientAssertion => &self.key,
-            Door::Exchange => self.upstream.key(),
+    fn key(&self, token_use: TokenUse) -> &SigningKey {
+        match token_use {
+            TokenUse::ClientAssertion => &self.key,
+            TokenUse::Exchange => self.upstream.key(),
         }
     }
 
-    fn header(&self, door: Door) -> Value {
-        json!({"alg": self.key(door).alg().as_str(), "typ": "JWT"})
+    fn header(&self, token_use: TokenUse) -> Value {
+        json!({"alg": self.key(token_use).alg().as_str(), "typ": "JWT"})
     }
 
-    /// Claims that the door lets pass, as often as they are asked for.
-    fn claims(&self, door: Door) -> Map<String, Value> {
+    /// Claims that are accepted for this use. Each call returns new ones.
+    fn claims(&self, token_use: TokenUse) -> Map<String, Value> {
         let now = self.server.clock.now().seconds();
-        let who = match door {
-            Door::ClientAssertion => json!({"iss": "robot", "sub": "robot"}),
-            Door::Exchange => json!({"iss": self.upstream.issuer, "sub": "u-1"}),
+        let who = match token_use {
+            TokenUse::ClientAssertion => json!({"iss": "robot", "sub": "robot"}),
+            TokenUse::Exchange => json!({"iss": self.upstream.issuer, "sub": "u-1"}),
         };
         let mut claims = who.as_object().unwrap().clone();
         claims.insert("aud".to_owned(), ISSUER.into());
@@ -105,9 +105,9 @@ impl House {
         claims
     }
 
-    async fn present(&self, door: Door, token: &str) -> Reply {
-        match door {
-            Door::ClientAssertion => {
+    async fn present(&self, token_use: TokenUse, token: &str) -> Reply {
+        match token_use {
+            TokenUse::ClientAssertion => {
                 self.server
                     .post("/oauth2/token")
                     .with("grant_type", "client_credentials")
@@ -116,7 +116,7 @@ impl House {
                     .with("client_assertion", token)
                     .await
             }
-            Door::Exchange => {
+            TokenUse::Exchange => {
                 self.acme
                     .post("/oauth2/token")
                     .with("grant_type", JWT_BEARER)
@@ -127,8 +127,8 @@ impl House {
     }
 
     /// A token that is right but for some claims; null removes one.
-    fn claiming(&self, door: Door, changes: &Value) -> String {
-        let mut claims = self.claims(door);
+    fn claiming(&self, token_use: TokenUse, changes: &Value) -> String {
+        let mut claims = self.claims(token_use);
         for (name, value) in changes.as_object().unwrap() {
             if value.is_null() {
                 claims.remove(name);
@@ -136,27 +136,27 @@ impl House {
                 claims.insert(name.clone(), value.clone());
             }
         }
-        signed(self.key(door), &self.header(door), &claims.into())
+        signed(self.key(token_use), &self.header(token_use), &claims.into())
     }
 
     /// A token with this header over claims that are right.
-    fn headed(&self, door: Door, header: &Value) -> String {
-        signed(self.key(door), header, &self.claims(door).into())
+    fn headed(&self, token_use: TokenUse, header: &Value) -> String {
+        signed(self.key(token_use), header, &self.claims(token_use).into())
     }
 
-    async fn welcomes(&self, door: Door, token: &str, why: &str) {
-        let reply = self.present(door, token).await;
-        assert_eq!(reply.status, 200, "{door:?}, {why}: {}", reply.text());
+    async fn welcomes(&self, token_use: TokenUse, token: &str, why: &str) {
+        let reply = self.present(token_use, token).await;
+        assert_eq!(reply.status, 200, "{token_use:?}, {why}: {}", reply.text());
     }
 
-    async fn refuses(&self, door: Door, token: &str, why: &str) {
-        let reply = self.present(door, token).await;
-        let expected = match door {
-            Door::ClientAssertion => "invalid_client",
-            Door::Exchange => "invalid_grant",
+    async fn refuses(&self, token_use: TokenUse, token: &str, why: &str) {
+        let reply = self.present(token_use, token).await;
+        let expected = match token_use {
+            TokenUse::ClientAssertion => "invalid_client",
+            TokenUse::Exchange => "invalid_grant",
         };
-        assert_ne!(reply.status, 200, "{door:?} lets pass: {why}");
-        assert_eq!(reply.error(), expected, "{door:?}, {why}");
+        assert_ne!(reply.status, 200, "{token_use:?} lets pass: {why}");
+        assert_eq!(reply.error(), expected, "{token_use:?}, {why}");
     }
 }
 
@@ -183,21 +183,24 @@ fn parts(token: &str) -> (Value, Map<String, Value>) {
 }
 
 /// Tokens of every kind of grant.
-async fn issued(house: &House) -> Vec<(&'static str, String)> {
-    let alice = house.server.user("alice").await;
-    let by_code = house.acme.tokens(&alice.browser()).await;
-    let exchanged = house
-        .present(Door::Exchange, &house.claiming(Door::Exchange, &json!({})))
-        .await
-        .tokens();
-    let own = house
+async fn issued(fixture: &Fixture) -> Vec<(&'static str, String)> {
+    let alice = fixture.server.user("alice").await;
+    let by_code = fixture.acme.tokens(&alice.browser()).await;
+    let exchanged = fixture
         .present(
-            Door::ClientAssertion,
-            &house.claiming(Door::ClientAssertion, &json!({})),
+            TokenUse::Exchange,
+            &fixture.claiming(TokenUse::Exchange, &json!({})),
         )
         .await
         .tokens();
-    let refreshed = house.acme.refresh(by_code.refresh_token()).await.tokens();
+    let own = fixture
+        .present(
+            TokenUse::ClientAssertion,
+            &fixture.claiming(TokenUse::ClientAssertion, &json!({})),
+        )
+        .await
+        .tokens();
+    let refreshed = fixture.acme.refresh(by_code.refresh_token()).await.tokens();
     let access = |tokens: &Tokens| ("access", tokens.access_token().to_owned());
     let id = |tokens: &Tokens| ("id", tokens.id_token().to_owned());
     vec![
@@ -215,8 +218,8 @@ async fn issued(house: &House) -> Vec<(&'static str, String)> {
 /// would have to guard against.
 #[tokio::test]
 async fn issued_tokens_have_a_plain_header() {
-    let house = House::new().await;
-    for (kind, token) in issued(&house).await {
+    let fixture = Fixture::new().await;
+    for (kind, token) in issued(&fixture).await {
         let (header, _) = parts(&token);
         let members: Vec<_> = header.as_object().unwrap().keys().cloned().collect();
         assert_eq!(members, ["alg", "kid", "typ"], "{kind}");
@@ -225,18 +228,18 @@ async fn issued_tokens_have_a_plain_header() {
             _ => ("RS256", "JWT"),
         };
         assert_eq!((&header["alg"], &header["typ"]), (&json!(alg), &json!(typ)));
-        house.acme.verify(&token).await;
+        fixture.acme.verify(&token).await;
     }
 }
 
 /// Sections 2, 4.1.1 to 4.1.7: registered claims in the form they have to have.
 #[tokio::test]
 async fn issued_tokens_have_claims_of_the_right_form() {
-    let house = House::new().await;
-    house.server.advance(3);
+    let fixture = Fixture::new().await;
+    fixture.server.advance(3);
     let now = START.seconds() + 3;
     let mut seen = BTreeSet::new();
-    for (kind, token) in issued(&house).await {
+    for (kind, token) in issued(&fixture).await {
         let (_, claims) = parts(&token);
         assert_eq!(claims["iss"], ISSUER);
         assert!(claims["sub"].as_str().is_some_and(|sub| sub.len() == 36));
@@ -263,52 +266,56 @@ async fn issued_tokens_have_claims_of_the_right_form() {
 /// RFC 8725 sections 2.8 and 3.12: a token of ours is good for what it is and for nothing else.
 #[tokio::test]
 async fn one_kind_of_token_does_not_pass_for_another() {
-    let house = House::new().await;
-    let alice = house.server.user("alice").await;
-    let tokens = house.acme.tokens(&alice.browser()).await;
+    let fixture = Fixture::new().await;
+    let alice = fixture.server.user("alice").await;
+    let tokens = fixture.acme.tokens(&alice.browser()).await;
     let (access, id) = (tokens.access_token(), tokens.id_token());
-    let userinfo = house.acme.userinfo(id).await;
+    let userinfo = fixture.acme.userinfo(id).await;
     assert!(
         userinfo.challenge().contains("invalid_token"),
         "an ID token is no access token"
     );
-    let judged = house.acme.introspect(id).await.json();
+    let judged = fixture.acme.introspect(id).await.json();
     assert_eq!(judged, json!({"active": false}));
     for (what, token) in [("an access token", access), ("an ID token", id)] {
-        for door in Door::BOTH {
-            house.refuses(door, token, what).await;
+        for token_use in TokenUse::BOTH {
+            fixture.refuses(token_use, token, what).await;
         }
     }
-    for door in Door::BOTH {
-        let assertion = house.claiming(door, &json!({}));
-        let userinfo = house.acme.userinfo(&assertion).await;
+    for token_use in TokenUse::BOTH {
+        let assertion = fixture.claiming(token_use, &json!({}));
+        let userinfo = fixture.acme.userinfo(&assertion).await;
         assert!(
             userinfo.challenge().contains("invalid_token"),
-            "{door:?} is no access token"
+            "{token_use:?} is no access token"
         );
     }
-    let of_the_provider = house.claiming(Door::Exchange, &json!({}));
-    house
-        .refuses(Door::ClientAssertion, &of_the_provider, "the provider's token")
+    let of_the_provider = fixture.claiming(TokenUse::Exchange, &json!({}));
+    fixture
+        .refuses(
+            TokenUse::ClientAssertion,
+            &of_the_provider,
+            "the provider's token",
+        )
         .await;
-    let of_the_client = house.claiming(Door::ClientAssertion, &json!({}));
-    house
-        .refuses(Door::Exchange, &of_the_client, "the client's assertion")
+    let of_the_client = fixture.claiming(TokenUse::ClientAssertion, &json!({}));
+    fixture
+        .refuses(TokenUse::Exchange, &of_the_client, "the client's assertion")
         .await;
 }
 
 /// RFC 8725 section 3.11: `typ` tells kinds apart; media types know no case, and `application/` may be left out.
 #[tokio::test]
 async fn typ_is_that_of_the_kind_or_absent() {
-    let house = House::new().await;
-    for door in Door::BOTH {
-        let alg = house.key(door).alg().as_str();
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
+        let alg = fixture.key(token_use).alg().as_str();
         for typ in ["JWT", "jwt", "application/jwt", "Application/JWT"] {
-            let token = house.headed(door, &json!({"alg": alg, "typ": typ}));
-            house.welcomes(door, &token, typ).await;
+            let token = fixture.headed(token_use, &json!({"alg": alg, "typ": typ}));
+            fixture.welcomes(token_use, &token, typ).await;
         }
-        let bare = house.headed(door, &json!({"alg": alg}));
-        house.welcomes(door, &bare, "no typ").await;
+        let bare = fixture.headed(token_use, &json!({"alg": alg}));
+        fixture.welcomes(token_use, &bare, "no typ").await;
         for typ in [
             json!("at+jwt"),
             json!("dpop+jwt"),
@@ -322,26 +329,28 @@ async fn typ_is_that_of_the_kind_or_absent() {
             json!(7),
             Value::Null,
         ] {
-            let token = house.headed(door, &json!({"alg": alg, "typ": typ}));
-            house.refuses(door, &token, &format!("typ {typ}")).await;
+            let token = fixture.headed(token_use, &json!({"alg": alg, "typ": typ}));
+            fixture.refuses(token_use, &token, &format!("typ {typ}")).await;
         }
     }
     let own = json!({"alg": "ES256", "typ": "client-authentication+jwt"});
-    let token = house.headed(Door::ClientAssertion, &own);
-    house.welcomes(Door::ClientAssertion, &token, "its own typ").await;
+    let token = fixture.headed(TokenUse::ClientAssertion, &own);
+    fixture
+        .welcomes(TokenUse::ClientAssertion, &token, "its own typ")
+        .await;
     let foreign = json!({"alg": "RS256", "typ": "client-authentication+jwt"});
-    let token = house.headed(Door::Exchange, &foreign);
-    house
-        .refuses(Door::Exchange, &token, "the typ of the other door")
+    let token = fixture.headed(TokenUse::Exchange, &foreign);
+    fixture
+        .refuses(TokenUse::Exchange, &token, "the typ of the other token_use")
         .await;
 }
 
 /// RFC 7515 section 4.1.11: what must be understood and is not, ends it.
 #[tokio::test]
 async fn critical_extensions_are_not_passed_over() {
-    let house = House::new().await;
-    for door in Door::BOTH {
-        let alg = house.key(door).alg().as_str();
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
+        let alg = fixture.key(token_use).alg().as_str();
         for header in [
             json!({"alg": alg, "crit": ["exp"], "exp": START.seconds() + 60}),
             json!({"alg": alg, "crit": ["unheard-of"], "unheard-of": true}),
@@ -351,13 +360,13 @@ async fn critical_extensions_are_not_passed_over() {
             json!({"alg": alg, "crit": ["b64"], "b64": false}),
             json!({"alg": alg, "b64": true}),
         ] {
-            let token = house.headed(door, &header);
-            house.refuses(door, &token, &header.to_string()).await;
+            let token = fixture.headed(token_use, &header);
+            fixture.refuses(token_use, &token, &header.to_string()).await;
         }
         let uncritical = json!({"alg": alg, "unheard-of": {"a": [1, 2]}, "cty": "x"});
-        let token = house.headed(door, &uncritical);
-        house
-            .welcomes(door, &token, "what is not critical is ignored")
+        let token = fixture.headed(token_use, &uncritical);
+        fixture
+            .welcomes(token_use, &token, "what is not critical is ignored")
             .await;
     }
 }
@@ -365,18 +374,18 @@ async fn critical_extensions_are_not_passed_over() {
 /// RFC 8725 sections 3.1 and 3.10: neither algorithm nor key are the token's to choose.
 #[tokio::test]
 async fn the_header_chooses_neither_algorithm_nor_key() {
-    let house = House::new().await;
+    let fixture = Fixture::new().await;
     let other = SigningKey::generate_es256(&Random::system()).unwrap();
     let stranger = Upstream::start_other().await;
-    for door in Door::BOTH {
-        let own = house.key(door);
+    for token_use in TokenUse::BOTH {
+        let own = fixture.key(token_use);
         let alg = own.alg().as_str();
-        let forger = match door {
-            Door::ClientAssertion => &other,
-            Door::Exchange => stranger.key(),
+        let forger = match token_use {
+            TokenUse::ClientAssertion => &other,
+            TokenUse::Exchange => stranger.key(),
         };
         let jwk = forger.public().to_jwk();
-        let claims = Value::from(house.claims(door));
+        let claims = Value::from(fixture.claims(token_use));
         for header in [
             json!({"alg": alg}),
             json!({"alg": alg, "kid": own.kid()}),
@@ -388,15 +397,15 @@ async fn the_header_chooses_neither_algorithm_nor_key() {
             json!({"alg": alg, "x5c": ["MIIB"], "x5t": "x"}),
         ] {
             let forged = signed(forger, &header, &claims);
-            house.refuses(door, &forged, &header.to_string()).await;
+            fixture.refuses(token_use, &forged, &header.to_string()).await;
         }
         for alg in [
             "none", "None", "NONE", "", "HS256", "hs256", "RS1", "dir", "ES256K",
         ] {
             let text = sign_text(own, &json!({"alg": alg}).to_string(), claims.to_string());
-            house.refuses(door, &text, alg).await;
+            fixture.refuses(token_use, &text, alg).await;
             let bare = text.rsplit_once('.').unwrap().0;
-            house.refuses(door, &format!("{bare}."), alg).await;
+            fixture.refuses(token_use, &format!("{bare}."), alg).await;
         }
         let hmac = |secret: &[u8]| {
             let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
@@ -418,8 +427,8 @@ async fn the_header_chooses_neither_algorithm_nor_key() {
             }
         }
         for secret in secrets {
-            house
-                .refuses(door, &hmac(&secret), "HS256 with the public key")
+            fixture
+                .refuses(token_use, &hmac(&secret), "HS256 with the public key")
                 .await;
         }
         for kid in [
@@ -433,12 +442,12 @@ async fn the_header_chooses_neither_algorithm_nor_key() {
             &own.kid().to_uppercase(),
             &format!("{} ", own.kid()),
         ] {
-            let token = house.headed(door, &json!({"alg": alg, "kid": kid}));
-            house.refuses(door, &token, &format!("kid {kid:?}")).await;
+            let token = fixture.headed(token_use, &json!({"alg": alg, "kid": kid}));
+            fixture.refuses(token_use, &token, &format!("kid {kid:?}")).await;
         }
-        let token = house.headed(door, &json!({"alg": alg, "kid": own.kid(), "jwk": jwk}));
-        house
-            .welcomes(door, &token, "a key that is carried along is ignored")
+        let token = fixture.headed(token_use, &json!({"alg": alg, "kid": own.kid(), "jwk": jwk}));
+        fixture
+            .welcomes(token_use, &token, "a key that is carried along is ignored")
             .await;
     }
     assert!(stranger.seen("/jwks").is_empty() && stranger.seen("/cert").is_empty());
@@ -447,11 +456,11 @@ async fn the_header_chooses_neither_algorithm_nor_key() {
 /// Sections 4 and 7.2: texts that two readers could read differently, or that are no token at all.
 #[tokio::test]
 async fn what_is_not_written_as_it_must_be_is_refused() {
-    let house = House::new().await;
-    for door in Door::BOTH {
-        let key = house.key(door);
-        let header = house.header(door).to_string();
-        let claims = Value::from(house.claims(door)).to_string();
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
+        let key = fixture.key(token_use);
+        let header = fixture.header(token_use).to_string();
+        let claims = Value::from(fixture.claims(token_use)).to_string();
         let with = |more: &str| format!("{},{more}}}", claims.strip_suffix('}').unwrap());
         let deep = |levels: usize| format!("\"x\":{}1{}", "[".repeat(levels), "]".repeat(levels));
         for (payload, why) in [
@@ -471,13 +480,13 @@ async fn what_is_not_written_as_it_must_be_is_refused() {
             ("{}".to_owned(), "no claims"),
         ] {
             let token = sign_text(key, &header, payload);
-            house.refuses(door, &token, why).await;
+            fixture.refuses(token_use, &token, why).await;
         }
         let mut bytes = with("\"x\":\"?\"").into_bytes();
         let at = bytes.iter().rposition(|byte| *byte == b'?').unwrap();
         bytes[at] = 0xff;
         let token = sign_text(key, &header, bytes);
-        house.refuses(door, &token, "invalid UTF-8").await;
+        fixture.refuses(token_use, &token, "invalid UTF-8").await;
         let alg = key.alg().as_str();
         for header in [
             format!("{{\"alg\":\"none\",\"alg\":\"{alg}\"}}"),
@@ -488,15 +497,15 @@ async fn what_is_not_written_as_it_must_be_is_refused() {
             String::new(),
         ] {
             let token = sign_text(key, &header, &claims);
-            house.refuses(door, &token, &header).await;
+            fixture.refuses(token_use, &token, &header).await;
         }
-        let long = house.claiming(door, &json!({"pad": "x".repeat(20 * 1024)}));
-        house.refuses(door, &long, "20 KiB").await;
-        let fits = house.claiming(door, &json!({"pad": "x".repeat(10 * 1024)}));
-        house.welcomes(door, &fits, "10 KiB").await;
+        let long = fixture.claiming(token_use, &json!({"pad": "x".repeat(20 * 1024)}));
+        fixture.refuses(token_use, &long, "20 KiB").await;
+        let fits = fixture.claiming(token_use, &json!({"pad": "x".repeat(10 * 1024)}));
+        fixture.welcomes(token_use, &fits, "10 KiB").await;
         let shallow = sign_text(key, &header, with(&deep(100)));
-        house
-            .welcomes(door, &shallow, "a hundred levels that nobody looks at")
+        fixture
+            .welcomes(token_use, &shallow, "a hundred levels that nobody looks at")
             .await;
     }
 }
@@ -504,9 +513,9 @@ async fn what_is_not_written_as_it_must_be_is_refused() {
 /// RFC 7515 section 7.1 and appendix C: base64url without padding, in the one way to write it.
 #[tokio::test]
 async fn only_one_spelling_of_a_token_is_read() {
-    let house = House::new().await;
-    for door in Door::BOTH {
-        let good = house.claiming(door, &json!({}));
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
+        let good = fixture.claiming(token_use, &json!({}));
         let parts: Vec<_> = good.split('.').collect();
         let [header, payload, signature] = parts.as_slice() else {
             unreachable!()
@@ -536,18 +545,18 @@ async fn only_one_spelling_of_a_token_is_read() {
         let (rest, other) = (&good[..good.len() - 1], &alphabet[last + 1..last + 2]);
         misspelt.push(format!("{rest}{other}"));
         for token in misspelt {
-            house.refuses(door, &token, &token).await;
+            fixture.refuses(token_use, &token, &token).await;
         }
-        house.welcomes(door, &good, "the one spelling").await;
+        fixture.welcomes(token_use, &good, "the one spelling").await;
     }
 }
 
 /// Section 2: a `NumericDate` may have parts of a second, and is a number.
 #[tokio::test]
 async fn dates_are_numbers_of_seconds() {
-    let house = House::new().await;
+    let fixture = Fixture::new().await;
     let soon = START.seconds() + 60;
-    for door in Door::BOTH {
+    for token_use in TokenUse::BOTH {
         for exp in [
             soon.to_string(),
             format!("{soon}.0"),
@@ -555,12 +564,16 @@ async fn dates_are_numbers_of_seconds() {
             format!("{}.5e1", soon / 10),
             "1.80000006E9".to_owned(),
         ] {
-            let mut claims = house.claims(door);
+            let mut claims = fixture.claims(token_use);
             claims.remove("exp");
             let claims = Value::from(claims).to_string();
             let payload = format!("{},\"exp\":{exp}}}", claims.strip_suffix('}').unwrap());
-            let token = sign_text(house.key(door), &house.header(door).to_string(), payload);
-            house.welcomes(door, &token, &exp).await;
+            let token = sign_text(
+                fixture.key(token_use),
+                &fixture.header(token_use).to_string(),
+                payload,
+            );
+            fixture.welcomes(token_use, &token, &exp).await;
         }
         for name in ["exp", "iat", "nbf"] {
             for wrong in [
@@ -573,24 +586,26 @@ async fn dates_are_numbers_of_seconds() {
                 json!(-0.5),
                 json!(1e300),
             ] {
-                let token = house.claiming(door, &json!({ name: wrong }));
-                house.refuses(door, &token, &format!("{name} {wrong}")).await;
+                let token = fixture.claiming(token_use, &json!({ name: wrong }));
+                fixture
+                    .refuses(token_use, &token, &format!("{name} {wrong}"))
+                    .await;
             }
         }
         // null is no date; `claiming` reads it as left out
-        let mut claims = house.claims(door);
+        let mut claims = fixture.claims(token_use);
         claims.insert("nbf".to_owned(), Value::Null);
-        let token = signed(house.key(door), &house.header(door), &claims.into());
-        house.refuses(door, &token, "nbf null").await;
+        let token = signed(fixture.key(token_use), &fixture.header(token_use), &claims.into());
+        fixture.refuses(token_use, &token, "nbf null").await;
     }
 }
 
 /// Sections 4.1.4 to 4.1.6: a leeway of half a minute, to the second.
 #[tokio::test]
 async fn times_hold_to_the_second() {
-    let house = House::new().await;
+    let fixture = Fixture::new().await;
     let now = START.seconds();
-    for door in Door::BOTH {
+    for token_use in TokenUse::BOTH {
         for (changes, is_good) in [
             (json!({"exp": now + 1}), true),
             (json!({"exp": now}), true),
@@ -608,36 +623,36 @@ async fn times_hold_to_the_second() {
             (json!({"iat": u64::MAX}), false),
         ] {
             // how far ahead exp may lie is the client's assertion's own rule; a provider's token ages by its iat
-            if door == Door::Exchange && changes == json!({"exp": u64::MAX}) {
+            if token_use == TokenUse::Exchange && changes == json!({"exp": u64::MAX}) {
                 continue;
             }
-            let token = house.claiming(door, &changes);
+            let token = fixture.claiming(token_use, &changes);
             if is_good {
-                house.welcomes(door, &token, &changes.to_string()).await;
+                fixture.welcomes(token_use, &token, &changes.to_string()).await;
             } else {
-                house.refuses(door, &token, &changes.to_string()).await;
+                fixture.refuses(token_use, &token, &changes.to_string()).await;
             }
         }
     }
     let eternal = json!({"iat": now - 3601 - 30, "exp": now + 100 * 365 * 86_400});
-    let token = house.claiming(Door::Exchange, &eternal);
-    house
-        .refuses(Door::Exchange, &token, "too old, whatever its exp")
+    let token = fixture.claiming(TokenUse::Exchange, &eternal);
+    fixture
+        .refuses(TokenUse::Exchange, &token, "too old, even with a later exp")
         .await;
-    let far = house.claiming(Door::ClientAssertion, &json!({"exp": now + 3631}));
-    house
-        .refuses(Door::ClientAssertion, &far, "good for more than an hour")
+    let far = fixture.claiming(TokenUse::ClientAssertion, &json!({"exp": now + 3631}));
+    fixture
+        .refuses(TokenUse::ClientAssertion, &far, "good for more than an hour")
         .await;
 }
 
 /// Section 4.1.3, RFC 8725 section 3.9: `aud` is a text or a list of texts, compared letter by letter.
 #[tokio::test]
 async fn the_audience_is_a_text_or_a_list() {
-    let house = House::new().await;
-    for door in Door::BOTH {
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
         for aud in [json!(ISSUER), json!([ISSUER])] {
-            let token = house.claiming(door, &json!({ "aud": aud }));
-            house.welcomes(door, &token, &format!("aud {aud}")).await;
+            let token = fixture.claiming(token_use, &json!({ "aud": aud }));
+            fixture.welcomes(token_use, &token, &format!("aud {aud}")).await;
         }
         for aud in [
             json!([]),
@@ -655,19 +670,19 @@ async fn the_audience_is_a_text_or_a_list() {
             json!("https://other.example"),
             json!([ISSUER, "https://other.example"]),
         ] {
-            let token = house.claiming(door, &json!({ "aud": aud }));
-            house.refuses(door, &token, &format!("aud {aud}")).await;
+            let token = fixture.claiming(token_use, &json!({ "aud": aud }));
+            fixture.refuses(token_use, &token, &format!("aud {aud}")).await;
         }
-        let token = house.claiming(door, &json!({"aud": null}));
-        house.refuses(door, &token, "no aud").await;
+        let token = fixture.claiming(token_use, &json!({"aud": null}));
+        fixture.refuses(token_use, &token, "no aud").await;
     }
 }
 
 /// Sections 4.1.1, 4.1.2 and RFC 8725 section 3.8: who speaks of whom is compared letter by letter.
 #[tokio::test]
 async fn the_issuer_is_compared_letter_by_letter() {
-    let house = House::new().await;
-    let issuer = house.upstream.issuer.clone();
+    let fixture = Fixture::new().await;
+    let issuer = fixture.upstream.issuer.clone();
     for iss in [
         json!(format!("{issuer}/")),
         json!(issuer.to_uppercase()),
@@ -676,8 +691,10 @@ async fn the_issuer_is_compared_letter_by_letter() {
         json!(""),
         json!(7),
     ] {
-        let token = house.claiming(Door::Exchange, &json!({ "iss": iss }));
-        house.refuses(Door::Exchange, &token, &format!("iss {iss}")).await;
+        let token = fixture.claiming(TokenUse::Exchange, &json!({ "iss": iss }));
+        fixture
+            .refuses(TokenUse::Exchange, &token, &format!("iss {iss}"))
+            .await;
     }
     for name in ["iss", "sub"] {
         for value in [
@@ -687,9 +704,9 @@ async fn the_issuer_is_compared_letter_by_letter() {
             json!(["robot"]),
             json!("acme"),
         ] {
-            let token = house.claiming(Door::ClientAssertion, &json!({ name: value }));
-            house
-                .refuses(Door::ClientAssertion, &token, &format!("{name} {value}"))
+            let token = fixture.claiming(TokenUse::ClientAssertion, &json!({ name: value }));
+            fixture
+                .refuses(TokenUse::ClientAssertion, &token, &format!("{name} {value}"))
                 .await;
         }
     }
@@ -698,17 +715,17 @@ async fn the_issuer_is_compared_letter_by_letter() {
 /// Section 4: claims that are not understood are ignored.
 #[tokio::test]
 async fn unknown_claims_are_ignored() {
-    let house = House::new().await;
-    for door in Door::BOTH {
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
         let more = json!({
             "urn:example:claim": {"deep": [1, {"er": null}]}, "scope": "services:all", "client_id": "other",
             "cnf": {"jkt": "x"}, "act": {"sub": "x"}, "amr": ["mfa"], "uuid": "x", "admin": true,
         });
-        let token = house.claiming(door, &more);
-        let tokens = house.present(door, &token).await.tokens();
-        let access = house.acme.verify(tokens.access_token()).await.claims;
+        let token = fixture.claiming(token_use, &more);
+        let tokens = fixture.present(token_use, &token).await.tokens();
+        let access = fixture.acme.verify(tokens.access_token()).await.claims;
         for claim in ["urn:example:claim", "cnf", "act", "admin"] {
-            assert!(access.get(claim).is_none(), "{door:?}: {claim} came through");
+            assert!(access.get(claim).is_none(), "{token_use:?}: {claim} came through");
         }
         assert_ne!(access["uuid"], "x");
         assert!(!access["scope"].as_str().unwrap().contains("services:all"));
@@ -718,28 +735,28 @@ async fn unknown_claims_are_ignored() {
 /// Section 4.1.7: a token that says it is the only one of its name is taken once, in any spelling of its time.
 #[tokio::test]
 async fn a_jti_is_taken_once() {
-    let house = House::new().await;
-    for door in Door::BOTH {
-        let token = house.claiming(door, &json!({}));
-        house.welcomes(door, &token, "the first time").await;
-        house.refuses(door, &token, "the second time").await;
-        house.server.advance(1);
-        house.refuses(door, &token, "later").await;
+    let fixture = Fixture::new().await;
+    for token_use in TokenUse::BOTH {
+        let token = fixture.claiming(token_use, &json!({}));
+        fixture.welcomes(token_use, &token, "the first time").await;
+        fixture.refuses(token_use, &token, "the second time").await;
+        fixture.server.advance(1);
+        fixture.refuses(token_use, &token, "later").await;
     }
 }
 
 /// Sections 4.1 and 5.2 of RFC 7516: what is encrypted is not for this service.
 #[tokio::test]
 async fn encrypted_tokens_are_refused() {
-    let house = House::new().await;
+    let fixture = Fixture::new().await;
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"RSA-OAEP","enc":"A256GCM"}"#);
-    for door in Door::BOTH {
+    for token_use in TokenUse::BOTH {
         let token = format!("{header}.AAAA.AAAA.AAAA.AAAA");
-        house.refuses(door, &token, "five parts").await;
+        fixture.refuses(token_use, &token, "five parts").await;
     }
 }
 
-/// Section 7.2, step 10, at the tokens of our own: a changed one is nobody's.
+/// Section 7.2, step 10, for the service's own tokens: a changed one is refused.
 #[tokio::test]
 async fn our_own_tokens_are_read_as_strictly() {
     let (_server, acme, alice) = scene().await;

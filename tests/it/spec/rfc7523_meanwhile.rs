@@ -1,5 +1,4 @@
-//! RFC 7523 section 2.1: a provider that keeps the service waiting for its keys wins no time for what the operator has
-//! changed meanwhile.
+//! RFC 7523 section 2.1: a provider that delays its keys cannot delay a change by the operator.
 
 use idsvc::admin::provider::ProviderFields;
 use idsvc::oauth::client::{Client, GrantType};

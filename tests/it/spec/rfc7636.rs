@@ -130,7 +130,7 @@ async fn a_challenge_is_demanded_of_public_clients_and_where_it_is_required() {
     }
 }
 
-/// The same of what was begun before: the code of a client that needs neither a secret nor a verifier is anybody's.
+/// The same holds for a sign-in that began earlier: without a secret and a verifier, anyone could redeem the code.
 #[tokio::test]
 async fn a_client_that_has_to_use_pkce_by_now_brings_no_sign_in_without_it_to_an_end() {
     let strict: fn(&mut Client) = |client| client.pkce = PkceRequirement::Required;
@@ -157,7 +157,7 @@ async fn a_client_that_has_to_use_pkce_by_now_brings_no_sign_in_without_it_to_an
     }
 }
 
-/// RFC 9700 section 2.1.1: whoever sends a verifier believes that there was a challenge.
+/// RFC 9700 section 2.1.1: a client that sends a verifier believes that there was a challenge.
 #[tokio::test]
 async fn a_verifier_without_a_challenge_is_refused() {
     let (_server, acme, alice) = scene().await;

@@ -71,7 +71,7 @@ async fn a_refresh_token_is_told_of_to_its_client() {
     assert_eq!(verdict(&acme, tokens.refresh_token()).await["active"], true);
 }
 
-/// Section 2.2: of anything else nothing is said, whatever the reason.
+/// Section 2.2: for an inactive token, the answer does not say why.
 #[tokio::test]
 async fn an_inactive_token_is_only_said_to_be_so() {
     let inactive = json!({"active": false});

@@ -104,7 +104,7 @@ async fn whoever_signs_out_late_has_signed_out() {
     assert!(audit.take(&["signed_out"]).is_empty(), "nobody was signed in");
 }
 
-/// Whoever signs in anew in the same browser goes on with the session that was left alone.
+/// A user who signs in again in the same browser continues the session that was not ended.
 #[tokio::test]
 async fn a_late_sign_in_takes_the_grants_of_its_session_along() {
     const DAY: u64 = 24 * 60 * 60;
@@ -182,7 +182,7 @@ async fn a_posted_request_ends_the_session_of_the_browser_it_came_from() {
     assert!(is_signed_in(&elsewhere, &acme).await);
 }
 
-/// Section 2: whoever once saw an ID token cannot sign its user out from somewhere else.
+/// Section 2: an ID token alone cannot sign its user out from another browser.
 #[tokio::test]
 async fn a_hint_alone_ends_nothing() {
     let (server, acme, alice) = scene().await;
@@ -305,7 +305,7 @@ fn forgeries(acme: &RelyingParty, tokens: &Tokens) -> Vec<String> {
     ]
 }
 
-/// Section 2: for as long as a session lasts, its first ID token is a hint, whatever became of the key.
+/// Section 2: for as long as a session lasts, its first ID token is a hint, even after its key was removed.
 #[tokio::test]
 async fn a_hint_outlives_the_key_that_signed_it() {
     let (server, acme, alice) = scene().await;
@@ -372,7 +372,7 @@ async fn a_forged_hint_signs_nobody_out() {
     assert!(is_signed_in(&browser, &acme).await);
 }
 
-/// Section 2: without a hint the user is asked, and stays here afterwards, whatever else was sent.
+/// Section 2: without a hint the user is asked, and stays here afterwards. Other parameters do not change that.
 #[tokio::test]
 async fn without_a_hint_the_user_is_asked() {
     let (_server, acme, alice) = scene().await;
@@ -416,7 +416,7 @@ async fn a_hint_alone_ends_the_session() {
     assert!(!is_signed_in(&browser, &acme).await);
 }
 
-/// Section 2: when somebody else is signed in by now, it is theirs to say.
+/// Section 2: if another user is signed in, that user is asked.
 #[tokio::test]
 async fn another_users_hint_asks_first() {
     let (server, acme, alice) = scene().await;

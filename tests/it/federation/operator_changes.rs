@@ -1,4 +1,4 @@
-//! What the operator changes while somebody is at a provider counts when they come back.
+//! A change by the operator while a user is at a provider applies when the user comes back.
 
 use idsvc::admin::provider::ProviderFields;
 use idsvc::admin::user;
@@ -12,7 +12,7 @@ use super::{Question, Scene, open, scene, scene_with, tied};
 use crate::harness::{Screen, until};
 
 impl Scene {
-    /// Brings somebody back from a provider that keeps the service waiting until the operator has done this.
+    /// Brings a user back from a provider that keeps the service waiting until the operator has made this change.
     async fn come_back_after(&self, claims: &Value, change: impl AsyncFnOnce()) -> Screen {
         let browser = self.visitor();
         let hinted = self.acme.request().with("idp_hint", "up");

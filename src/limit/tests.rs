@@ -1,0 +1,269 @@
+//! The limits as a whole.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::buckets::tests::{bytes, most_bytes};
+use super::concurrency::tests::holders;
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+fn limiter(change: impl FnOnce(&mut LimitPolicy)) -> Limiter {
+    let mut policy = crate::config::default_limits();
+    change(&mut policy);
+    Limiter::new(policy, &Random::seeded(1))
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// How many of `count` failed sign-ins are checked.
+fn failures(
+    limiter: &Limiter,
+    count: usize,
+    name: impl Fn(usize) -> String,
+    from: impl Fn(usize) -> IpAddr,
+) -> usize {
+    (0..count)
+        .filter(|at| limiter.try_password(&name(*at), None, from(*at), NOW).is_ok())
+        .count()
+}
+
+#[test]
+fn one_name_is_guarded_against_all_addresses_together() {
+    let limiter = limiter(|_| {});
+    let spread = |at: usize| ip(&format!("198.51.{}.{}", at / 256, at % 256));
+    assert_eq!(failures(&limiter, 1_000, |_| "alice".to_owned(), spread), 10);
+    assert_eq!(failures(&limiter, 1_000, |_| "nobody".to_owned(), spread), 10);
+    assert!(limiter.try_password("bob", None, spread(1), NOW).is_ok());
+}
+
+#[test]
+fn whoever_is_refused_all_the_time_does_not_fill_the_log() {
+    let limiter = limiter(|_| {});
+    let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+    let logged = (0..1_000)
+        .filter(|_| limiter.note_refusal(one, NOW) == Some(0))
+        .count();
+    assert_eq!(logged, 100);
+    assert_eq!(limiter.note_refusal(other, NOW), Some(900));
+    assert_eq!(limiter.note_refusal(other, NOW), Some(0));
+    assert_eq!(limiter.note_refusal(one, NOW + Duration::from_secs(1)), Some(0));
+}
+
+#[test]
+fn one_address_is_held_back_whatever_names_it_tries() {
+    let limiter = limiter(|_| {});
+    let names = |at: usize| format!("user {at}");
+    assert_eq!(failures(&limiter, 1_000, names, |_| ip("192.0.2.1")), 30);
+    assert_eq!(
+        failures(&limiter, 1_000, names, |at| ip(&format!("2001:db8:1:2::{at:x}"))),
+        30
+    );
+    let whole_site = |at: usize| ip(&format!("2001:db8:7:{at:x}::1"));
+    assert_eq!(failures(&limiter, 1_000, names, whole_site), 240);
+}
+
+#[test]
+fn a_refused_attempt_is_charged_to_nobody() {
+    let limiter = limiter(|_| {});
+    let elsewhere = ip("198.51.100.7");
+    assert_eq!(
+        failures(&limiter, 10, |_| "alice".to_owned(), |_| ip("192.0.2.1")),
+        10
+    );
+    assert_eq!(
+        failures(&limiter, 1_000, |_| "alice".to_owned(), |_| elsewhere),
+        0
+    );
+    assert_eq!(
+        failures(&limiter, 100, |at| format!("user {at}"), |_| elsewhere),
+        30
+    );
+}
+
+#[test]
+fn signing_in_to_ones_own_account_in_between_buys_no_guesses() {
+    let limiter = limiter(|_| {});
+    let mut looked_at = 0;
+    for _ in 0..100 {
+        if let Ok(own) = limiter.try_password("mallory", None, ip("192.0.2.1"), NOW) {
+            own.refund(NOW);
+        }
+        looked_at += usize::from(limiter.try_password("alice", None, ip("192.0.2.1"), NOW).is_ok());
+    }
+    assert_eq!(looked_at, 10);
+}
+
+#[test]
+fn a_browser_that_is_known_passes_and_is_counted_by_itself() {
+    let limiter = limiter(|_| {});
+    let from = ip("192.0.2.1");
+    assert_eq!(failures(&limiter, 100, |at| format!("user {at}"), |_| from), 30);
+    assert_eq!(
+        failures(&limiter, 100, |_| "alice".to_owned(), |_| ip("192.0.2.2")),
+        10
+    );
+    let with = |browser: &[u8]| limiter.try_password("alice", Some(browser), from, NOW).is_ok();
+    assert_eq!((0..100).filter(|_| with(b"one")).count(), 10);
+    assert!(with(b"two"));
+}
+
+#[test]
+fn an_exempt_network_and_a_service_without_limits_are_not_limited() {
+    let exempt = limiter(|policy| policy.exempt = vec!["192.0.2.0/24".parse().unwrap()]);
+    let off = limiter(|policy| policy.enabled = false);
+    for limiter in [exempt, off] {
+        let from = ip("192.0.2.1");
+        assert_eq!(failures(&limiter, 500, |_| "alice".to_owned(), |_| from), 500);
+        for _ in 0..500 {
+            limiter.authentication_failed(b"web", from, NOW);
+            assert_eq!(limiter.begin_sign_in(from, NOW), Ok(()));
+            assert!(limiter.create_anonymous_user("web", from, NOW).is_ok());
+        }
+        assert_eq!(limiter.may_authenticate(b"web", from, NOW), Ok(()));
+        assert!(limiter.permit_for_body(BODIES_KIB * 4, from).is_some());
+    }
+}
+
+#[test]
+fn whoever_is_unknown_is_exempt_with_nobody() {
+    let limiter = limiter(|policy| policy.exempt = vec!["0.0.0.0/0".parse().unwrap()]);
+    let names = |at: usize| format!("user {at}");
+    assert_eq!(failures(&limiter, 100, names, |_| ip("192.0.2.1")), 100);
+    assert_eq!(failures(&limiter, 100, names, |_| ip("0.0.0.0")), 30);
+    assert!(limiter.permit_for_body(BODIES_KIB + 1, ip("192.0.2.1")).is_some());
+    assert!(limiter.permit_for_body(BODIES_KIB + 1, ip("0.0.0.0")).is_none());
+}
+
+#[test]
+fn a_client_that_fails_at_one_address_is_heard_at_another() {
+    let limiter = limiter(|_| {});
+    for _ in 0..20 {
+        assert_eq!(limiter.may_authenticate(b"web", ip("192.0.2.1"), NOW), Ok(()));
+        limiter.authentication_failed(b"web", ip("192.0.2.1"), NOW);
+    }
+    let retry_after = limiter
+        .may_authenticate(b"web", ip("192.0.2.1"), NOW)
+        .unwrap_err();
+    assert_eq!(retry_after.seconds(), 10);
+    assert_eq!(limiter.may_authenticate(b"web", ip("192.0.2.2"), NOW), Ok(()));
+    assert_eq!(limiter.may_authenticate(b"app", ip("192.0.2.1"), NOW), Ok(()));
+    for at in 0..200_u32 {
+        limiter.authentication_failed(&at.to_be_bytes(), ip("192.0.2.1"), NOW);
+    }
+    assert!(limiter.may_authenticate(b"app", ip("192.0.2.1"), NOW).is_err());
+}
+
+#[test]
+fn anonymous_users_are_limited_for_the_address_and_for_the_client() {
+    let limiter = limiter(|policy| {
+        policy.anonymous_per_address = 3;
+        policy.anonymous_per_client = 5;
+    });
+    let made = |client: &str, from: &str| {
+        (0..10)
+            .filter(|_| limiter.create_anonymous_user(client, ip(from), NOW).is_ok())
+            .count()
+    };
+    assert_eq!(made("tv", "192.0.2.1"), 3);
+    assert_eq!(made("tv", "192.0.2.2"), 2);
+    assert_eq!(
+        made("kiosk", "192.0.2.2"),
+        1,
+        "what the client was refused is not the address's"
+    );
+    assert_eq!(made("kiosk", "192.0.2.1"), 0);
+}
+
+#[test]
+fn one_address_cannot_hold_everything() {
+    let limiter = limiter(|_| {});
+    let places: Vec<_> = (0..100)
+        .filter_map(|_| limiter.permit_for_password(ip("192.0.2.1")))
+        .collect();
+    assert_eq!(places.len(), 16);
+    assert!(limiter.permit_for_password(ip("192.0.2.2")).is_some());
+    let room: Vec<_> = (0..1_000)
+        .filter_map(|_| limiter.permit_for_body(64, ip("192.0.2.1")))
+        .collect();
+    assert_eq!(room.len(), 128);
+    assert!(limiter.permit_for_body(64, ip("192.0.2.2")).is_some());
+    let requests: Vec<_> = (0..1_000)
+        .filter_map(|_| limiter.permit_for_request(ip("192.0.2.1")))
+        .collect();
+    assert_eq!(requests.len(), 400);
+    assert!(limiter.permit_for_request(ip("192.0.2.2")).is_some());
+}
+
+/// An address that shares no network with another: even numbers are IPv4, odd ones are alone in an IPv6 /48.
+fn lone_address(number: u32) -> IpAddr {
+    if number.is_multiple_of(2) {
+        Ipv4Addr::from_bits(0x0100_0000 + number).into()
+    } else {
+        Ipv6Addr::from_bits((0x2001 << 112) | (u128::from(number) << 80) | 1).into()
+    }
+}
+
+/// An attacker with three addresses and three names for each slot of a table fills the eight tables. Besides them, only
+/// the permits take memory.
+#[test]
+fn more_addresses_than_there_are_places_fill_the_tables_and_leave_nothing_besides() {
+    const ADDRESSES: u32 = 200_000;
+    const AT_ONCE: usize = 100;
+    let limiter = limiter(|_| {});
+    let mut held = VecDeque::new();
+    for number in 0..ADDRESSES {
+        let (from, name) = (lone_address(number), number.to_be_bytes());
+        let client = number.to_string();
+        let _ = limiter.try_password(&client, None, from, NOW);
+        let _ = limiter.begin_sign_in(from, NOW);
+        let _ = limiter.create_anonymous_user(&client, from, NOW);
+        limiter.authentication_failed(&name, from, NOW);
+        let _ = limiter.may_authenticate(&name, from, NOW);
+        limiter.note_refusal(from, NOW);
+        held.push_back([
+            limiter.permit_for_body(64, from),
+            limiter.permit_for_password(from),
+            limiter.permit_for_request(from),
+        ]);
+        if held.len() > AT_ONCE {
+            held.pop_front();
+        }
+    }
+    let Limiter {
+        policy: _,
+        digest_key: _,
+        accounts,
+        sign_ins,
+        begun,
+        clients,
+        client_auth_by_ip,
+        refusal_logs,
+        unlogged_refusals: _,
+        anonymous_addresses,
+        anonymous_clients,
+        bodies,
+        passwords,
+        requests,
+    } = &limiter;
+    let tables = [
+        accounts,
+        sign_ins,
+        begun,
+        clients,
+        client_auth_by_ip,
+        refusal_logs,
+        anonymous_addresses,
+        anonymous_clients,
+    ];
+    assert_eq!(tables.map(bytes), [most_bytes(); 8]);
+    for limit in [bodies, passwords, requests] {
+        // Half of the addresses also hold in the name of their IPv6 /48.
+        assert_eq!(holders(limit), AT_ONCE + AT_ONCE / 2);
+    }
+    drop(held);
+    assert_eq!([bodies, passwords, requests].map(|limit| holders(limit)), [0; 3]);
+}
