@@ -5,31 +5,26 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{SecretString, installation};
+use super::{SecretString, installation, record_command};
 use crate::flow::Core;
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::store::backup::{self, BackupError, Header};
 use crate::store::schema::{meta_get, stored};
 
-/// What a backup is to hold beside the rows.
+/// What a backup holds beside the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackUp {
     /// The master key, in hexadecimal digits, if it is to be in the backup.
     pub master_key: Option<SecretString>,
 }
 
-/// Writes a backup that an administrator asked for. Writes go on meanwhile; the snapshot does not see them. Blocks.
+/// Writes a backup for an administrator, from one snapshot: writes during the backup are not in it. Blocks.
 pub fn write(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
     let header = copy(core, request, sink)?;
-    audit::record(&Event::Administered {
-        command: "backup",
-        subject: &header.master_key_fingerprint,
-    });
+    record_command("backup", &header.master_key_fingerprint);
     Ok(header)
 }
 
-/// The same without an account of it, for a backup that nobody asked for. Blocks.
+/// Writes a scheduled backup, without an audit event. Blocks.
 pub fn copy(core: &Core, request: BackUp, sink: &mut dyn Write) -> Result<Header, BackupError> {
     let mut written = Err(BackupError::CutOff);
     let now = core.clock.now();

@@ -1,15 +1,15 @@
-//! Claims as an operator types them, `name=value`, and the JSON type that each one has.
+//! Claims as an operator types them, `name=value`, and their JSON types.
 //!
-//! OpenID Connect Core 5.1 gives every standard claim its type; other names take any JSON.
+//! OpenID Connect Core 5.1 defines the types of the standard claims. Other claims may be any JSON value.
 
 use serde_json::{Map, Value};
 
-use super::Wording;
+use super::InputSource;
 use crate::identity::User;
 use crate::identity::claim::{MAX_DEPTH, is_shallow_enough, looks_like_email};
 use crate::oauth::openid::claims::{BY_SCOPE, carrying_scope};
 
-/// Whether the claim is a text: those of the scope `profile`, but for the time of the last change.
+/// Whether the claim is a text: all claims of the scope `profile` are, except `updated_at`.
 fn is_text(name: &str) -> bool {
     let profile = BY_SCOPE.iter().find(|(scope, _)| *scope == "profile");
     name != "updated_at" && profile.is_some_and(|(_, claims)| claims.contains(&name))
@@ -25,7 +25,7 @@ const ADDRESS: [&str; 6] = [
     "country",
 ];
 
-/// Names with a meaning of their own in tokens or in the token response. No user's claim may take their place.
+/// Names that have a meaning in tokens or in the token response, and that no claim of a user may have.
 pub(super) const RESERVED: [&str; 40] = [
     "iss",
     "sub",
@@ -69,14 +69,14 @@ pub(super) const RESERVED: [&str; 40] = [
     "grant_id",
 ];
 
-const LONGEST: usize = 4096;
+const MAX_VALUE_BYTES: usize = 4096;
 
 /// Sets one claim of the user; an empty value removes it. The fault is a sentence that names the claim.
 pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
-    refuse_reserved(name, Wording::Flags)?;
+    refuse_reserved(name, InputSource::Flags)?;
     check_claim_name(name)?;
-    if value.len() > LONGEST {
-        return Err(format!("claim {name} is longer than {LONGEST} bytes"));
+    if value.len() > MAX_VALUE_BYTES {
+        return Err(format!("claim {name} is longer than {MAX_VALUE_BYTES} bytes"));
     }
     match name {
         "email" => set_email(user, value),
@@ -100,35 +100,31 @@ pub fn set(user: &mut User, name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a claim may be kept that no application is given, since no scope carries it.
-pub fn is_unheard(name: &str) -> bool {
-    let can_be_kept = !RESERVED.contains(&name) && check_claim_name(name).is_ok();
-    can_be_kept && !name.starts_with("address.") && carrying_scope(name).is_none()
+/// Whether a claim can be stored but no application gets it, since no scope includes it.
+pub fn is_without_scope(name: &str) -> bool {
+    let can_be_stored = !RESERVED.contains(&name) && check_claim_name(name).is_ok();
+    can_be_stored && !name.starts_with("address.") && carrying_scope(name).is_none()
 }
 
-/// Takes back that an address was shown to be the user's where the user has none.
-pub(super) fn forget_verdicts(user: &mut User) {
+/// Clears `email_verified` and `phone_number_verified` if the user has no such address.
+pub(super) fn clear_unfounded_verification(user: &mut User) {
     user.email_verified &= user.email.is_some();
     user.phone_number_verified &= user.phone_number.is_some();
 }
 
-/// What is said of an address that the user does not have: each a sentence that names the claim.
-pub(super) fn unfounded(user: &User) -> impl Iterator<Item = String> {
-    let email = user.email_verified && user.email.is_none();
-    let phone = user.phone_number_verified && user.phone_number.is_none();
-    let said = [
-        (email, "email_verified is true, and the user has no email"),
-        (
-            phone,
-            "phone_number_verified is true, and the user has no phone_number",
-        ),
-    ];
-    said.into_iter()
-        .filter(|(is_said, _)| *is_said)
-        .map(|(_, fault)| fault.to_owned())
+/// The faults of a user with a verified address that the user does not have.
+pub(super) fn unfounded_verification(user: &User) -> Vec<String> {
+    let mut faults = Vec::new();
+    if user.email_verified && user.email.is_none() {
+        faults.push("email_verified is true, and the user has no email".to_owned());
+    }
+    if user.phone_number_verified && user.phone_number.is_none() {
+        faults.push("phone_number_verified is true, and the user has no phone_number".to_owned());
+    }
+    faults
 }
 
-/// Whether a claim can have this name.
+/// Refuses a name that no claim can have.
 pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 128 || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("a claim has a name of up to 128 characters without spaces".to_owned());
@@ -136,18 +132,18 @@ pub(super) fn check_claim_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets one claim to a JSON value, as files have it: a text stays a text.
+/// Sets one claim to a JSON value of a file. A text stays a text.
 pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), String> {
-    refuse_reserved(name, Wording::Keys)?;
-    let is_own = is_text(name) || matches!(name, "email" | "phone_number");
+    refuse_reserved(name, InputSource::File)?;
+    let must_be_text = is_text(name) || matches!(name, "email" | "phone_number");
     match value {
         Value::Null => Err(format!("claim {name} is null: leave it out")),
-        Value::String(text) if is_own => set(user, name, text),
+        Value::String(text) if must_be_text => set(user, name, text),
         Value::Bool(_) if matches!(name, "email_verified" | "phone_number_verified") => {
             set(user, name, &value.to_string())
         }
         Value::Object(_) if name == "address" => set(user, name, &value.to_string()),
-        _ if is_own => Err(format!("claim {name} must be a text")),
+        _ if must_be_text => Err(format!("claim {name} must be a text")),
         _ if matches!(name, "email_verified" | "phone_number_verified") => {
             Err(format!("claim {name} must be true or false"))
         }
@@ -155,7 +151,7 @@ pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Strin
             Err("claim address must be an object".to_owned())
         }
         _ => {
-            // The name and the length are held to the same rules; the value is then put in as it is.
+            // This checks the name and the length. Then the value is stored as it is.
             set(user, name, &value.to_string())?;
             user.claims.insert(name.to_owned(), value.clone());
             Ok(())
@@ -163,15 +159,15 @@ pub fn set_value(user: &mut User, name: &str, value: &Value) -> Result<(), Strin
     }
 }
 
-/// Refuses a claim that the service fills itself, and says how else the user gets one.
-fn refuse_reserved(name: &str, wording: Wording) -> Result<(), String> {
+/// Refuses a claim that the service sets, and names the setting for it.
+fn refuse_reserved(name: &str, input: InputSource) -> Result<(), String> {
     if !RESERVED.contains(&name) {
         return Ok(());
     }
     let instead = match name {
-        "user_type" => wording.say("use --user-type", "set user_type beside claims"),
-        "venueId" => wording.say("use --venue-id", "set venue_id beside claims"),
-        "organization" => wording.say("use --organization", "set organization beside claims"),
+        "user_type" => input.wording("use --user-type", "set user_type beside claims"),
+        "venueId" => input.wording("use --venue-id", "set venue_id beside claims"),
+        "organization" => input.wording("use --organization", "set organization beside claims"),
         _ => "choose another name",
     };
     Err(format!("claim {name} belongs to the service: {instead}"))
@@ -218,15 +214,14 @@ fn check_standard(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// ISO 8601-1 `YYYY-MM-DD` with the year 0000 where it is not told, or `YYYY` (OpenID Connect Core 5.1).
+/// ISO 8601-1 `YYYY-MM-DD`, with the year 0000 if it is omitted, or `YYYY` (OpenID Connect Core 5.1).
 fn is_birthdate(value: &str) -> bool {
     let number = |range: std::ops::Range<usize>| {
         let digits = value.get(range)?;
-        digits
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| digits.parse::<u16>().ok())
-            .flatten()
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        digits.parse::<u16>().ok()
     };
     let Some(year) = number(0..4) else { return false };
     match value.len() {
@@ -242,7 +237,7 @@ fn is_birthdate(value: &str) -> bool {
     }
 }
 
-/// Without a year the 29th of February exists.
+/// Whether the date exists. Without a year, the 29th of February does.
 fn is_day(year: u16, month: u16, day: u16) -> bool {
     let year = if year == 0 { 2000 } else { year };
     let (Ok(month), Ok(day)) = (u8::try_from(month), u8::try_from(day)) else {
@@ -274,10 +269,8 @@ fn set_whole_address(user: &mut User, value: &str) -> Result<(), String> {
     let Ok(Value::Object(members)) = serde_json::from_str(value) else {
         return Err(problem());
     };
-    if members
-        .iter()
-        .any(|(member, value)| !ADDRESS.contains(&member.as_str()) || !value.is_string())
-    {
+    let is_member = |(name, value): (&String, &Value)| ADDRESS.contains(&name.as_str()) && value.is_string();
+    if !members.iter().all(is_member) {
         return Err(problem());
     }
     user.claims.insert("address".to_owned(), Value::Object(members));
@@ -457,9 +450,9 @@ mod tests {
     #[test]
     fn what_is_refused_is_not_warned_of() {
         for name in ["sub", "", "a b", "a\nc", "address.planet", "given_name"] {
-            assert!(!is_unheard(name), "{name:?}");
+            assert!(!is_without_scope(name), "{name:?}");
         }
-        assert!(is_unheard("given_nmae"));
+        assert!(is_without_scope("given_nmae"));
     }
 
     #[test]

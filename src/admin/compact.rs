@@ -1,48 +1,43 @@
-//! The room that the database takes on the disk.
+//! The disk space of the database.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, Done};
-use crate::observe::audit;
-use crate::observe::audit::Event;
+use super::{Admin, AdminResult, record_command};
 
-/// How much room the database takes, in bytes; 0 in memory.
+/// The disk space of the database, in bytes. 0 in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Room {
-    /// What the file has taken of the disk.
+pub struct DatabaseSize {
+    /// The size of the file.
     pub taken: u64,
-    /// What of that holds nothing.
+    /// How much of it is unused.
     pub spare: u64,
 }
 
-/// What came of a compaction, in bytes.
+/// The result of a compaction, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
-    /// What the file had taken of the disk.
+    /// The size of the file before.
     pub bytes_before: u64,
-    /// What it takes now.
+    /// The size of the file now.
     pub bytes: u64,
 }
 
-/// How much room the database takes. Writes wait while everything in it is looked at.
-pub async fn measure(admin: Admin<'_>) -> Done<Room> {
+/// Measures the database. All of it is read, and writes wait during that.
+pub async fn measure(admin: Admin<'_>) -> AdminResult<DatabaseSize> {
     let store = &admin.core.store;
     let spare = store.spare().await?;
-    Ok(Room {
+    Ok(DatabaseSize {
         taken: store.taken(),
         spare,
     })
 }
 
-/// Gives back what holds nothing. Reads and writes wait meanwhile.
-pub async fn compact(admin: Admin<'_>) -> Done<Compacted> {
+/// Returns unused space to the file system. Reads and writes wait during that.
+pub async fn compact(admin: Admin<'_>) -> AdminResult<Compacted> {
     let store = &admin.core.store;
     let bytes_before = store.taken();
     store.compact().await?;
     let bytes = store.taken();
-    audit::record(&Event::Administered {
-        command: "compact",
-        subject: "database",
-    });
+    record_command("compact", "database");
     Ok(Compacted { bytes_before, bytes })
 }

@@ -1,4 +1,4 @@
-//! What was granted ends with what it stood on.
+//! Ends what was granted to a client, or on the word of a provider, when that client or provider is removed.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,10 @@ use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{CONSENTS, FAMILIES, LOGIN_TRANSACTIONS, SESSIONS};
 
-/// The clients and providers that go in one transaction. A name may become that of another one, which must find
-/// nothing: so what was granted ends in the same transaction, whatever its length, and no crash comes between.
+/// The clients and providers whose grants end in one transaction.
+///
+/// Their names may be given to other clients or providers, which must not inherit these grants. So the grants end in
+/// the transaction of the removal, even if they are many, and no crash comes between.
 #[derive(Debug, Default)]
 pub(super) struct GrantRevocation {
     clients: BTreeSet<String>,
@@ -19,21 +21,21 @@ pub(super) struct GrantRevocation {
 }
 
 impl GrantRevocation {
-    /// All that was granted to this client is to end.
-    pub(super) fn of_client(&mut self, client_id: &str) {
+    /// Adds what was granted to this client.
+    pub(super) fn add_client(&mut self, client_id: &str) {
         self.clients.insert(client_id.to_owned());
     }
 
-    /// All that stands on the word of this provider is to end.
-    pub(super) fn of_provider(&mut self, id: &str) {
+    /// Adds what began at this provider.
+    pub(super) fn add_provider(&mut self, id: &str) {
         self.providers.insert(id.to_owned());
     }
 
-    /// Ends it: sessions, refresh families, codes, consents, sign-ins under way.
+    /// Ends sessions, refresh families, codes, consents and sign-ins in progress.
     ///
-    /// Looks at every row of these tables, once for however many go: no index is kept for what happens once in the
-    /// life of a client or a provider.
-    pub(super) fn carry_out(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
+    /// Reads each of these tables once, however many clients and providers there are. There is no index for this,
+    /// since it happens once in the life of a client or a provider.
+    pub(super) fn execute(&self, tx: &mut dyn Tx, now: Timestamp) -> Result<(), StoreError> {
         let is_vouched =
             |factor: &AuthenticationMethod| factor.provider().is_some_and(|id| self.providers.contains(id));
         let is_meant = |authorization: &Authorization| {
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
     use crate::admin::apply::clients::DeclaredClient;
     use crate::admin::apply::providers::DeclaredProvider;
-    use crate::admin::apply::{Apply, State, apply};
+    use crate::admin::apply::{Apply, DeclaredState, apply};
     use crate::admin::provider::{ProviderFields, UpdateProvider};
     use crate::admin::tests::{admin, core_on};
     use crate::admin::{client, provider};
@@ -97,8 +99,8 @@ mod tests {
 
     const NAMES: [&str; 4] = ["kept", "one", "three", "two"];
     const OUTSIDE: &str = "nobody";
-    /// Of the codes, the last minutes alone are looked at.
-    const WITHDRAWN_FROM: [&str; 5] = ["sessions", "families", "codes", "consents", "login_transactions"];
+    /// Of the codes, only those of the last minutes are read.
+    const REVOKED_FROM: [&str; 5] = ["sessions", "families", "codes", "consents", "login_transactions"];
 
     fn declared(clients: &[&str], providers: &[(&str, &str)]) -> Apply {
         let client = |id: &&str| DeclaredClient {
@@ -120,7 +122,7 @@ mod tests {
             ..DeclaredProvider::default()
         };
         Apply {
-            state: State {
+            state: DeclaredState {
                 provider: Some(providers.iter().map(provider).collect()),
                 client: Some(clients.iter().map(client).collect()),
                 user: None,
@@ -131,9 +133,9 @@ mod tests {
         }
     }
 
-    /// Clients and providers of the same names. Every client has a family by password and one by each provider's word,
-    /// and a consent; every provider has vouched for a session.
-    async fn scene() -> (Core, Passes) {
+    /// Clients and providers of the same names. Each client has a family by password, one by each provider, and a
+    /// consent. Each provider has vouched for a session.
+    async fn clients_and_providers_with_grants() -> (Core, Passes) {
         let (store, passes) = counted::store();
         let core = core_on(store);
         let providers = NAMES.map(|name| (name, name));
@@ -200,16 +202,16 @@ mod tests {
         (core, passes)
     }
 
-    /// How often each table that grants are in was gone through since the last time.
+    /// How often each table with grants was read since the last call.
     fn passes_of(passes: &Passes) -> Vec<usize> {
         let counted = std::mem::take(&mut *passes.lock().unwrap());
-        WITHDRAWN_FROM
+        REVOKED_FROM
             .iter()
             .map(|table| counted.get(table).copied().unwrap_or_default())
             .collect()
     }
 
-    /// Who has a family that lives: clients, and by whose word.
+    /// The live families: the client of each, and its provider.
     fn alive(core: &Core) -> Vec<(String, String)> {
         let families = core
             .store
@@ -226,8 +228,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_many_go_at_once_each_table_is_gone_through_once() {
-        let (core, passes) = scene().await;
+    async fn each_table_is_read_once_however_many_are_removed() {
+        let (core, passes) = clients_and_providers_with_grants().await;
         let left = declared(&["kept"], &[("kept", "kept"), ("one", "elsewhere")]);
         apply(admin(&core), left.clone()).await.unwrap();
         assert_eq!(passes_of(&passes), [1, 1, 0, 1, 1]);
@@ -254,12 +256,12 @@ mod tests {
         assert_eq!(consents.len(), NAMES.len() + 1);
         assert!(consents.iter().all(|((_, client), _)| client == "kept"));
         apply(admin(&core), left).await.unwrap();
-        assert_eq!(passes_of(&passes), [0; 5], "nothing goes");
+        assert_eq!(passes_of(&passes), [0; 5], "nothing is removed");
     }
 
     #[tokio::test]
-    async fn one_that_goes_has_no_more_looked_through_than_it_can_be_in() {
-        let (core, passes) = scene().await;
+    async fn a_removal_reads_only_the_tables_that_can_have_its_grants() {
+        let (core, passes) = clients_and_providers_with_grants().await;
         client::remove(admin(&core), "one".to_owned()).await.unwrap();
         assert_eq!(passes_of(&passes), [0, 1, 0, 1, 1]);
         assert!(alive(&core).iter().all(|(client, _)| client != "one"));

@@ -2,18 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, Done};
+use super::{Admin, AdminResult, record_command};
 use crate::clock::Timestamp;
 use crate::flow::clock_watermark;
 use crate::oauth::refresh::RefreshFamily;
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::store::engine::FileId;
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::tables::FAMILIES;
 use crate::store::{Store, StoreError};
 
-/// Under which name the issuer is kept.
+/// The name under which the issuer is stored.
 pub(super) const ISSUER: &str = "issuer";
 const DEVELOPMENT: &str = "development";
 const MASTER_KEY: &str = "master_key_fingerprint";
@@ -29,7 +27,7 @@ pub fn put_issuer(store: &Store, issuer: &str) -> Result<(), StoreError> {
     store.write_blocking("set issuer", move |tx| meta_put(tx, ISSUER, &issuer))
 }
 
-/// Whether the store was set up by the development server, whose example client and user are in it.
+/// Whether the development server set the store up. Then its example client and user are in it.
 pub fn is_for_development(store: &Store) -> Result<bool, StoreError> {
     Ok(store.read(|snapshot| meta_get(snapshot, DEVELOPMENT))?.is_some())
 }
@@ -44,7 +42,7 @@ pub fn stored_fingerprint(store: &Store) -> Result<Option<String>, StoreError> {
     store.read(|snapshot| meta_get(snapshot, MASTER_KEY))
 }
 
-/// Fixes the fingerprint.
+/// Fixes the fingerprint of the master key.
 pub fn put_fingerprint(store: &Store, fingerprint: &str) -> Result<(), StoreError> {
     let fingerprint = fingerprint.to_owned();
     store.write_blocking("set master key", move |tx| meta_put(tx, MASTER_KEY, &fingerprint))
@@ -70,20 +68,20 @@ pub struct SetUp {
     pub master_key_fingerprint: Option<String>,
     /// The file that is open.
     pub database: Option<FileId>,
-    /// How late it was when the service last ran, as far as the store tells.
+    /// The newest time that the store knows of.
     pub clock_watermark: Option<Timestamp>,
-    /// How many refresh tokens last longer than one that is issued now.
+    /// How many refresh tokens expire later than one that is issued now.
     pub outlasting: usize,
-    /// For how many seconds the disk has kept a write waiting, where it hangs.
+    /// For how many seconds the disk has delayed a write, if it hangs.
     pub stalled: Option<u64>,
 }
 
-/// What the store was set up for.
-pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
+/// Reads what the store was set up for.
+pub fn set_up(admin: Admin<'_>) -> AdminResult<SetUp> {
     let (store, now) = (&admin.core.store, admin.core.clock.now());
-    let lasts = admin.core.policy.lifetimes.refresh_token;
+    let lifetime = admin.core.policy.lifetimes.refresh_token;
     let outlasts =
-        |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lasts).is_ahead_of(now);
+        |family: &RefreshFamily| family.is_live(now) && (family.expires_at - lifetime).is_ahead_of(now);
     let outlasting = store.read(|snapshot| FAMILIES.keys_where(snapshot, |_, family| outlasts(family)))?;
     Ok(SetUp {
         issuer: stored_issuer(store)?.unwrap_or_else(|| admin.core.policy.issuer.clone()),
@@ -96,8 +94,8 @@ pub fn set_up(admin: Admin<'_>) -> Done<SetUp> {
     })
 }
 
-/// Replaces the issuer, if it is another one. A server that runs keeps the one it was started with.
-pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> Done<IssuerView> {
+/// Replaces the issuer. A running server uses its old issuer until it is restarted.
+pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> AdminResult<IssuerView> {
     let view = admin
         .core
         .store
@@ -113,10 +111,7 @@ pub async fn set_issuer(admin: Admin<'_>, issuer: String) -> Done<IssuerView> {
         })
         .await?;
     if view.previous_issuer.as_ref() != Some(&view.issuer) {
-        audit::record(&Event::Administered {
-            command: "config set-issuer",
-            subject: &view.issuer,
-        });
+        record_command("config set-issuer", &view.issuer);
     }
     Ok(view)
 }

@@ -1,14 +1,14 @@
 //! Signing keys: list, rotate, retire, import.
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString};
+use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, record_command};
 use crate::clock::Timestamp;
 use crate::flow::rotate_keys::{self, Introduction};
 use crate::jose::alg::Algorithm;
 use crate::jose::keyring::SigningKey;
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::store::records::{KeyLifecycle, SigningKeyRecord};
 use crate::store::tables::{CLIENTS, SIGNING_KEYS};
 
@@ -17,37 +17,37 @@ use crate::store::tables::{CLIENTS, SIGNING_KEYS};
 pub struct KeyView {
     /// The key's name.
     pub kid: String,
-    /// What it signs with.
+    /// The algorithm.
     pub alg: Algorithm,
-    /// Where it stands: `announced`, `active` or `retired`, with the moment from which that holds or ends.
+    /// Its state: `announced`, `active` or `retired`, with the time at which that began or ends.
     #[serde(flatten)]
-    pub standing: StandingView,
+    pub standing: KeyStateView,
     /// When it was made or imported.
     pub created_at: Timestamp,
 }
 
-/// Where a key stands, as it is shown.
+/// The state of a key, as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum StandingView {
-    /// Published and waiting.
+pub enum KeyStateView {
+    /// It is published and does not sign yet.
     Announced {
         /// When it begins to sign.
         active_from: Timestamp,
     },
-    /// Signing.
+    /// It signs.
     Active {
         /// Since when.
         since: Timestamp,
     },
-    /// Published, signing no more.
+    /// It is published and no longer signs.
     Retired {
-        /// When it goes.
+        /// When it is removed.
         remove_at: Timestamp,
     },
 }
 
-impl From<KeyLifecycle> for StandingView {
+impl From<KeyLifecycle> for KeyStateView {
     fn from(standing: KeyLifecycle) -> Self {
         match standing {
             KeyLifecycle::Announced { active_from } => Self::Announced { active_from },
@@ -68,28 +68,28 @@ impl KeyView {
     }
 }
 
-/// A new key in place of the one that signs.
+/// A request to replace the active key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RotateKey {
-    /// What it signs with.
+    /// The algorithm.
     pub alg: Algorithm,
     /// Whether it signs at once instead of being announced first.
     pub at_once: bool,
 }
 
-/// A key that was made elsewhere.
+/// A request to import a key that was made elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImportKey {
     /// The private key in PEM form.
     pub pem: SecretString,
-    /// What it signs with, where the key allows several.
+    /// The algorithm, if the key allows several.
     pub alg: Option<Algorithm>,
     /// Whether it signs at once instead of being announced first.
     pub at_once: bool,
 }
 
-/// Every key: by algorithm, the one that signs first, then the one that is announced, then the newest retired one.
-pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
+/// All keys, by algorithm: first the active one, then the announced one, then the retired ones from new to old.
+pub fn list(admin: Admin<'_>) -> AdminResult<Vec<KeyView>> {
     let mut keys: Vec<_> = admin
         .core
         .store
@@ -98,33 +98,23 @@ pub fn list(admin: Admin<'_>) -> Done<Vec<KeyView>> {
         .map(|(kid, record)| KeyView::of(kid, record))
         .collect();
     let rank = |key: &KeyView| match key.standing {
-        StandingView::Active { .. } => 0,
-        StandingView::Announced { .. } => 1,
-        StandingView::Retired { .. } => 2,
+        KeyStateView::Active { .. } => 0,
+        KeyStateView::Announced { .. } => 1,
+        KeyStateView::Retired { .. } => 2,
     };
-    keys.sort_by(|one, other| {
-        (one.alg, rank(one), other.created_at, &one.kid).cmp(&(
-            other.alg,
-            rank(other),
-            one.created_at,
-            &other.kid,
-        ))
-    });
+    keys.sort_by_cached_key(|key| (key.alg, rank(key), Reverse(key.created_at), key.kid.clone()));
     Ok(keys)
 }
 
-/// What came of a key; `otherwise` is what to do while another one waits for its turn.
-fn introduced(
+/// The answer after a key was introduced. `alternative` completes the hint if another key is announced already.
+fn view_introduction(
     command: &'static str,
     introduction: Introduction,
-    otherwise: &str,
+    alternative: &str,
 ) -> Result<KeyView, AdminRefusal> {
     match introduction {
         Introduction::Placed { kid, record } => {
-            audit::record(&Event::Administered {
-                command,
-                subject: &kid,
-            });
+            record_command(command, &kid);
             Ok(KeyView::of(&kid, &record))
         }
         Introduction::Known { kid } => {
@@ -134,13 +124,13 @@ fn introduced(
         Introduction::AnotherIsAnnounced { kid } => Err(AdminRefusal::new(format!(
             "key {kid} of the same algorithm is announced already"
         ))
-        .with_hint(format!("idsvc key retire {kid} takes it back; {otherwise}"))),
+        .with_hint(format!("idsvc key retire {kid} takes it back; {alternative}"))),
     }
 }
 
-/// Brings in a new key.
-pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> Done<KeyView> {
-    Ok(introduced(
+/// Makes a new key and introduces it.
+pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> AdminResult<KeyView> {
+    Ok(view_introduction(
         "key rotate",
         rotate_keys::rotate(admin.core, request.alg, request.at_once).await?,
         &format!(
@@ -150,26 +140,26 @@ pub async fn rotate(admin: Admin<'_>, request: RotateKey) -> Done<KeyView> {
     )?)
 }
 
-/// Brings in a key from a PEM file.
-pub async fn import(admin: Admin<'_>, request: ImportKey) -> Done<KeyView> {
+/// Introduces a key from a PEM file.
+pub async fn import(admin: Admin<'_>, request: ImportKey) -> AdminResult<KeyView> {
     let key = SigningKey::from_pem(request.pem.reveal(), request.alg)
         .map_err(|error| AdminRefusal::new(error.to_string()))?;
-    Ok(introduced(
+    Ok(view_introduction(
         "key import",
         rotate_keys::introduce(admin.core, &key, request.at_once).await?,
         "with --now, the imported key signs until that one takes over",
     )?)
 }
 
-/// Takes a key out of service: one that signs stays published while what it signed is of use, one that is only
-/// announced goes at once, and so does one that is retired already: what it signed is refused from then on.
-pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
+/// Takes a key out of service. An active key stays published until what it signed has expired. An announced or
+/// retired key is removed at once, and tokens that it signed are refused from then on.
+pub async fn retire(admin: Admin<'_>, kid: String) -> AdminResult<KeyView> {
     let core = admin.core;
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
     let indispensable = rotate_keys::indispensable(core);
     let written = core
         .store
-        .write("key retire", move |tx| -> Decided<KeyView> {
+        .write("key retire", move |tx| -> TxResult<KeyView> {
             let Some(mut record) = SIGNING_KEYS.get(&*tx, &kid)? else {
                 let refusal = AdminRefusal::new(format!("there is no key {kid}"));
                 return Ok(Err(refusal.with_hint("idsvc key list shows all")));
@@ -183,18 +173,15 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
                 KeyLifecycle::Active { .. } => {}
             }
             let alg = record.alg;
-            let users = CLIENTS
-                .scan(&*tx, .., usize::MAX)?
-                .into_iter()
-                .map(|(_, client)| client)
-                .find(|client| {
-                    [client.id_token_signed_response_alg, client.access_token_alg].contains(&Some(alg))
-                });
-            if indispensable.contains(&alg) || users.is_some() {
-                let who = users.map_or_else(
-                    || "the service".to_owned(),
-                    |client| format!("client {}", client.client_id),
-                );
+            let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
+            let user = clients.iter().find(|(_, client)| {
+                [client.id_token_signed_response_alg, client.access_token_alg].contains(&Some(alg))
+            });
+            if indispensable.contains(&alg) || user.is_some() {
+                let who = match user {
+                    Some((client_id, _)) => format!("client {client_id}"),
+                    None => "the service".to_owned(),
+                };
                 let refusal = AdminRefusal::new(format!(
                     "key {kid} is the one that signs {alg}, which {who} needs"
                 ));
@@ -208,10 +195,7 @@ pub async fn retire(admin: Admin<'_>, kid: String) -> Done<KeyView> {
         })
         .await;
     let view = core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command: "key retire",
-        subject: &view.kid,
-    });
+    record_command("key retire", &view.kid);
     Ok(view)
 }
 
@@ -234,7 +218,7 @@ mod tests {
         let core = core();
         let key = rotate(admin(&core), eddsa(false)).await.unwrap();
         let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
-        assert!(matches!(retired.standing, StandingView::Retired { .. }));
+        assert!(matches!(retired.standing, KeyStateView::Retired { .. }));
         assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
     }
 
@@ -250,7 +234,7 @@ mod tests {
         client::remove(admin(&core), "web".to_owned()).await.unwrap();
         let retired = retire(admin(&core), key.kid.clone()).await.unwrap();
         let remove_at = core.clock.now() + core.policy.key_retention();
-        assert_eq!(retired.standing, StandingView::Retired { remove_at });
+        assert_eq!(retired.standing, KeyStateView::Retired { remove_at });
         assert!(core.catalog().keyring().verifier(&key.kid).is_some());
     }
 
@@ -262,7 +246,7 @@ mod tests {
         assert!(core.catalog().keyring().verifier(&leaked.kid).is_some());
         let withdrawn = retire(admin(&core), leaked.kid.clone()).await.unwrap();
         let remove_at = core.clock.now();
-        assert_eq!(withdrawn.standing, StandingView::Retired { remove_at });
+        assert_eq!(withdrawn.standing, KeyStateView::Retired { remove_at });
         assert!(core.catalog().keyring().verifier(&leaked.kid).is_none());
         assert_eq!(list(admin(&core)).unwrap()[0].kid, good.kid);
         let unknown = refusal(retire(admin(&core), leaked.kid).await);

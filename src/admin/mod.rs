@@ -1,4 +1,4 @@
-//! What an administrator does: one function for each command, one transaction each.
+//! The commands of administration: one function each, one transaction each.
 //!
 //! The same functions serve the command line, over the control socket or on the store itself. A refusal names
 //! everything that is wrong at once and says what to do.
@@ -25,17 +25,19 @@ use crate::flow::rotate_keys::RotateError;
 use crate::flow::{Core, OpenError};
 use crate::identity::LoginName;
 use crate::oauth::fields::check_text;
+use crate::observe::audit;
+use crate::observe::audit::Event;
 use crate::password::Busy;
 use crate::store::StoreError;
 
-/// What every command works on.
+/// What all commands work on.
 #[derive(Clone, Copy)]
 pub struct Admin<'a> {
     /// The service's core.
     pub core: &'a Core,
 }
 
-/// A command that was understood and not carried out; nothing was changed.
+/// Why a command was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct AdminRefusal {
@@ -55,7 +57,7 @@ impl AdminRefusal {
         }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self {
@@ -65,7 +67,7 @@ impl AdminRefusal {
     }
 }
 
-/// Why a command was not carried out.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// It was refused.
@@ -77,21 +79,21 @@ pub enum AdminError {
     /// Too many passwords are being hashed.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// A key was not made.
+    /// A key was not made or introduced.
     #[error(transparent)]
     Key(#[from] RotateError),
-    /// The change is on the disk, but could not be read back.
+    /// The change is stored, but could not be read again.
     #[error(transparent)]
     Reload(#[from] OpenError),
 }
 
-/// What comes of a command.
-pub type Done<T> = Result<T, AdminError>;
+/// The result of a command.
+pub type AdminResult<T> = Result<T, AdminError>;
 
-/// What a transaction decided; a refusal changes nothing.
-type Decided<T> = Result<Result<T, AdminRefusal>, StoreError>;
+/// The result of a transaction. A refusal must not write anything.
+type TxResult<T> = Result<Result<T, AdminRefusal>, StoreError>;
 
-/// Faults on their way into one refusal.
+/// Refuses the command if there are faults, with all of them in one message.
 fn all_or_none(faults: &[String]) -> Result<(), AdminRefusal> {
     if faults.is_empty() {
         Ok(())
@@ -100,26 +102,31 @@ fn all_or_none(faults: &[String]) -> Result<(), AdminRefusal> {
     }
 }
 
-/// How the operator says things, so that a refusal names them as they are said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wording {
-    /// By the flags of a command.
-    Flags,
-    /// By the keys of a file.
-    Keys,
+/// Records in the audit log that a command was carried out.
+fn record_command(command: &str, subject: &str) {
+    audit::record(&Event::Administered { command, subject });
 }
 
-impl Wording {
-    /// The words that fit.
-    const fn say(self, by_flags: &'static str, by_keys: &'static str) -> &'static str {
+/// Where the operator's input comes from, so that a refusal names settings as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputSource {
+    /// The flags of a command.
+    Flags,
+    /// The keys of a state file.
+    File,
+}
+
+impl InputSource {
+    /// The wording for this source.
+    const fn wording(self, for_flags: &'static str, for_file: &'static str) -> &'static str {
         match self {
-            Self::Flags => by_flags,
-            Self::Keys => by_keys,
+            Self::Flags => for_flags,
+            Self::File => for_file,
         }
     }
 }
 
-/// A secret on its way from or to the operator. Not printed by accident.
+/// A secret from or for the operator. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretString(Zeroizing<String>);
 
@@ -158,7 +165,7 @@ impl<'de> Deserialize<'de> for SecretString {
     }
 }
 
-/// Whether a secret can be typed, or sent, as it is: a line break at its end was hardly meant to be a part of it.
+/// Refuses a secret with control characters. A line break at the end is probably no part of it.
 fn check_secret(faults: &mut Vec<String>, what: &str, secret: &SecretString) {
     if secret.reveal().chars().any(char::is_control) {
         faults.push(format!(
@@ -167,7 +174,7 @@ fn check_secret(faults: &mut Vec<String>, what: &str, secret: &SecretString) {
     }
 }
 
-/// Whether a text is fit for an account identifier: the same, and short enough to be a name to sign in with.
+/// Checks an account identifier, which is a login name as well.
 fn check_account_id(faults: &mut Vec<String>, field: &str, id: &str) {
     check_text(faults, field, id);
     if !LoginName::new(id).is_storable() {
@@ -187,12 +194,12 @@ pub(crate) mod tests {
     use crate::seal::Sealer;
     use crate::store::{Options, Store};
 
-    /// An empty service in memory, its clock standing still, its passwords cheap.
+    /// An empty service in memory, with a manual clock and cheap password hashes.
     pub(crate) fn core() -> Core {
         core_on(Store::in_memory(Options::default()).unwrap())
     }
 
-    /// The same on a store of the test's own.
+    /// The same on this store.
     pub(crate) fn core_on(store: Store) -> Core {
         let params = PasswordParams::new(8, 1, 1).unwrap();
         Core::open(
@@ -217,8 +224,8 @@ pub(crate) mod tests {
         Admin { core }
     }
 
-    pub(crate) fn refusal<T: fmt::Debug>(done: Done<T>) -> AdminRefusal {
-        match done {
+    pub(crate) fn refusal<T: fmt::Debug>(result: AdminResult<T>) -> AdminRefusal {
+        match result {
             Err(AdminError::Refused(refusal)) => refusal,
             other => panic!("not refused: {other:?}"),
         }

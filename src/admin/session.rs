@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::user::{end_everything, find};
-use super::{Admin, AdminRefusal, Decided, Done};
+use super::user::find;
+use super::{Admin, AdminRefusal, AdminResult, TxResult, record_command};
 use crate::clock::Timestamp;
 use crate::flow::login::session;
+use crate::flow::or_refuse;
+use crate::flow::users::end_sessions_and_families;
 use crate::identity::Session;
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
@@ -21,17 +21,17 @@ use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 pub struct SessionView {
     /// The session's id (`sid` in ID tokens).
     pub session: Uuid,
-    /// Who is signed in.
+    /// The user who is signed in.
     pub user: Uuid,
     /// When the user last proved who they are.
     pub auth_time: Timestamp,
-    /// How.
+    /// The method: `credential`, or the provider.
     pub authority: String,
     /// When the session began.
     pub created_at: Timestamp,
     /// When the session was last used, to within some minutes.
     pub last_used_at: Timestamp,
-    /// The browser and its system, as far as they are known.
+    /// The browser and its operating system, if known.
     pub device: Option<String>,
     /// The address of the last sign-in.
     pub address: Option<IpAddr>,
@@ -55,13 +55,10 @@ pub struct Revoked {
 }
 
 /// The live sessions of a user.
-pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
+pub fn list(admin: Admin<'_>, who: &str) -> AdminResult<Vec<SessionView>> {
     let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
     let views = admin.core.store.read(|snapshot| {
-        let user = match find(snapshot, who)? {
-            Ok(user) => user,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let user = or_refuse!(find(snapshot, who)?);
         let live = session::live_of(snapshot, user.uuid, lifetimes, now)?;
         let views = live.into_iter().map(|(id, session)| SessionView {
             session: id,
@@ -78,8 +75,8 @@ pub fn list(admin: Admin<'_>, who: &str) -> Done<Vec<SessionView>> {
     Ok(views)
 }
 
-/// Ends the refresh families bound to a session that has expired and is forgotten. Says whether there was any.
-fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+/// Ends the refresh families bound to a session whose row was removed. Returns whether there were any.
+fn end_families_of_removed(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let mut is_any = false;
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &session, usize::MAX)? {
         is_any |= FAMILIES.get(&*tx, &id)?.is_some_and(|family| {
@@ -92,18 +89,18 @@ fn end_what_outlived(tx: &mut dyn Tx, session: Uuid, now: Timestamp) -> Result<b
     Ok(is_any)
 }
 
-/// Ends sessions. None are counted for one that has expired, though what was bound to it ends.
-pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> {
+/// Ends sessions and what is bound to them. Sessions that had expired are not counted.
+pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> AdminResult<Revoked> {
     let (now, lifetimes) = (admin.core.clock.now(), admin.core.policy.lifetimes.session);
     let (subject, revoked_sessions) = admin
         .core
         .store
-        .write("session revoke", move |tx| -> Decided<(Uuid, usize)> {
+        .write("session revoke", move |tx| -> TxResult<(Uuid, usize)> {
             let is_live = |session: &Session| session.is_live(lifetimes, now);
             match &request {
                 RevokeSessions::One(id) => {
                     let Some(session) = SESSIONS.get(&*tx, id)? else {
-                        if end_what_outlived(tx, *id, now)? {
+                        if end_families_of_removed(tx, *id, now)? {
                             return Ok(Ok((*id, 0)));
                         }
                         return Ok(Err(AdminRefusal::new(format!("there is no session {id}"))
@@ -112,21 +109,16 @@ pub async fn revoke(admin: Admin<'_>, request: RevokeSessions) -> Done<Revoked> 
                     session::end(tx, *id, &session, now)?;
                     Ok(Ok((*id, usize::from(is_live(&session)))))
                 }
-                RevokeSessions::AllOf(who) => match find(&*tx, who)? {
-                    Ok(user) => {
-                        let ended = end_everything(tx, user.uuid, now)?;
-                        let live = ended.iter().filter(|(_, session)| is_live(session)).count();
-                        Ok(Ok((user.uuid, live)))
-                    }
-                    Err(refusal) => Ok(Err(refusal)),
-                },
+                RevokeSessions::AllOf(who) => {
+                    let user = or_refuse!(find(&*tx, who)?);
+                    let ended = end_sessions_and_families(tx, user.uuid, now)?;
+                    let live = ended.iter().filter(|(_, session)| is_live(session)).count();
+                    Ok(Ok((user.uuid, live)))
+                }
             }
         })
         .await??;
-    audit::record(&Event::Administered {
-        command: "session revoke",
-        subject: &subject.to_string(),
-    });
+    record_command("session revoke", &subject.to_string());
     Ok(Revoked { revoked_sessions })
 }
 
@@ -159,7 +151,7 @@ mod tests {
         core.store
             .write("test", move |tx| {
                 for id in (1..=5).map(Uuid::from_u128) {
-                    // The last two are over, and kept for what is bound to them.
+                    // The last two have expired, and stay for the families bound to them.
                     let age = Duration::from_hours(if id > Uuid::from_u128(3) { 48 } else { 0 });
                     let session = Session {
                         digest: Digest::of(b"x"),
@@ -195,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_outlived_a_forgotten_session_still_ends_with_it() {
+    async fn families_of_a_removed_session_can_still_be_ended_by_its_id() {
         let core = core();
         let now = core.clock.now();
         let (user, session, id) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));

@@ -21,8 +21,8 @@ use super::admin_connection::{AdminConnection, AdminConnector, unexpected};
 use super::output::{CliError, Output};
 use super::setting_flags::SettingFlags;
 use crate::admin::installation::SetUp;
-use crate::admin::key::{KeyView, StandingView};
-use crate::admin::provider::examine::{Finding as ProviderFinding, Standing};
+use crate::admin::key::{KeyView, KeyStateView};
+use crate::admin::provider::examine::{Finding as ProviderFinding, FindingStatus};
 use crate::clock::{Clock, Timestamp};
 use crate::config::resolve::resolve;
 use crate::config::{Config, Fault, Settings};
@@ -176,7 +176,7 @@ fn examine_store(
     for key in &keys {
         let is_replaced = keys
             .iter()
-            .any(|other| other.alg == key.alg && matches!(other.standing, StandingView::Announced { .. }));
+            .any(|other| other.alg == key.alg && matches!(other.standing, KeyStateView::Announced { .. }));
         findings.extend(check_key(key, is_replaced, rotation, session.is_running(), now));
     }
     for client in &clients {
@@ -199,9 +199,9 @@ fn examine_store(
 fn provider_finding(id: &str, found: ProviderFinding) -> Finding {
     let finding = Finding::good("provider", id, format!("{}: {}", found.check, found.seen));
     let level = match found.standing {
-        Standing::Ok => return finding,
-        Standing::Warning => Level::Advice,
-        Standing::Failed => Level::Mend,
+        FindingStatus::Ok => return finding,
+        FindingStatus::Warning => Level::Advice,
+        FindingStatus::Failed => Level::Mend,
     };
     let remedy = found
         .remedy
@@ -217,7 +217,7 @@ fn check_key(
     is_running: bool,
     now: Timestamp,
 ) -> Option<Finding> {
-    let StandingView::Active { since } = key.standing else {
+    let KeyStateView::Active { since } = key.standing else {
         return None;
     };
     let age = now.since(since);

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::admin_connection::{AdminConnector, unexpected};
 use super::output::{CliError, Output, moment};
 use super::value_parsers::{algorithm, read_secret};
-use crate::admin::key::{ImportKey, KeyView, RotateKey, StandingView};
+use crate::admin::key::{ImportKey, KeyStateView, KeyView, RotateKey};
 use crate::clock::Clock;
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
@@ -80,7 +80,7 @@ pub(super) fn warn_of_new_keys(algs: &[Algorithm], connector: &AdminConnector<'_
     };
     let now = Clock::System.now();
     let is_new = |key: &&KeyView| {
-        matches!(key.standing, StandingView::Active { .. })
+        matches!(key.standing, KeyStateView::Active { .. })
             && algs.contains(&key.alg)
             && now.since(key.created_at) < KeyRotation::KEPT_BY_VERIFIERS
     };
@@ -99,7 +99,7 @@ fn question(kid: &str, connector: &AdminConnector<'_>, output: &mut Output<'_>) 
     };
     let is_retired = keys
         .iter()
-        .any(|key| key.kid == kid && matches!(key.standing, StandingView::Retired { .. }));
+        .any(|key| key.kid == kid && matches!(key.standing, KeyStateView::Retired { .. }));
     Ok(if is_retired {
         format!("Withdraw the retired key {kid} at once? Tokens it signed stop being accepted.")
     } else {
@@ -148,11 +148,11 @@ fn table(views: &[KeyView], output: &mut Output<'_>) -> Result<(), CliError> {
         &["KEY", "ALG", "STATE", "CREATED"],
         views.iter().map(|view| {
             let state = match view.standing {
-                StandingView::Announced { active_from } => {
+                KeyStateView::Announced { active_from } => {
                     format!("announced, signs from {}", moment(active_from))
                 }
-                StandingView::Active { since } => format!("active since {}", moment(since)),
-                StandingView::Retired { remove_at } => format!("retired, goes {}", moment(remove_at)),
+                KeyStateView::Active { since } => format!("active since {}", moment(since)),
+                KeyStateView::Retired { remove_at } => format!("retired, goes {}", moment(remove_at)),
             };
             [
                 view.kid.clone(),

@@ -16,7 +16,7 @@ use super::value_parsers::{
     KeyForm, algorithm, change, read_keys, read_secret, seconds, unreadable, warn_of_claims, words,
 };
 use crate::admin::SecretString;
-use crate::admin::provider::examine::{ProviderReport, Standing};
+use crate::admin::provider::examine::{FindingStatus, ProviderReport};
 use crate::admin::provider::{AddProvider, ProviderFields, ProviderView, UpdateProvider};
 use crate::control::protocol::{Command, Reply};
 use crate::jose::alg::Algorithm;
@@ -289,9 +289,9 @@ fn show_report(report: &ProviderReport, output: &mut Output<'_>) -> Result<(), C
         output.document(report)
     } else {
         let label = |standing| match standing {
-            Standing::Ok => "ok",
-            Standing::Warning => "look",
-            Standing::Failed => "FAILED",
+            FindingStatus::Ok => "ok",
+            FindingStatus::Warning => "look",
+            FindingStatus::Failed => "FAILED",
         };
         output.table(
             &["CHECK", "", "SEEN", "WHAT TO DO"],

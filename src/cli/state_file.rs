@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::output::CliError;
 use super::provider::read_logo;
 use super::value_parsers::{KeyForm, read_keys, read_secret};
-use crate::admin::apply::{State, clients, providers, subject, users};
+use crate::admin::apply::{DeclaredState, clients, providers, subject, users};
 use crate::config::file::{BadSyntax, LineEnds, table_of};
 use crate::config::reference::nearest;
 use crate::federation::provider::ProviderFields;
@@ -54,7 +54,7 @@ const KINDS: [Kind; 3] = [
 /// A state, and the places of its entries in the file.
 pub struct Declared {
     /// The state.
-    pub state: State,
+    pub state: DeclaredState,
     /// The place of each entry.
     pub places: Places,
 }
@@ -114,7 +114,7 @@ pub fn parse(text: &str, sources: &Sources<'_>) -> Result<Declared, Vec<String>>
     } else {
         parse_toml(text, &mut faults)
     };
-    let mut state = State::default();
+    let mut state = DeclaredState::default();
     for (kind, mut entries) in sections {
         for entry in &mut entries {
             check_keys(kind, entry, &mut faults);

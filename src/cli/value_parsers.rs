@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::output::{CliError, Output};
 use crate::admin::SecretString;
-use crate::admin::claim::is_unheard;
+use crate::admin::claim::is_without_scope;
 use crate::config::reader::{LONGEST, parse_duration};
 use crate::config::reference::nearest;
 use crate::jose::alg::{Algorithm, UnknownAlgorithm};
@@ -128,7 +128,7 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, UnknownAlgorithm> {
 /// Warns of claims that no scope releases. They are stored: another system may have set them on purpose, and a later
 /// release may release them.
 pub(super) fn warn_of_claims<'a>(names: impl IntoIterator<Item = &'a str>, output: &mut Output<'_>) {
-    let unreleased: BTreeSet<&str> = names.into_iter().filter(|name| is_unheard(name)).collect();
+    let unreleased: BTreeSet<&str> = names.into_iter().filter(|name| is_without_scope(name)).collect();
     for name in unreleased.iter().take(MAX_WARNINGS) {
         let standard = BY_SCOPE.iter().flat_map(|(_, claims)| claims.iter().copied());
         let meant = match nearest(name, standard) {

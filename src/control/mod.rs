@@ -20,7 +20,7 @@ use crate::admin::import;
 use crate::admin::provider::ProviderView;
 use crate::admin::user::UserView;
 use crate::admin::{
-    Admin, AdminError, client as clients, compact, installation, key, provider, session, user,
+    Admin, AdminError, AdminResult, client as clients, compact, installation, key, provider, session, user,
 };
 use crate::control::protocol::{Command, ExportLine, Reply, StreamError};
 use crate::flow::Core;
@@ -40,7 +40,7 @@ pub async fn execute(admin: Admin<'_>, command: Command) -> Reply {
         })
 }
 
-async fn dispatch(admin: Admin<'_>, command: Command) -> Result<Reply, AdminError> {
+async fn dispatch(admin: Admin<'_>, command: Command) -> AdminResult<Reply> {
     let client_reply = |view: ClientView| Reply::Client(Box::new(view));
     let user_reply = |view: UserView| Reply::User(Box::new(view));
     let provider_reply = |view: ProviderView| Reply::Provider(Box::new(view));

@@ -10,7 +10,7 @@ use crate::admin::apply::{Applied, Apply, Exported, LeftOut};
 use crate::admin::backup::BackUp;
 use crate::admin::client::api_key::{ApiKeyView, WhichApiKey};
 use crate::admin::client::{AddClient, ClientView, RotateSecret, UpdateClient};
-use crate::admin::compact::{Compacted, Room};
+use crate::admin::compact::{Compacted, DatabaseSize};
 use crate::admin::import::{ImportUsers, Imported};
 use crate::admin::installation::{IssuerView, SetUp};
 use crate::admin::key::{ImportKey, KeyView, RotateKey};
@@ -189,7 +189,7 @@ pub enum Reply {
     SetUp(SetUp),
     /// The size of the database and of its unused part.
     #[serde(rename = "room")]
-    DatabaseSize(Room),
+    DatabaseSize(DatabaseSize),
     /// The size of the database before and after a compaction.
     Compacted(Compacted),
     /// The changes that were made, or that a dry run would make.

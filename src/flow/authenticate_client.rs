@@ -1,4 +1,4 @@
-//! A client proves who it is, at whatever endpoint asks.
+//! Authenticates a client, for all endpoints that clients call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::observe::audit::Event;
 use crate::store::records::ApiKeyUse;
 use crate::store::tables::{API_KEY_USES, USED_ASSERTIONS};
 
-/// A use of an API key is written down only when the last one noted is at least this long ago.
-const NOTE_AFTER: Duration = Duration::from_hours(1);
+/// A use of an API key is recorded if the last recorded one is at least this long ago.
+const RECORD_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Checks credentials against the client they name. An assertion counts once: that it was used is on disk before
-/// anything is done for it.
+/// Checks credentials against the client that they name. An assertion can be used once: its use is on disk before the
+/// client is accepted.
 pub async fn authenticate_client(
     core: &Core,
     credentials: &Credentials,
@@ -31,16 +31,13 @@ pub async fn authenticate_client(
         issuer: &core.policy.issuer,
         token_endpoint,
     };
-    let published = match published_keys(core, credentials, now).await {
-        Ok(published) => published,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    // Whoever publishes keys chooses how long it takes to fetch them: what counts is the record as it is by now.
+    let published = or_refuse!(published_keys(core, credentials, now).await);
+    // Fetching published keys may take long. So the record of the client is read after that.
     let catalog = core.catalog();
     let client = catalog.client(&credentials.client_id);
     let keys = match &published {
-        Some((asked, keys)) => client
-            .filter(|now| now.client_uuid == asked.client_uuid && now.jwks_uri == asked.jwks_uri)
+        Some((before, keys)) => client
+            .filter(|now| now.client_uuid == before.client_uuid && now.jwks_uri == before.jwks_uri)
             .map(|_| keys),
         None => catalog.client_keys(&credentials.client_id),
     };
@@ -71,7 +68,8 @@ pub async fn authenticate_client(
     Ok(unused.recorded(is_first))
 }
 
-/// The keys that an assertion is checked with where its client publishes them, and the record that says so.
+/// The published keys that an assertion is checked with, and the record that names their address. `None` if the
+/// client publishes none.
 async fn published_keys(
     core: &Core,
     credentials: &Credentials,
@@ -96,7 +94,7 @@ async fn published_keys(
     }
 }
 
-/// Checks an API key and notes that it was used, so that the operator sees which ones still are.
+/// Checks an API key and records its use, so that the operator sees which keys are in use.
 pub async fn authenticate_api_key(
     core: &Core,
     presented: &PresentedApiKey,
@@ -106,15 +104,12 @@ pub async fn authenticate_api_key(
     let Some((id, client)) = catalog.api_key(&presented.key.digest()) else {
         return Ok(Err(api_key::UNKNOWN.because("unknown_key")));
     };
-    let client = match client_auth::authenticate_api_key(presented, client) {
-        Ok(client) => client,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let noted = core.store.read(|snapshot| API_KEY_USES.get(snapshot, &id))?;
-    if noted.is_none_or(|noted| now.since(noted.last_used_at) >= NOTE_AFTER) {
-        let noted = ApiKeyUse { last_used_at: now };
+    let client = or_refuse!(client_auth::authenticate_api_key(presented, client));
+    let last_use = core.store.read(|snapshot| API_KEY_USES.get(snapshot, &id))?;
+    if last_use.is_none_or(|last_use| now.since(last_use.last_used_at) >= RECORD_INTERVAL) {
+        let this_use = ApiKeyUse { last_used_at: now };
         core.store
-            .write("note_api_key_use", move |tx| API_KEY_USES.put(tx, &id, &noted))
+            .write("note_api_key_use", move |tx| API_KEY_USES.put(tx, &id, &this_use))
             .await?;
     }
     Ok(Ok(client))

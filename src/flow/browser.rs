@@ -1,18 +1,18 @@
-//! The browser that a request comes from, as its cookies tell.
+//! The browser that a request comes from, as its cookies identify it.
 
 use uuid::Uuid;
 
 use crate::identity::Device;
 use crate::secret::{BrowserCookie, Digest, Secret, SessionCookie};
 
-/// The cookies of this service that a browser sent, and what it is.
+/// The cookies that a browser sent, and the device it runs on.
 #[derive(Clone, Debug, Default)]
 pub struct Browser {
-    /// The session it is signed in to.
+    /// The session that it presents.
     pub session: Option<PresentedSession>,
-    /// What binds sign-ins under way to it.
+    /// The digest of the cookie that binds login transactions to it.
     pub binding: Option<Digest<BrowserCookie>>,
-    /// What a session remembers of it.
+    /// What a session records of it.
     pub device: Device,
 }
 

@@ -1,4 +1,4 @@
-//! What every request needs, in memory: clients, providers and signing keys, replaced as a whole when one changes.
+//! Clients, providers and signing keys in memory. The catalog is replaced as a whole when one of them changes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::store::tables::{CLIENTS, PROVIDERS, SIGNING_KEYS};
 /// `typ` of ID tokens.
 pub const ID_TOKEN_TYP: &str = "JWT";
 
-/// A consistent picture of the records that every request needs.
+/// The clients, providers and keys of one moment.
 pub struct Catalog {
     clients: HashMap<String, Arc<Client>>,
     client_keys: HashMap<String, Arc<JwkSet>>,
@@ -33,12 +33,12 @@ pub struct Catalog {
     keyring: Keyring,
     access_tokens: Vec<(Algorithm, Encoder)>,
     id_tokens: Vec<(Algorithm, Encoder)>,
-    /// How often the store had been opened afresh when this was read.
+    /// How often the store had been reopened when this was read.
     reopenings: u64,
 }
 
 impl Catalog {
-    /// Reads it from the store.
+    /// Reads all of them from the store.
     pub fn load(store: &Store, sealer: &Sealer, policy: &Policy) -> Result<Self, OpenError> {
         let reopenings = store.reopenings();
         let (clients, providers, records) = store.read(|snapshot| {
@@ -57,16 +57,16 @@ impl Catalog {
             .filter(|client| client.enabled)
             .flat_map(|client| client.origins())
             .collect();
-        let signing = clients.values().filter(|client| !client.jwks.is_empty());
-        let client_keys = signing
+        let with_keys = clients.values().filter(|client| !client.jwks.is_empty());
+        let client_keys = with_keys
             .map(|client| (client.client_id.clone(), Arc::new(JwkSet::of_jwks(&client.jwks))))
             .collect();
-        let keyed = clients
-            .values()
-            .flat_map(|client| client.api_keys.iter().map(move |key| (key, client)));
-        let api_keys = keyed
-            .map(|(key, client)| (*key.digest.as_bytes(), (key.id, Arc::clone(client))))
-            .collect();
+        let mut api_keys = HashMap::new();
+        for client in clients.values() {
+            for key in &client.api_keys {
+                api_keys.insert(*key.digest.as_bytes(), (key.id, Arc::clone(client)));
+            }
+        }
         let mut keys = Vec::new();
         for (kid, record) in records {
             let state = match record.standing {
@@ -98,7 +98,7 @@ impl Catalog {
         })
     }
 
-    /// Whether nothing can have come to light in the store since this was read.
+    /// Whether the store was not reopened since this was read.
     pub(super) fn is_of(&self, store: &Store) -> bool {
         self.reopenings == store.reopenings()
     }
@@ -108,7 +108,7 @@ impl Catalog {
         self.clients.get(client_id)
     }
 
-    /// The keys that the client has registered; nothing when it has none, or publishes them.
+    /// The keys that are registered with the client. `None` if there are none, or if the client publishes them.
     pub fn client_keys(&self, client_id: &str) -> Option<&Arc<JwkSet>> {
         self.client_keys.get(client_id)
     }
@@ -136,7 +136,7 @@ impl Catalog {
         self.providers.values()
     }
 
-    /// Every address at which a client or a provider publishes its keys, as far as its record names it.
+    /// The addresses, in the records of clients and providers, at which these publish their keys.
     pub fn jwks_uris(&self) -> Vec<String> {
         let clients = self.clients.values().filter_map(|client| client.jwks_uri.clone());
         let providers = self.providers.values();
@@ -145,7 +145,7 @@ impl Catalog {
             .collect()
     }
 
-    /// The API key with this digest, by its id, and the client it belongs to, enabled or not.
+    /// The id of the API key with this digest, and its client, enabled or not.
     pub fn api_key(&self, digest: &Digest<ApiKey>) -> Option<(Uuid, &Arc<Client>)> {
         self.api_keys
             .get(digest.as_bytes())
@@ -167,12 +167,12 @@ impl Catalog {
         &self.keyring
     }
 
-    /// What signs access tokens with this algorithm.
+    /// The encoder that signs access tokens with this algorithm.
     pub fn access_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
         find(&self.access_tokens, alg)
     }
 
-    /// What signs ID tokens with this algorithm.
+    /// The encoder that signs ID tokens with this algorithm.
     pub fn id_token_encoder(&self, alg: Algorithm) -> Result<&Encoder, Failure> {
         find(&self.id_tokens, alg)
     }

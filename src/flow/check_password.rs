@@ -1,24 +1,24 @@
-//! Verifies a password, for every flow that asks for one.
+//! Verifies a password, for all flows that ask for one.
 
 use zeroize::Zeroizing;
 
 use super::Core;
 use crate::password::{Busy, PasswordCheck, PasswordHash};
 
-/// Verifies on the pool what was typed. Without a hash, as for an unknown user, it does not match.
+/// Verifies a typed password on the password threads. Without a hash, as for an unknown user, it does not match.
 ///
-/// A password that is longer than the operator's policy allows does not match. An empty one is hashed in its place, so that
-/// the answer takes as long as any other.
+/// A password that is longer than the policy allows does not match. An empty one is hashed instead, so that the
+/// answer takes as long as any other.
 pub async fn check_password(
     core: &Core,
     hash: Option<PasswordHash>,
     typed: Zeroizing<String>,
 ) -> Result<PasswordCheck, Busy> {
-    let is_read = typed.len() <= core.policy.password.max_bytes;
-    let typed = if is_read { typed } else { Zeroizing::default() };
+    let fits = typed.len() <= core.policy.password.max_bytes;
+    let typed = if fits { typed } else { Zeroizing::default() };
     let verdict = core.passwords.verify(hash, typed).await?;
     Ok(PasswordCheck {
-        matches: verdict.matches && is_read,
-        rehash_needed: verdict.rehash_needed && is_read,
+        matches: verdict.matches && fits,
+        rehash_needed: verdict.rehash_needed && fits,
     })
 }

@@ -1,4 +1,4 @@
-//! How late it was when the service last ran, as far as the store tells.
+//! The newest time that the store knows of: a lower limit for the clock at the next start.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::store::engine::Snapshot;
 use crate::store::schema::{meta_get, meta_put};
 use crate::store::tables::SIGNING_KEYS;
 
-/// A key that is younger than this tells nothing: a start shortly before may have made it, by the same wrong clock.
+/// A younger key proves nothing: the same wrong clock may have dated it at a start shortly before.
 pub const SETTLED: Duration = Duration::from_hours(1);
 
-/// The value about the store that says when the clock was last believed: seconds since the epoch.
-const BELIEVED: &str = "clock_believed_at";
-/// How often that is written down.
-const ADVANCED_AFTER: Duration = Duration::from_hours(1);
+/// The name of the stored watermark, in seconds since the epoch.
+const META_KEY: &str = "clock_believed_at";
+/// How often the watermark is stored.
+const WRITE_INTERVAL: Duration = Duration::from_hours(1);
 
-/// The newest time that the store knows of: the stored one, or else when the newest key was made.
+/// The stored watermark, or else the time at which the newest key was made.
 ///
-/// A stored time that lies ahead does not count: the clock was wrong when it was written.
+/// A watermark ahead of `now` does not count: the clock was wrong when it was stored.
 pub fn read(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     core.store.read(|snapshot| {
         if let Some(stored) = stored(snapshot)?.filter(|stored| !stored.is_ahead_of(now)) {
@@ -31,23 +31,23 @@ pub fn read(core: &Core, now: Timestamp) -> Result<Option<Timestamp>, StoreError
     })
 }
 
-/// Stores, once an hour, how late it is. For housekeeping, when it believes the clock.
+/// Stores the time, once an hour. Housekeeping calls this if it believes the clock.
 pub async fn advance(core: &Core, now: Timestamp) -> Result<(), StoreError> {
     let stored = core.store.read(stored)?;
-    let is_due = stored.is_none_or(|stored| stored.is_ahead_of(now) || now.since(stored) >= ADVANCED_AFTER);
-    // A clock before the earliest is behind for certain.
+    let is_due = stored.is_none_or(|stored| stored.is_ahead_of(now) || now.since(stored) >= WRITE_INTERVAL);
+    // A clock before this date is wrong.
     if !is_due || now < EARLIEST {
         return Ok(());
     }
     core.store
         .write("store the clock watermark", move |tx| {
-            meta_put(tx, BELIEVED, &now.seconds().to_string())
+            meta_put(tx, META_KEY, &now.seconds().to_string())
         })
         .await
 }
 
 fn stored(snapshot: &dyn Snapshot) -> Result<Option<Timestamp>, StoreError> {
-    let seconds = meta_get(snapshot, BELIEVED)?.and_then(|text| text.parse().ok());
+    let seconds = meta_get(snapshot, META_KEY)?.and_then(|text| text.parse().ok());
     Ok(seconds.map(Timestamp::from_seconds))
 }
 

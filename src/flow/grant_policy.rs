@@ -1,5 +1,5 @@
-//! May this subject get a token for this client now? The one question that every grant asks, and everybody who wants to
-//! know whether what a grant has brought is still in force.
+//! Decides whether this user may get a token for this client now. Every grant asks this, and so do introspection and
+//! `UserInfo`, to learn whether a token is still valid.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::store::tables::{CLIENTS, CONSENTS, PROVIDERS, USERS};
 
 use super::{Answer, Catalog};
 
-const GONE: Refusal = Refusal::invalid_grant("the user may no longer sign in");
+const USER_REFUSED: Refusal = Refusal::invalid_grant("the user may no longer sign in");
 
-/// Asks, of whatever is in force at that moment.
+/// Decides by the clients that are registered at the moment of the question.
 #[derive(Clone)]
 pub struct GrantPolicy {
     catalog: Arc<ArcSwap<Catalog>>,
@@ -32,8 +32,8 @@ impl GrantPolicy {
         }
     }
 
-    /// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`), and one that is out of
-    /// service by now.
+    /// Refuses a client that may not use the grant (RFC 6749 section 5.2, `unauthorized_client`), or that has been
+    /// disabled or removed.
     pub fn check_grant(&self, client: &Client, grant_type: GrantType) -> Answer<()> {
         self.check_client(client)?;
         if client.may_use(grant_type) {
@@ -45,41 +45,38 @@ impl GrantPolicy {
         ))
     }
 
-    /// Whoever has its keys fetched chooses how long its authentication takes: meanwhile it may have been disabled, or
-    /// removed and another one registered under its name.
+    /// Authentication may take long, since a client's keys may have to be fetched. The client may have been disabled
+    /// since then, or replaced by another one of the same name.
     fn check_client(&self, client: &Client) -> Answer<()> {
         let catalog = self.catalog.load();
-        let is_same = |now: &Arc<Client>| now.enabled && now.client_uuid == client.client_uuid;
-        if catalog.client(&client.client_id).is_some_and(is_same) {
+        let is_current = |now: &Arc<Client>| now.enabled && now.client_uuid == client.client_uuid;
+        if catalog.client(&client.client_id).is_some_and(is_current) {
             Ok(())
         } else {
             Err(Refusal::CLIENT_UNPROVEN)
         }
     }
 
-    /// Lets the user of an authorization pass, as client and user are now.
+    /// Checks the client and the user of an authorization, and returns the user.
     ///
-    /// A grant asks inside the transaction that issues, so that a user disabled a moment ago gets nothing.
+    /// A grant asks inside the transaction that issues, so that a user who has just been disabled gets nothing.
     pub fn admit(
         &self,
         snapshot: &dyn Snapshot,
         client: &Client,
         authorization: &Authorization,
     ) -> Result<Answer<User>, StoreError> {
-        if let Err(refusal) = self.check_client(client) {
-            return Ok(Err(refusal));
-        }
+        or_refuse!(self.check_client(client));
         match USERS.get(snapshot, &authorization.user)? {
             Some(user) => evaluate(snapshot, client, authorization, user),
-            None => Ok(Err(GONE)),
+            None => Ok(Err(USER_REFUSED)),
         }
     }
 
-    /// The same for a user who comes with nothing that was granted before, and whose record is perhaps about to be
-    /// written.
+    /// The same for a user without an earlier grant, whose record may not be stored yet.
     ///
-    /// What was granted goes with its client, in one transaction; this would begin after it. So the client's own row
-    /// is looked for, which is gone before the catalog says so.
+    /// Removing a client ends its grants in the same transaction. This grant would begin after that. So the row of
+    /// the client is read, which is removed before the catalog changes.
     pub fn authorize_new_user(
         &self,
         snapshot: &dyn Snapshot,
@@ -87,9 +84,7 @@ impl GrantPolicy {
         authorization: &Authorization,
         user: User,
     ) -> Result<Answer<User>, StoreError> {
-        if let Err(refusal) = self.check_client(client) {
-            return Ok(Err(refusal));
-        }
+        or_refuse!(self.check_client(client));
         if !CLIENTS.contains(snapshot, &client.client_id)? {
             return Ok(Err(Refusal::CLIENT_UNPROVEN));
         }
@@ -97,7 +92,7 @@ impl GrantPolicy {
     }
 }
 
-/// Whether the provider that vouched for somebody is in service, where one did.
+/// Whether the provider that the user signed in at is enabled. `true` if there was none.
 pub(super) fn is_in_service(
     snapshot: &dyn Snapshot,
     factor: &AuthenticationMethod,
@@ -116,20 +111,20 @@ fn evaluate(
     user: User,
 ) -> Result<Answer<User>, StoreError> {
     if !user.enabled {
-        return Ok(Err(GONE));
+        return Ok(Err(USER_REFUSED));
     }
     if !is_in_service(snapshot, &authorization.factor)? {
         return Ok(Err(Refusal::invalid_grant(
             "the provider by which the user signed in is no longer in service",
         )));
     }
-    let asks_people = match authorization.factor {
+    let needs_consent = match authorization.factor {
         AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => {
             client.consent == ConsentRequirement::Require
         }
         AuthenticationMethod::Anonymous => false,
     };
-    if asks_people {
+    if needs_consent {
         let key = (authorization.user, client.client_id.clone());
         let given = CONSENTS.get(snapshot, &key)?;
         let asked = authorization
@@ -201,13 +196,13 @@ mod tests {
         admitted.unwrap().is_ok()
     }
 
-    /// The record in hand is that of the moment in which the client proved who it is.
+    /// The client's record was read when the client authenticated.
     #[tokio::test]
-    async fn a_client_that_has_gone_meanwhile_gets_nothing() {
+    async fn a_client_that_was_disabled_or_removed_since_gets_nothing() {
         let core = core();
         let client = registered(&core).await;
         let (user, authorization) = granted(&core).await;
-        let welcomes = || {
+        let admits_new_user = || {
             let admitted = core.store.read(|snapshot| {
                 let newcomer = user.clone();
                 core.grant_policy()
@@ -221,11 +216,11 @@ mod tests {
                 .await
                 .unwrap();
             assert_eq!(admits(&core, &client, &authorization), enabled);
-            assert_eq!(welcomes(), enabled);
+            assert_eq!(admits_new_user(), enabled);
         }
         let removed = core.store.write("test_removal", |tx| CLIENTS.remove(tx, "web"));
         assert!(removed.await.unwrap());
-        assert!(!welcomes(), "the catalog has not heard of it yet");
+        assert!(!admits_new_user(), "the catalog has not heard of it yet");
     }
 
     #[tokio::test]

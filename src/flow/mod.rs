@@ -4,6 +4,17 @@
 //! a [`Failure`] rolls back. Nothing slow happens inside a transaction: passwords are hashed before it,
 //! tokens are signed after it, random bytes are drawn before it because it may run twice.
 
+/// Takes the value out of an inner result. An inner error is returned as the answer of the function around it.
+macro_rules! or_refuse {
+    ($answer:expr) => {
+        match $answer {
+            Ok(value) => value,
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    };
+}
+pub(crate) use or_refuse;
+
 pub mod account;
 pub mod authenticate_client;
 pub mod browser;
@@ -16,6 +27,7 @@ pub mod rotate_keys;
 pub mod sweep;
 pub mod token;
 pub mod upstream_token;
+pub mod users;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,19 +49,19 @@ use crate::store::{Store, StoreError};
 /// The protocol's answer: what was asked for, or a refusal.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// Why a flow came to no answer at all.
+/// Why a flow has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The store did not do its part.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Too many passwords wait to be checked.
+    /// Too many passwords are waiting to be checked.
     #[error("too many sign-ins at once: try again in a moment")]
     Busy,
-    /// The sender has done this too often.
+    /// The sender is over a rate limit.
     #[error("too many requests: try again in {seconds} s")]
     Throttled {
-        /// When to try again.
+        /// In how many seconds to try again.
         seconds: u64,
     },
     /// There is no key to sign with.
@@ -75,35 +87,35 @@ pub enum OpenError {
     /// A signing key could not be read back.
     #[error(transparent)]
     Key(#[from] rotate_keys::KeyUnreadable),
-    /// The way to providers cannot be set up.
+    /// The client for requests to providers could not be built.
     #[error(transparent)]
     Outbound(#[from] SetupError),
 }
 
-/// What every flow needs, built once.
+/// What all flows share, built once.
 pub struct Core {
-    /// Where everything is kept.
+    /// The store.
     pub store: Store,
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// Where randomness comes from.
+    /// The source of randomness.
     pub random: Random,
     /// Encryption at rest.
     pub sealer: Sealer,
-    /// What the operator decided.
+    /// The operator's settings.
     pub policy: Arc<Policy>,
     /// The threads that hash passwords.
     pub passwords: PasswordPool,
-    /// The way to upstream providers, and what they publish.
+    /// The client for requests to upstream providers, with a cache of what they publish.
     pub upstreams: Upstreams,
-    /// The signatures of access tokens that were verified before.
+    /// Signatures of access tokens that were verified before.
     pub signature_cache: SignatureCache,
     catalog: Arc<ArcSwap<Catalog>>,
-    reloading: Mutex<()>,
+    reload_lock: Mutex<()>,
 }
 
 impl Core {
-    /// Reads clients and keys into memory. Makes nothing.
+    /// Reads clients, providers and keys into memory. Creates no keys.
     pub fn open(
         store: Store,
         clock: Clock,
@@ -124,11 +136,11 @@ impl Core {
             policy: Arc::new(policy),
             passwords,
             catalog: Arc::new(catalog),
-            reloading: Mutex::new(()),
+            reload_lock: Mutex::new(()),
         })
     }
 
-    /// The same core, reaching providers on these terms.
+    /// Replaces the client for requests to providers by one with these settings.
     pub fn reaching(mut self, terms: &Terms) -> Result<Self, SetupError> {
         self.upstreams = Upstreams::new(terms, &self.random)?;
         Ok(self)
@@ -140,19 +152,19 @@ impl Core {
         self.catalog.load_full()
     }
 
-    /// The one question of every grant, for a transaction to ask.
+    /// The rule that every grant checks in its transaction.
     pub fn grant_policy(&self) -> GrantPolicy {
         self.catch_up();
         GrantPolicy::new(&self.catalog)
     }
 
-    /// Reads clients and keys again, after an administrator changed some.
+    /// Reads clients, providers and keys again, after an administrator changed some.
     pub fn reload_catalog(&self) -> Result<(), OpenError> {
         self.reload(|_| true)
     }
 
-    /// The same after a write that changes some, whatever came of it: where the store failed, the change may have been
-    /// kept, and where there was nothing to change, an earlier one may have been.
+    /// Reads them again after a write, even if it failed or changed nothing: a write that failed may be on the disk,
+    /// and so may an earlier one.
     pub fn reload_after<T, E>(&self, written: Result<T, StoreError>) -> Result<T, E>
     where
         E: From<StoreError> + From<OpenError>,
@@ -163,22 +175,22 @@ impl Core {
         Ok(written)
     }
 
-    /// Reads clients and keys again if the store was opened afresh since they were read.
+    /// Reads them again if the store was reopened since they were read.
     fn catch_up(&self) {
         if self.catalog.load().is_of(&self.store) {
             return;
         }
         match self.reload(|core| !core.catalog.load().is_of(&core.store)) {
             Ok(()) => {}
-            // It has failed again, and the store says so itself.
+            // The store logs its own outage.
             Err(OpenError::Store(error)) if error.is_outage() => {}
             Err(error) => tracing::error!(%error, "clients and keys cannot be read again"),
         }
     }
 
-    /// One at a time: of two that read at once, the one that saw less must not have the last word.
+    /// One reload at a time: if two ran at once, the older picture could replace the newer one.
     fn reload(&self, is_needed: fn(&Self) -> bool) -> Result<(), OpenError> {
-        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if is_needed(self) {
             let read = Catalog::load(&self.store, &self.sealer, &self.policy)?;
             self.catalog.store(Arc::new(read));

@@ -1,12 +1,12 @@
-//! What has expired is removed, a bounded number of rows at a time.
+//! Removes what has expired, a bounded number of rows at a time.
 //!
-//! Identifiers are time-ordered, so what may be removed lies at the old end of each table. What may still live there (a
-//! family that is refreshed, a session that was renewed) is walked, one table after the other, from the old end to
-//! where it ended when the walk began: however many rows come meanwhile, a round has an end, and the next one looks at
+//! Identifiers are time-ordered, so what may be removed lies at the old end of each table. Some old rows are still
+//! alive, as a family that is refreshed or a session that was renewed. Such tables are walked one after the other, up
+//! to where they ended when the walk began. So a round ends however many rows are added, and the next round reads
 //! everything again. There is no index of expiry times, which every refresh would have to write.
 //!
-//! A million families take some seconds to look at, and leave nothing else in the cache. So a round takes its time
-//! ([`Swept::pause`]): it goes by in a moment where there is little, and takes minutes where there are a million rows.
+//! Reading a million families takes some seconds and fills the cache. So a round pauses between its pages
+//! ([`Swept::pause`]): it takes a moment if there are few rows, and minutes if there are a million.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::login::session::forget_family;
+use super::users::remove_user;
 use super::{Core, Failure};
-use crate::admin::user::remove_in;
 use crate::clock::Timestamp;
 use crate::identity::{AuthenticationMethod, User};
 use crate::oauth::access_token::hour_of;
@@ -32,108 +32,115 @@ use crate::store::tables::{
     USED_ASSERTIONS, USERS,
 };
 
-/// The most rows of a table that are looked at together.
-const PAGE: usize = 500;
+/// The most rows of a table that are read in one page.
+const PAGE_ROWS: usize = 500;
 
-/// One part in so many of the time is spent on looking at what lives.
-const SHARE: u32 = 100;
+/// A page of live rows is followed by a pause of this many times its duration.
+const PAUSE_FACTOR: u32 = 99;
 
-/// A redeemed code is kept this long after it expired, so that its replay is recognised and revokes: unless there is
-/// nothing left to revoke. The families of one user at one client are bounded, and so are the codes.
-const CODE_MEMORY: Duration = Duration::from_hours(24);
+/// How long a redeemed code is kept after it expired, if its family can still be revoked. So a replay is recognised,
+/// and revokes the family. The families of one user at one client are bounded, and so are these codes.
+const REDEEMED_CODE_RETENTION: Duration = Duration::from_hours(24);
 
-/// The tables whose old rows may still live.
+/// The tables whose old rows may still be alive.
 #[derive(Clone, Copy, Debug, Default)]
-enum Walked {
+enum WalkedTable {
     #[default]
     Codes,
     Families,
     Sessions,
 }
 
-/// How far a table has been walked: the row that was looked at last, and what is before which the walk ends.
-type Place = Option<(Uuid, Uuid)>;
+/// How far a table has been walked.
+#[derive(Clone, Copy, Debug)]
+struct WalkPosition {
+    /// The row that was read last.
+    last: Uuid,
+    /// The walk ends before this row.
+    end: Uuid,
+}
 
 /// How far a round has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
-    table: Walked,
-    place: Place,
+    table: WalkedTable,
+    position: Option<WalkPosition>,
 }
 
 impl Cursor {
-    /// Where the round goes on after a page; none when it is over.
-    fn after(self, place: Place) -> Option<Self> {
-        let table = match (place, self.table) {
+    /// Where the round continues after a page that ended at `position`. `None` if it is over.
+    fn after(self, position: Option<WalkPosition>) -> Option<Self> {
+        let table = match (position, self.table) {
             (Some(_), table) => table,
-            (None, Walked::Codes) => Walked::Families,
-            (None, Walked::Families) => Walked::Sessions,
-            (None, Walked::Sessions) => return None,
+            (None, WalkedTable::Codes) => WalkedTable::Families,
+            (None, WalkedTable::Families) => WalkedTable::Sessions,
+            (None, WalkedTable::Sessions) => return None,
         };
-        Some(Self { table, place })
+        Some(Self { table, position })
     }
 }
 
-/// What came of a page.
+/// The result of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Rows removed.
     pub removed: usize,
-    /// Rows looked at that live.
+    /// Rows that are still alive.
     pub kept: usize,
     /// Whether the round is not over yet.
     pub more: bool,
 }
 
 impl Swept {
-    /// How long to wait before the round goes on, after a page that took so long; none when the round is over. What has
-    /// mostly expired is removed as fast as it can be, so that no flood of requests outgrows it.
+    /// How long to wait before the next page, after a page that took so long. `None` if the round is over. If most
+    /// rows had expired there is no pause, so that a flood of requests cannot outgrow the sweep.
     pub fn pause(&self, took: Duration) -> Option<Duration> {
-        self.more.then(|| {
-            if self.kept > self.removed {
-                took.saturating_mul(SHARE - 1)
-            } else {
-                Duration::ZERO
-            }
+        if !self.more {
+            return None;
+        }
+        Some(if self.kept > self.removed {
+            took.saturating_mul(PAUSE_FACTOR)
+        } else {
+            Duration::ZERO
         })
     }
 }
 
-/// Sweeps a page; the round goes on with the next one. The cursor is only in memory: after a restart a round begins.
+/// Sweeps a page and moves the cursor to the next one. The cursor is only in memory: after a restart a round begins.
 ///
-/// Nothing is written, and no write waits, where there is nothing to remove.
+/// If there is nothing to remove, nothing is written and no write waits.
 pub async fn sweep(core: &Core, cursor: &mut Cursor, now: Timestamp) -> Result<Swept, Failure> {
     let (policy, from) = (core.policy.clone(), *cursor);
-    let work = move |tx: &mut dyn Tx| page(tx, from, &policy, now);
-    let (store, look) = (core.store.clone(), work.clone());
-    let looked = tokio::task::spawn_blocking(move || {
+    let work = move |tx: &mut dyn Tx| sweep_page(tx, from, &policy, now);
+    let (store, dry_run) = (core.store.clone(), work.clone());
+    let rehearsed = tokio::task::spawn_blocking(move || {
         store.read(|snapshot| {
-            let mut trial = Trial {
+            let mut tx = DryRunTx {
                 snapshot,
-                writes: false,
+                would_write: false,
             };
-            let seen = look(&mut trial)?;
-            Ok((!trial.writes).then_some(seen))
+            let page = dry_run(&mut tx)?;
+            Ok((!tx.would_write).then_some(page))
         })
     });
-    let (swept, next, users) = match looked.await.unwrap_or(Err(StoreError::Panicked("sweep")))? {
-        Some(seen) => seen,
+    let page = match rehearsed.await.unwrap_or(Err(StoreError::Panicked("sweep")))? {
+        Some(page) => page,
         None => core.store.make_room("sweep", work).await?,
     };
-    for user in users {
+    for user in page.removed_users {
         audit::record(&Event::AnonymousUserRemoved { user });
     }
-    *cursor = next;
-    Ok(swept)
+    *cursor = page.next;
+    Ok(page.swept)
 }
 
-/// A transaction that writes nothing and notices whether it would.
-struct Trial<'a> {
+/// A transaction that writes nothing and records whether it would have.
+struct DryRunTx<'a> {
     snapshot: &'a dyn Snapshot,
-    writes: bool,
+    would_write: bool,
 }
 
-impl Snapshot for Trial<'_> {
+impl Snapshot for DryRunTx<'_> {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.snapshot.get(table, key)
     }
@@ -149,129 +156,121 @@ impl Snapshot for Trial<'_> {
     }
 }
 
-impl Tx for Trial<'_> {
+impl Tx for DryRunTx<'_> {
     fn put(&mut self, _: TableId, _: &[u8], _: &[u8]) -> Result<(), StoreError> {
-        self.writes = true;
+        self.would_write = true;
         Ok(())
     }
 
     fn remove(&mut self, _: TableId, _: &[u8]) -> Result<bool, StoreError> {
-        self.writes = true;
+        self.would_write = true;
         Ok(true)
     }
 }
 
-/// What came of a page, where the next one begins, and the users that were removed.
-type Page = (Swept, Cursor, Vec<Uuid>);
+/// A page that was swept.
+#[derive(Default)]
+struct Page {
+    swept: Swept,
+    next: Cursor,
+    removed_users: Vec<Uuid>,
+}
 
-fn page(tx: &mut dyn Tx, cursor: Cursor, policy: &Policy, now: Timestamp) -> Result<Page, StoreError> {
-    let mut swept = Swept::default();
-    let mut users = Vec::new();
-    drop_older(
-        tx,
-        LOGIN_TRANSACTIONS,
-        now - policy.lifetimes.login_transaction,
-        &mut swept,
-    )?;
-    let hour = hour_of(now);
-    drop_markers(tx, REVOKED_TOKENS, (hour, Uuid::nil()), &mut swept)?;
-    drop_markers(tx, USED_ASSERTIONS, (hour, [0; 32]), &mut swept)?;
-    // The walk waits for what goes as a whole: that may be a flood, and the pauses of the walk are too long for it.
-    if swept.more {
-        return Ok((swept, cursor, users));
-    }
-    let place = match cursor.table {
-        Walked::Codes => codes(tx, cursor.place, policy, now, &mut swept)?,
-        Walked::Families => families(tx, cursor.place, policy, now, (&mut swept, &mut users))?,
-        Walked::Sessions => sessions(tx, cursor.place, policy, now, &mut swept)?,
+fn sweep_page(tx: &mut dyn Tx, cursor: Cursor, policy: &Policy, now: Timestamp) -> Result<Page, StoreError> {
+    let mut page = Page {
+        next: cursor,
+        ..Page::default()
     };
-    let next = cursor.after(place);
-    swept.more = next.is_some();
-    Ok((swept, next.unwrap_or_default(), users))
-}
-
-fn drop_older<R: Record>(
-    tx: &mut dyn Tx,
-    table: Table<Uuid, R>,
-    before: Timestamp,
-    swept: &mut Swept,
-) -> Result<(), StoreError> {
-    let old = table.scan(&*tx, ..before.first_id(), PAGE)?;
-    swept.more |= old.len() == PAGE;
-    for (id, _) in old {
-        table.remove(tx, &id)?;
-        swept.removed += 1;
+    let first_login = (now - policy.lifetimes.login_transaction).first_id();
+    remove_before(tx, LOGIN_TRANSACTIONS, first_login, &mut page.swept)?;
+    let hour = hour_of(now);
+    remove_before(tx, REVOKED_TOKENS, (hour, Uuid::nil()), &mut page.swept)?;
+    remove_before(tx, USED_ASSERTIONS, (hour, [0; 32]), &mut page.swept)?;
+    // These rows may be a flood, and the pauses of the walk are too long for one. So the walk waits until they are
+    // gone.
+    if page.swept.more {
+        return Ok(page);
     }
-    Ok(())
+    let position = match cursor.table {
+        WalkedTable::Codes => sweep_codes(tx, cursor.position, policy, now, &mut page.swept)?,
+        WalkedTable::Families => sweep_families(tx, cursor.position, policy, now, &mut page)?,
+        WalkedTable::Sessions => sweep_sessions(tx, cursor.position, policy, now, &mut page.swept)?,
+    };
+    let next = cursor.after(position);
+    page.swept.more = next.is_some();
+    page.next = next.unwrap_or_default();
+    Ok(page)
 }
 
-/// Drops what was only kept for an hour that is over.
-fn drop_markers<K: Key>(
+/// Removes the rows before `first_kept`, all of which have expired.
+fn remove_before<K: Key, R: Record>(
     tx: &mut dyn Tx,
-    table: Table<K, ()>,
+    table: Table<K, R>,
     first_kept: K,
     swept: &mut Swept,
 ) -> Result<(), StoreError> {
-    let old = table.scan(&*tx, ..first_kept, PAGE)?;
-    swept.more |= old.len() == PAGE;
-    for (key, ()) in old {
+    let old = table.scan(&*tx, ..first_kept, PAGE_ROWS)?;
+    swept.more |= old.len() == PAGE_ROWS;
+    swept.removed += old.len();
+    for (key, _) in old {
         table.remove(tx, &key)?;
-        swept.removed += 1;
     }
     Ok(())
 }
 
-/// Some rows of a table that are old enough to be looked at, and where to go on after them.
-type Candidates<R> = (Vec<(Uuid, R)>, Place);
+/// Rows that are old enough to be read, and where the walk continues after them.
+struct Candidates<R> {
+    rows: Vec<(Uuid, R)>,
+    next: Option<WalkPosition>,
+}
 
-/// The rows of a table from `place` on; where the walk begins, those that were made before `before`.
+/// The next rows of a walk. A walk that begins covers the rows that were made before `before`.
 fn candidates<R: Record>(
     tx: &dyn Tx,
     table: Table<Uuid, R>,
-    place: Place,
+    position: Option<WalkPosition>,
     before: Timestamp,
 ) -> Result<Candidates<R>, StoreError> {
-    let (from, end) = match place {
-        Some((seen, end)) => (Bound::Excluded(seen), end),
+    let (from, end) = match position {
+        Some(position) => (Bound::Excluded(position.last), position.end),
         None => (Bound::Unbounded, before.first_id()),
     };
-    let rows = table.scan(tx, (from, Bound::Excluded(end)), PAGE)?;
-    let last = rows.last().filter(|_| rows.len() == PAGE);
-    let next = last.map(|(id, _)| (*id, end));
-    Ok((rows, next))
+    let rows = table.scan(tx, (from, Bound::Excluded(end)), PAGE_ROWS)?;
+    let last = rows.last().filter(|_| rows.len() == PAGE_ROWS);
+    let next = last.map(|(last, _)| WalkPosition { last: *last, end });
+    Ok(Candidates { rows, next })
 }
 
-/// A code that was never redeemed has nothing to remember.
-fn codes(
+fn sweep_codes(
     tx: &mut dyn Tx,
-    place: Place,
+    position: Option<WalkPosition>,
     policy: &Policy,
     now: Timestamp,
     swept: &mut Swept,
-) -> Result<Place, StoreError> {
-    let (rows, next) = candidates(&*tx, CODES, place, now - policy.lifetimes.code)?;
-    for (id, code) in rows {
-        let brought = match code.redeemed {
+) -> Result<Option<WalkPosition>, StoreError> {
+    let candidates = candidates(&*tx, CODES, position, now - policy.lifetimes.code)?;
+    for (id, code) in candidates.rows {
+        let family = match code.redeemed {
             Some(family) => FAMILIES.get(&*tx, &family)?,
             None => None,
         };
-        let kept_for = match brought {
-            Some(family) if family.revoked_at.is_none() => CODE_MEMORY,
+        let retention = match family {
+            Some(family) if family.revoked_at.is_none() => REDEEMED_CODE_RETENTION,
             Some(_) | None => Duration::ZERO,
         };
-        if now >= code.expires_at + kept_for {
+        if now >= code.expires_at + retention {
             CODES.remove(tx, &id)?;
             swept.removed += 1;
         } else {
             swept.kept += 1;
         }
     }
-    Ok(next)
+    Ok(candidates.next)
 }
 
-/// How long the row of a family that has ended is kept: until its access tokens have expired too, since one of a family
-/// that nobody revoked is good to its own end, and as long as the anonymous user who lives by it.
-fn memory(family: &RefreshFamily, policy: &Policy) -> Duration {
+/// How long a family is kept after it ended. Its access tokens may be valid that long, and an anonymous user is kept
+/// as long as a family.
+fn family_retention(family: &RefreshFamily, policy: &Policy) -> Duration {
     let access_token = policy.lifetimes.access_token;
     match family.authorization.factor {
         AuthenticationMethod::Password | AuthenticationMethod::Federated { .. } => access_token,
@@ -279,36 +278,34 @@ fn memory(family: &RefreshFamily, policy: &Policy) -> Duration {
     }
 }
 
-/// Removes families, and with the last one the anonymous user who has no other way in. Their ids go to
-/// `users`.
-fn families(
+/// Removes families. An anonymous user without another way to sign in is removed with the last family.
+fn sweep_families(
     tx: &mut dyn Tx,
-    place: Place,
+    position: Option<WalkPosition>,
     policy: &Policy,
     now: Timestamp,
-    (swept, users): (&mut Swept, &mut Vec<Uuid>),
-) -> Result<Place, StoreError> {
+    page: &mut Page,
+) -> Result<Option<WalkPosition>, StoreError> {
     let before = now - policy.lifetimes.access_token;
-    let (rows, next) = candidates(&*tx, FAMILIES, place, before)?;
-    for (id, family) in rows {
-        let ends = family
+    let candidates = candidates(&*tx, FAMILIES, position, before)?;
+    for (id, family) in candidates.rows {
+        let ended_at = family
             .revoked_at
             .map_or(family.expires_at, |at| at.min(family.expires_at));
-        if now >= ends + memory(&family, policy) {
-            let user = family.authorization.user;
-            forget_family(tx, id, &family)?;
-            swept.removed += 1;
-            if family.authorization.factor == AuthenticationMethod::Anonymous
-                && remove_abandoned(tx, user, now)?
-            {
-                swept.removed += 1;
-                users.push(user);
-            }
-        } else {
-            swept.kept += 1;
+        if now < ended_at + family_retention(&family, policy) {
+            page.swept.kept += 1;
+            continue;
+        }
+        let user = family.authorization.user;
+        forget_family(tx, id, &family)?;
+        page.swept.removed += 1;
+        if family.authorization.factor == AuthenticationMethod::Anonymous && remove_abandoned(tx, user, now)?
+        {
+            page.swept.removed += 1;
+            page.removed_users.push(user);
         }
     }
-    Ok(next)
+    Ok(candidates.next)
 }
 
 /// Removes the user if it is an anonymous one without a refresh family.
@@ -319,21 +316,21 @@ fn remove_abandoned(tx: &mut dyn Tx, user: Uuid, now: Timestamp) -> Result<bool,
     if !FAMILIES_BY_OWNER.scan_prefix(&*tx, &user, 1)?.is_empty() {
         return Ok(false);
     }
-    remove_in(tx, &record, now)?;
+    remove_user(tx, &record, now)?;
     Ok(true)
 }
 
-fn sessions(
+fn sweep_sessions(
     tx: &mut dyn Tx,
-    place: Place,
+    position: Option<WalkPosition>,
     policy: &Policy,
     now: Timestamp,
     swept: &mut Swept,
-) -> Result<Place, StoreError> {
+) -> Result<Option<WalkPosition>, StoreError> {
     let lifetimes = policy.lifetimes.session;
     let shortest = lifetimes.idle.min(lifetimes.absolute);
-    let (rows, next) = candidates(&*tx, SESSIONS, place, now - shortest)?;
-    for (id, session) in rows {
+    let candidates = candidates(&*tx, SESSIONS, position, now - shortest)?;
+    for (id, session) in candidates.rows {
         let is_over = session.is_over(lifetimes, now);
         if is_over && FAMILIES_BY_OWNER.scan_prefix(&*tx, &id, 1)?.is_empty() {
             SESSIONS.remove(tx, &id)?;
@@ -341,13 +338,14 @@ fn sessions(
             swept.removed += 1;
             continue;
         }
-        // Signing out has to find it as long as there is a grant that ends with it, and needs no more of it.
+        // A sign-out must find the session as long as a grant ends with it. What it tells of the browser is not
+        // needed.
         if is_over && session.has_browser_data() {
             SESSIONS.put(tx, &id, &session.without_browser_data())?;
         }
         swept.kept += 1;
     }
-    Ok(next)
+    Ok(candidates.next)
 }
 
 #[cfg(test)]

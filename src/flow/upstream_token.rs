@@ -1,5 +1,5 @@
-//! A provider's access token on its way into the access tokens of this service: sealed at rest, dropped once it has
-//! expired.
+//! The access token of a provider, which this service may embed in its own. It is sealed at rest, and dropped once it
+//! has expired.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::federation::Provider;
 use crate::federation::upstreams::UpstreamTokens;
 use crate::identity::UpstreamToken;
 
-/// A longer token is left out: with it, the token around it would outgrow the headers it travels in.
-const LONGEST: usize = 8 * 1024;
-/// How long a token is kept whose provider does not say.
-const USUAL: Duration = Duration::from_hours(1);
+/// A longer token is not embedded: the token around it would be too long for a header.
+const MAX_BYTES: usize = 8 * 1024;
+/// How long a token is kept if the provider does not say when it expires.
+const DEFAULT_LIFETIME: Duration = Duration::from_hours(1);
 
-/// Seals the token that came with a sign-in, where the provider's record has a claim for it.
+/// Seals the token that came with a sign-in, if the provider's record names a claim for it.
 pub(super) fn seal(
     core: &Core,
     provider: &Provider,
@@ -24,7 +24,7 @@ pub(super) fn seal(
     now: Timestamp,
 ) -> Option<UpstreamToken> {
     provider.embed_token.as_ref()?;
-    if tokens.access_token.len() > LONGEST {
+    if tokens.access_token.len() > MAX_BYTES {
         tracing::warn!(
             provider = provider.id,
             bytes = tokens.access_token.len(),
@@ -33,16 +33,16 @@ pub(super) fn seal(
         return None;
     }
     let context = UpstreamToken::context(&provider.id);
-    let lasts = tokens.expires_in.map_or(USUAL, Duration::from_secs);
+    let lifetime = tokens.expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs);
     Some(UpstreamToken {
         sealed: core
             .sealer
             .seal_text(&context, &tokens.access_token, &core.random),
-        expires_at: now + lasts,
+        expires_at: now + lifetime,
     })
 }
 
-/// Opens it again, as long as the provider accepts it and its record still has a claim for it.
+/// Opens a sealed token, if it has not expired and the provider's record still names a claim for it.
 pub(super) fn open(
     core: &Core,
     provider: &Provider,
@@ -56,7 +56,7 @@ pub(super) fn open(
     let opened = core.sealer.open_text(&context, &token.sealed);
     opened
         .inspect_err(
-            |problem| tracing::error!(provider = provider.id, %problem, "a kept token cannot be read"),
+            |problem| tracing::error!(provider = provider.id, %problem, "a stored token of a provider cannot be opened"),
         )
         .ok()
 }

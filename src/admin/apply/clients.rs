@@ -1,4 +1,4 @@
-//! Clients as a file declares them.
+//! Clients in a declared state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Plan, SecretChange, Step, about, check_keys, export_fields, members, refuse_twins};
+use super::{Plan, PlannedWrite, SecretChange, about, check_keys, export_fields, members, refuse_duplicates};
 use crate::admin::client::check::{apply, check, check_client_id, usual_grants};
-use crate::admin::client::{secret_of, usable};
-use crate::admin::{Admin, SecretString, Wording};
+use crate::admin::client::{secret_of, usable_algorithms};
+use crate::admin::{Admin, InputSource, SecretString};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::flow::rotate_keys;
@@ -19,12 +19,12 @@ use crate::oauth::fields::Form;
 use crate::oauth::{ClientFields, ClientMetadata};
 use crate::secret::{ClientSecret, Digest};
 use crate::store::StoreError;
-use crate::store::engine::{Snapshot, Tx};
+use crate::store::engine::Snapshot;
 use crate::store::tables::{CLIENTS, PROVIDERS};
 
 pub(super) const KIND: &str = "client";
 
-/// What an entry may say beside [`ClientFields::FIELDS`], secrets and keys still to be read among it.
+/// The keys of an entry beside [`ClientFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
     ("client_id", Form::Text),
     ("client_uuid", Form::Uuid),
@@ -37,47 +37,48 @@ pub const KEYS: &[(&str, Form)] = &[
     ("secret_sha256", Form::Texts),
 ];
 
-/// A client as it is to be. What is left out has its default; a secret that is left out stays.
+/// A declared client. A missing field gets its default. A missing secret does not change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeclaredClient {
     /// The identifier the client sends.
     pub client_id: String,
-    /// The record's own identifier; made when there is none.
+    /// The record's own identifier. Without one it is generated.
     pub client_uuid: Option<Uuid>,
     /// Whether the client cannot keep a secret.
     pub public: bool,
-    /// Whether it may do anything at all.
+    /// Whether the client is enabled.
     pub enabled: Option<bool>,
     /// What is registered of the client.
     #[serde(flatten)]
     pub fields: ClientFields,
     /// The secret.
     pub secret: Option<SecretString>,
-    /// The digests of the secrets in force, as an export has them.
+    /// The digests of the current secrets, as in an export.
     pub secret_sha256: Option<Vec<Digest<ClientSecret>>>,
 }
 
-/// A declared client with all that must be drawn or looked up before the transaction.
-pub(super) struct Prepared {
+/// A declared client, with what was drawn before the transaction.
+pub(super) struct PreparedClient {
     client_id: String,
     uuid: Option<Uuid>,
-    /// As it would be if it were new; its secrets are in the next two.
-    fresh: Client,
+    /// The record of a new client, without its secrets.
+    record: Client,
     declared_secrets: Option<Vec<StoredSecret>>,
-    spare_secret: (StoredSecret, Option<SecretString>),
+    /// The secret for a client that needs one and has none.
+    generated_secret: (StoredSecret, Option<SecretString>),
     indispensable: Vec<Algorithm>,
-    /// What is wrong with the record as a whole, to be said with the rest of it.
+    /// Faults of the record as a whole, to be reported with those of the plan.
     faults: Vec<String>,
 }
 
-/// Builds every declared client as if it were new.
+/// Builds the record of each declared client as if it were new.
 pub(super) fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredClient>,
     faults: &mut Vec<String>,
-) -> Vec<Prepared> {
-    refuse_twins(
+) -> Vec<PreparedClient> {
+    refuse_duplicates(
         KIND,
         declared.iter().map(|client| client.client_id.clone()),
         faults,
@@ -92,7 +93,7 @@ pub(super) fn prepare(
     all
 }
 
-fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>) -> Prepared {
+fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>) -> PreparedClient {
     let core = admin.core;
     let now = core.clock.now();
     check_client_id(&entry.client_id, faults);
@@ -106,9 +107,9 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     check_keys(fields.jwks.as_ref(), fields.jwks_uri.as_ref(), faults);
     let names_grants = fields.grant_types.is_some();
     apply(fields, &mut client, faults);
-    let mut of_the_whole = Vec::new();
+    let mut record_faults = Vec::new();
     if !names_grants {
-        let usual = usual_grants(&client.redirect_uris, Wording::Keys, &mut of_the_whole);
+        let usual = usual_grants(&client.redirect_uris, InputSource::File, &mut record_faults);
         client.grant_types = usual.into_iter().collect();
     }
     let declared_secrets = match (entry.secret, entry.secret_sha256) {
@@ -136,23 +137,38 @@ fn prepare_one(admin: Admin<'_>, entry: DeclaredClient, faults: &mut Vec<String>
     {
         faults.push("a public client has no secret".to_owned());
     }
-    Prepared {
+    PreparedClient {
         client_id: entry.client_id,
         uuid: entry.client_uuid,
-        fresh: client,
+        record: client,
         declared_secrets,
-        spare_secret: secret_of(admin, None, faults),
+        generated_secret: secret_of(admin, None, faults),
         indispensable: rotate_keys::indispensable(core),
-        faults: of_the_whole,
+        faults: record_faults,
     }
 }
 
-impl Prepared {
-    /// The record as it is to be, made of the one that is there; whether its secret is new, and the one that was made.
-    fn settle(&self, before: Option<&Client>) -> (Client, bool, Option<SecretString>) {
-        let mut client = self.fresh.clone();
-        let mut made = None;
-        let mut is_new = false;
+/// The record of a declared client after the change.
+struct MergedClient {
+    client: Client,
+    has_new_secret: bool,
+    generated_secret: Option<SecretString>,
+}
+
+impl From<Client> for MergedClient {
+    fn from(client: Client) -> Self {
+        Self {
+            client,
+            has_new_secret: false,
+            generated_secret: None,
+        }
+    }
+}
+
+impl PreparedClient {
+    /// Merges the declared client with the stored one.
+    fn merge(&self, before: Option<&Client>) -> MergedClient {
+        let mut client = self.record.clone();
         if let Some(before) = before {
             client.client_uuid = before.client_uuid;
             client.own_grant = before.own_grant;
@@ -160,38 +176,40 @@ impl Prepared {
             client.created_at = before.created_at;
         }
         if client.is_public() {
-            return (client, is_new, made);
+            return MergedClient::from(client);
         }
-        let kept: Vec<StoredSecret> = before.map(|before| before.secrets.clone()).unwrap_or_default();
+        let mut merged = MergedClient::from(client);
+        let client = &mut merged.client;
+        let stored = before.map(|before| before.secrets.clone()).unwrap_or_default();
         match &self.declared_secrets {
             Some(declared) => {
-                // One that is about to end is not what the file says: there it lasts.
-                let lasting = || kept.iter().filter(|secret| secret.expires_at.is_none());
+                // A secret with an expiry time is not the declared one, which has none.
+                let lasting = || stored.iter().filter(|secret| secret.expires_at.is_none());
                 let is_same = declared
                     .iter()
                     .all(|one| lasting().any(|other| other.digest == one.digest))
                     && lasting().all(|one| declared.iter().any(|other| other.digest == one.digest));
-                is_new = !is_same;
-                client.secrets = if is_same { kept } else { declared.clone() };
+                merged.has_new_secret = !is_same;
+                client.secrets = if is_same { stored } else { declared.clone() };
             }
-            None => client.secrets = kept,
+            None => client.secrets = stored,
         }
         let has_secret = client.secrets.iter().any(|secret| secret.expires_at.is_none());
         let needs_one = !client.has_keys() || client.max_scope.is_some();
         if needs_one && !has_secret && self.declared_secrets.is_none() {
-            client.secrets.push(self.spare_secret.0.clone());
-            made.clone_from(&self.spare_secret.1);
-            is_new = true;
+            client.secrets.push(self.generated_secret.0.clone());
+            merged.generated_secret.clone_from(&self.generated_secret.1);
+            merged.has_new_secret = true;
         }
         client.fit_methods_to_secrets();
-        (client, is_new, made)
+        merged
     }
 }
 
-/// What must change so that the clients are as declared.
+/// Plans the changes to the declared clients.
 pub(super) fn plan(
     snapshot: &dyn Snapshot,
-    declared: &[Prepared],
+    declared: &[PreparedClient],
     prune: bool,
     now: Timestamp,
     plan: &mut Plan,
@@ -199,7 +217,11 @@ pub(super) fn plan(
     let exchange_only = exchange_only(snapshot, plan)?;
     for entry in declared {
         let before = CLIENTS.get(snapshot, &entry.client_id)?;
-        let (mut client, is_new_secret, made) = entry.settle(before.as_ref());
+        let MergedClient {
+            mut client,
+            has_new_secret,
+            generated_secret,
+        } = entry.merge(before.as_ref());
         let mut faults = entry.faults.clone();
         if let (Some(uuid), Some(before)) = (entry.uuid, &before)
             && uuid != before.client_uuid
@@ -209,13 +231,13 @@ pub(super) fn plan(
                 before.client_uuid
             ));
         }
-        let usable = usable(snapshot, &entry.indispensable)?;
+        let usable = usable_algorithms(snapshot, &entry.indispensable)?;
         check(
             before.as_ref(),
             &client,
             &usable,
             &exchange_only,
-            Wording::Keys,
+            InputSource::File,
             &mut faults,
         );
         for id in client
@@ -240,46 +262,41 @@ pub(super) fn plan(
             Some(&export(&client, false)),
         );
         if before.is_none() && entry.uuid.is_none() {
-            plan.forget_made("client_uuid");
+            plan.hide_generated("client_uuid");
         }
-        if is_new_secret && !client.secrets.is_empty() {
+        if has_new_secret && !client.secrets.is_empty() {
             plan.note_secret("secret", SecretChange::New);
-            plan.note_made(made);
+            plan.note_generated_secret(generated_secret);
         } else if client.secrets.is_empty() && before.is_some_and(|before| !before.secrets.is_empty()) {
             plan.note_secret("secret", SecretChange::Removed);
         }
-        plan.steps.push(Step::PutClient(Box::new(client)));
+        plan.writes.push(PlannedWrite::PutClient(Box::new(client)));
     }
     if prune {
         for (client_id, client) in CLIENTS.scan(snapshot, .., usize::MAX)? {
             if declared.iter().all(|entry| entry.client_id != client_id) {
                 plan.note(KIND, &client_id, Some(&Map::new()), None);
-                plan.steps.push(Step::RemoveClient(Box::new(client)));
+                plan.writes.push(PlannedWrite::RemoveClient(Box::new(client)));
             }
         }
     }
     Ok(())
 }
 
-/// Providers at which nobody will sign in.
+/// The providers at which users cannot sign in after the change.
 pub(super) fn exchange_only(snapshot: &dyn Snapshot, plan: &Plan) -> Result<BTreeSet<String>, StoreError> {
     let stored = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     let mut by_id: BTreeMap<&str, &Provider> = BTreeMap::new();
     by_id.extend(stored.iter().map(|(id, provider)| (id.as_str(), provider)));
-    by_id.extend(plan.steps.iter().filter_map(|step| match step {
-        Step::PutProvider(provider) => Some((provider.id.as_str(), &**provider)),
+    by_id.extend(plan.writes.iter().filter_map(|write| match write {
+        PlannedWrite::PutProvider(provider) => Some((provider.id.as_str(), &**provider)),
         _ => None,
     }));
     by_id.retain(|_, provider| !provider.signs_people_in());
     Ok(by_id.into_keys().map(ToOwned::to_owned).collect())
 }
 
-/// Writes the record.
-pub(super) fn put(tx: &mut dyn Tx, client: &Client) -> Result<(), StoreError> {
-    CLIENTS.put(tx, &client.client_id, client)
-}
-
-/// A client as a file has it.
+/// A client as an entry of a file.
 pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
     let mut usual = members(&ClientMetadata::default());
     for always in ["scope", "default_scope", "grant_types"] {
@@ -295,7 +312,7 @@ pub(super) fn export(client: &Client, with_hashes: bool) -> Map<String, Value> {
     if !client.enabled {
         entry.insert("enabled".to_owned(), json!(false));
     }
-    // A file has no room for when a secret ends: one that is about to would be good for ever where it is read.
+    // A file cannot declare when a secret expires. So a secret with an expiry time is left out.
     let lasting = client.secrets.iter().filter(|secret| secret.expires_at.is_none());
     let digests: Vec<_> = lasting.map(|secret| secret.digest).collect();
     if with_hashes && !digests.is_empty() {

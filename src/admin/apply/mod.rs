@@ -1,9 +1,8 @@
-//! Declared state: what providers, clients and users there are to be, compared with what there is, and made so in one
-//! transaction.
+//! Declared state: compares the providers, clients and users of a file with the stored ones, and makes the changes in
+//! one transaction.
 //!
-//! Every kind of record has a file here with three functions: what it is called, `export` (a record as a file has
-//! it), and `plan` (what must change). A further kind is one more of these files, one more member of [`State`],
-//! and one line in each function below.
+//! Each kind of record has a file here with its name (`KIND`), `export` (a record as an entry of a file) and `plan`
+//! (the changes). A new kind needs such a file, a member of [`DeclaredState`], and a line in each function below.
 
 pub mod clients;
 pub mod providers;
@@ -19,10 +18,11 @@ use self::clients::DeclaredClient;
 use self::providers::DeclaredProvider;
 use self::users::DeclaredUser;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString, all_or_none, provider};
+use super::{Admin, AdminError, AdminRefusal, AdminResult, SecretString, TxResult, all_or_none, provider};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
-use crate::flow::Core;
+use crate::flow::users::{remove_login_names, remove_user};
+use crate::flow::{Core, or_refuse};
 use crate::identity::User;
 use crate::oauth::Client;
 use crate::oauth::fields::Form;
@@ -32,10 +32,10 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, PROVIDERS, USERS};
 
-/// What there is to be. A kind that is left out is left alone.
+/// The declared records. A kind that is left out is not changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct State {
+pub struct DeclaredState {
     /// Upstream providers.
     pub provider: Option<Vec<DeclaredProvider>>,
     /// Clients.
@@ -44,17 +44,17 @@ pub struct State {
     pub user: Option<Vec<DeclaredUser>>,
 }
 
-/// A state to be brought about.
+/// A request to apply a declared state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Apply {
     /// The state.
-    pub state: State,
-    /// Whether to say only what would change.
+    pub state: DeclaredState,
+    /// Whether to report the changes without making them.
     pub dry_run: bool,
-    /// Whether what is not declared is removed, of the kinds that are.
+    /// Whether records that are not declared are removed, of the kinds that are declared.
     pub prune: bool,
-    /// The records that may be removed, each by its kind and what it is called, where somebody was asked about these; any
-    /// that are not declared otherwise.
+    /// The records that may be removed, by kind and id, if the operator was asked to confirm them. If this is
+    /// missing, all that are not declared may be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<(String, String)>>,
 }
@@ -63,11 +63,11 @@ pub struct Apply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It is new.
+    /// It is added.
     Add,
     /// It changes.
     Change,
-    /// It goes.
+    /// It is removed.
     Remove,
 }
 
@@ -75,20 +75,20 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretChange {
-    /// There is a new one.
+    /// It is set or replaced.
     New,
-    /// There is none any more.
+    /// It is removed.
     Removed,
 }
 
-/// A part of a record that changes. Of a secret, neither value is told.
+/// A field of a record that changes. The values of a secret are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// The part, as the file calls it.
+    /// The field, by its key in the file.
     pub name: String,
-    /// What it was.
+    /// The old value.
     pub before: Option<Value>,
-    /// What it is to be.
+    /// The new value.
     pub after: Option<Value>,
     /// What happens to it, if it is a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,30 +100,30 @@ pub struct FieldChange {
 pub struct Change {
     /// `provider`, `client` or `user`.
     pub kind: String,
-    /// Which.
+    /// Its id.
     pub id: String,
     /// What happens to it.
     pub action: Action,
-    /// What is different.
+    /// The fields that change.
     pub fields: Vec<FieldChange>,
-    /// A client's secret that was made because none was given, this once.
+    /// A client's secret that was generated because none was given. Only this answer shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretString>,
 }
 
-/// What changed, or would.
+/// The changes that were made, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Applied {
-    /// Whether it was only looked at.
+    /// Whether no change was made.
     pub dry_run: bool,
     /// Each record that changes.
     pub changes: Vec<Change>,
-    /// How many declared records are as they are to be.
+    /// How many declared records did not need a change.
     pub unchanged: u64,
 }
 
 impl Applied {
-    /// What is removed, by its kind and what it is called.
+    /// The removed records, by kind and id.
     pub fn removed(&self) -> impl Iterator<Item = (String, String)> {
         let removed = self
             .changes
@@ -132,78 +132,80 @@ impl Applied {
         removed.map(|change| (change.kind.clone(), change.id.clone()))
     }
 
-    /// Refuses what would remove a record that nobody was asked about: it came after the question.
-    fn removes_only(&self, asked: Option<&[(String, String)]>) -> Result<(), AdminRefusal> {
-        let is_new = |record: &(String, String)| asked.is_some_and(|asked| !asked.contains(record));
-        match self.removed().find(is_new) {
+    /// Refuses to remove a record that the operator did not confirm, since it was added after the question.
+    fn check_confirmed(&self, confirmed: Option<&[(String, String)]>) -> Result<(), AdminRefusal> {
+        let Some(confirmed) = confirmed else {
+            return Ok(());
+        };
+        match self.removed().find(|record| !confirmed.contains(record)) {
             None => Ok(()),
             Some((kind, id)) => Err(AdminRefusal::new(format!(
-                "what there is has changed meanwhile, and nobody was asked whether to remove {kind} {id}: nothing was changed, run it again"
+                "{kind} {id} was added after you were asked what to remove: nothing was changed, run it again"
             ))),
         }
     }
 }
 
-/// A record as a file has it; what an export consists of.
+/// A record of an export, as an entry of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exported {
-    /// An upstream provider; they come by id.
+    /// An upstream provider, in the order of their ids.
     Provider(Map<String, Value>),
-    /// A client; they come by identifier.
+    /// A client, in the order of their identifiers.
     Client(Map<String, Value>),
-    /// A user; they come in the order in which they were added.
+    /// A user, in the order in which they were added.
     User(Map<String, Value>),
 }
 
-/// What an export does not hold, because no file can declare it.
+/// What an export leaves out, because a file cannot declare it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Users whom a provider brought.
+    /// Users who were created by a provider.
     pub brought: u64,
-    /// Who other users are at providers.
+    /// Links of other users to providers.
     pub links: u64,
-    /// Users of devices who can sign in by now.
+    /// Formerly anonymous users who can sign in.
     pub from_devices: u64,
 }
 
-/// One write of a plan.
-enum Step {
+/// A write of a plan.
+enum PlannedWrite {
     PutProvider(Box<Provider>),
     RemoveProvider(String),
     PutClient(Box<Client>),
     RemoveClient(Box<Client>),
     PutUser(Option<Box<User>>, Box<User>),
-    /// The user stays as they are, and it is kept which hash the file has of their password.
-    NoteUser(Box<User>),
+    /// Only the record of which hash was declared changes.
+    UpdateDeclaredHash(Box<User>),
     RemoveUser(Box<User>),
 }
 
-impl Step {
-    /// Which record it changes, if it does: its kind, and the identifier that it keeps under any name.
-    fn record(&self) -> Option<(&'static str, String)> {
+impl PlannedWrite {
+    /// The record for the audit log: its kind, and the identifier that does not change with its name.
+    fn audited_record(&self) -> Option<(&'static str, String)> {
         Some(match self {
             Self::PutProvider(provider) => (providers::KIND, provider.id.clone()),
             Self::RemoveProvider(id) => (providers::KIND, id.clone()),
             Self::PutClient(client) | Self::RemoveClient(client) => (clients::KIND, client.client_id.clone()),
             Self::PutUser(_, user) | Self::RemoveUser(user) => (users::KIND, user.uuid.to_string()),
-            Self::NoteUser(_) => return None,
+            Self::UpdateDeclaredHash(_) => return None,
         })
     }
 }
 
-/// What must change, and why it cannot.
+/// The changes to make, and the faults that prevent them.
 #[derive(Default)]
 struct Plan {
-    steps: Vec<Step>,
+    writes: Vec<PlannedWrite>,
     applied: Applied,
     faults: Vec<String>,
-    /// The issuer of every provider that there will be, by id.
+    /// The issuers of the providers after the change, by id.
     providers: BTreeMap<String, String>,
 }
 
 impl Plan {
-    /// Notes a record that comes, changes or goes, by what the file says of it before and after.
+    /// Adds the change of a record, by its entries in a file before and after.
     fn note(
         &mut self,
         kind: &str,
@@ -230,7 +232,7 @@ impl Plan {
         });
     }
 
-    /// Adds to the last note that a secret changes.
+    /// Adds the change of a secret to the last change.
     fn note_secret(&mut self, name: &str, what: SecretChange) {
         if let Some(change) = self.applied.changes.last_mut() {
             change.fields.push(FieldChange {
@@ -242,15 +244,15 @@ impl Plan {
         }
     }
 
-    /// Adds the client's secret that was made to the last note. Where nothing is done, nobody will have it.
-    fn note_made(&mut self, secret: Option<SecretString>) {
+    /// Adds a generated client secret to the last change. A dry run shows none, since that secret is not stored.
+    fn note_generated_secret(&mut self, secret: Option<SecretString>) {
         if let Some(change) = self.applied.changes.last_mut().filter(|_| !self.applied.dry_run) {
             change.client_secret = secret;
         }
     }
 
-    /// Takes an identifier that was made out of the last note, where nothing is done: the next time it is another one.
-    fn forget_made(&mut self, name: &str) {
+    /// Removes a generated identifier from the last change of a dry run: the real run will generate another one.
+    fn hide_generated(&mut self, name: &str) {
         if let Some(change) = self.applied.changes.last_mut().filter(|_| self.applied.dry_run) {
             change.fields.retain(|field| field.name != name);
         }
@@ -274,8 +276,8 @@ fn differences(before: Option<&Map<String, Value>>, after: Option<&Map<String, V
         .collect()
 }
 
-/// Brings a state about, or says what that would change. Everything or nothing.
-pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
+/// Makes the changes to a declared state, or reports them. All of them or none.
+pub async fn apply(admin: Admin<'_>, request: Apply) -> AdminResult<Applied> {
     let Apply {
         state,
         dry_run,
@@ -322,14 +324,16 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
     let written = admin
         .core
         .store
-        .write("apply", move |tx: &mut dyn Tx| -> Decided<(Applied, Vec<_>)> {
+        .write("apply", move |tx: &mut dyn Tx| -> TxResult<(Applied, Vec<_>)> {
             let plan = plan(&*tx)?;
-            let checked = all_or_none(&plan.faults).and_then(|()| plan.applied.removes_only(only.as_deref()));
-            if let Err(refusal) = checked {
-                return Ok(Err(refusal));
-            }
-            execute(tx, &plan.steps, now)?;
-            let written = plan.steps.iter().filter_map(Step::record).collect();
+            or_refuse!(all_or_none(&plan.faults));
+            or_refuse!(plan.applied.check_confirmed(only.as_deref()));
+            execute(tx, &plan.writes, now)?;
+            let written = plan
+                .writes
+                .iter()
+                .filter_map(PlannedWrite::audited_record)
+                .collect();
             Ok(Ok((plan.applied, written)))
         })
         .await;
@@ -340,31 +344,38 @@ pub async fn apply(admin: Admin<'_>, request: Apply) -> Done<Applied> {
     Ok(applied)
 }
 
-/// Names go before names come, so that two users may swap theirs. Grants end last, for all that goes at once.
-fn execute(tx: &mut dyn Tx, steps: &[Step], now: Timestamp) -> Result<(), StoreError> {
-    let mut withdrawal = GrantRevocation::default();
-    for step in steps {
-        match step {
-            Step::RemoveClient(client) => super::client::remove_in(tx, client, &mut withdrawal)?,
-            Step::RemoveUser(user) => super::user::remove_in(tx, user, now)?,
-            Step::PutUser(Some(before), _) => super::user::drop_names(tx, before)?,
-            Step::RemoveProvider(id) => provider::remove_in(tx, id, &mut withdrawal)?,
-            Step::PutProvider(_) | Step::PutClient(_) | Step::PutUser(None, _) | Step::NoteUser(_) => {}
+/// Makes the writes. Names are removed before others are added, so that two users may swap theirs. Grants end last,
+/// for all removed records at once.
+fn execute(tx: &mut dyn Tx, writes: &[PlannedWrite], now: Timestamp) -> Result<(), StoreError> {
+    let mut revocation = GrantRevocation::default();
+    for write in writes {
+        match write {
+            PlannedWrite::RemoveClient(client) => super::client::remove_client(tx, client, &mut revocation)?,
+            PlannedWrite::RemoveUser(user) => remove_user(tx, user, now)?,
+            PlannedWrite::PutUser(Some(before), _) => remove_login_names(tx, before)?,
+            PlannedWrite::RemoveProvider(id) => provider::remove_provider(tx, id, &mut revocation)?,
+            PlannedWrite::PutProvider(_)
+            | PlannedWrite::PutClient(_)
+            | PlannedWrite::PutUser(None, _)
+            | PlannedWrite::UpdateDeclaredHash(_) => {}
         }
     }
-    for step in steps {
-        match step {
-            Step::PutProvider(provider) => provider::put_in(tx, provider, &mut withdrawal)?,
-            Step::PutClient(client) => clients::put(tx, client)?,
-            Step::PutUser(_, user) | Step::NoteUser(user) => super::user::write(tx, user)?,
-            Step::RemoveProvider(_) | Step::RemoveClient(_) | Step::RemoveUser(_) => {}
+    for write in writes {
+        match write {
+            PlannedWrite::PutProvider(provider) => provider::store_provider(tx, provider, &mut revocation)?,
+            PlannedWrite::PutClient(client) => CLIENTS.put(tx, &client.client_id, client)?,
+            PlannedWrite::PutUser(_, user) | PlannedWrite::UpdateDeclaredHash(user) => {
+                super::user::write(tx, user)?
+            }
+            PlannedWrite::RemoveProvider(_) | PlannedWrite::RemoveClient(_) | PlannedWrite::RemoveUser(_) => {
+            }
         }
     }
-    withdrawal.carry_out(tx, now)
+    revocation.execute(tx, now)
 }
 
-/// Hands everything that can be declared to `take`, as it is now, until that says `Break`. Hashes are in it only when
-/// asked for, secrets never. No more than one user is in memory at a time. What comes back is what it has passed over.
+/// Passes the stored records that a file can declare to `take`, until it returns `Break`. Hashes are included if
+/// requested, secrets never. One user at a time is in memory. Returns what was left out.
 pub fn export(
     core: &Core,
     with_hashes: bool,
@@ -372,7 +383,7 @@ pub fn export(
 ) -> Result<LeftOut, StoreError> {
     let mut left_out = LeftOut::default();
     let mut flow = ControlFlow::Continue(());
-    // Who has said no is not asked again, whatever comes after.
+    // After a `Break`, `take` must not be called again.
     core.store.read(|snapshot| {
         PROVIDERS.visit(snapshot, .., |_, provider| {
             flow = take(Exported::Provider(providers::export(&provider)));
@@ -403,23 +414,23 @@ pub fn export(
     Ok(left_out)
 }
 
-/// Two entries of a kind that mean the same record.
-fn refuse_twins(kind: &str, ids: impl Iterator<Item = String>, faults: &mut Vec<String>) {
-    let mut seen = std::collections::HashSet::new();
+/// Adds a fault for each record that is declared twice.
+fn refuse_duplicates(kind: &str, ids: impl Iterator<Item = String>, faults: &mut Vec<String>) {
+    let mut known = std::collections::HashSet::new();
     for id in ids {
-        if seen.contains(&id) {
+        if known.contains(&id) {
             faults.extend(about(kind, &id, vec!["it is declared twice".to_owned()]));
         }
-        seen.insert(id);
+        known.insert(id);
     }
 }
 
-/// What the lines of a refusal begin with that are about this record.
+/// The start of a refusal's lines about this record.
 pub fn subject(kind: &str, id: &str) -> String {
     format!("{kind} {id}: ")
 }
 
-/// A refusal with the record that it is about before each of its lines.
+/// Puts the record that faults are about before each of them.
 fn about(kind: &str, id: &str, faults: Vec<String>) -> impl Iterator<Item = String> {
     let subject = subject(kind, id);
     faults.into_iter().map(move |fault| format!("{subject}{fault}"))
@@ -433,7 +444,7 @@ fn members(record: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// The fields of a record in which it differs from the `usual` one, as a file has them.
+/// The fields of a record that differ from the `usual` one, as an entry of a file.
 fn export_fields(
     record: &impl Serialize,
     usual: &Map<String, Value>,
@@ -441,7 +452,7 @@ fn export_fields(
 ) -> Map<String, Value> {
     let mut entry = members(record);
     entry.retain(|name, value| usual.get(name) != Some(value) && !value.is_null());
-    // A file has scope values one by one.
+    // In a file a scope is a list of values.
     for (name, _) in fields.iter().filter(|(_, form)| *form == Form::Texts) {
         if let Some(Value::String(scope)) = entry.get(*name) {
             let values: Value = scope.split(' ').filter(|value| !value.is_empty()).collect();
@@ -451,7 +462,7 @@ fn export_fields(
     entry
 }
 
-/// Refuses public keys that are said in two ways.
+/// Refuses public keys that are given in two ways.
 fn check_keys(keys: Option<&Vec<Value>>, jwks_uri: Option<&String>, faults: &mut Vec<String>) {
     if keys.is_some_and(|keys| !keys.is_empty()) && jwks_uri.is_some() {
         faults.push("keys beside jwks_uri: give one of them".to_owned());

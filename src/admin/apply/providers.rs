@@ -1,13 +1,15 @@
-//! Upstream providers as a file declares them.
+//! Upstream providers in a declared state.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Plan, SecretChange, Step, about, check_keys, clients, export_fields, members, refuse_twins};
+use super::{
+    Plan, PlannedWrite, SecretChange, about, check_keys, clients, export_fields, members, refuse_duplicates,
+};
 use crate::admin::provider;
 use crate::admin::provider::check::{NO_CLAIM, apply, check, check_id};
-use crate::admin::provider::holder_of_issuer;
-use crate::admin::{Admin, Done, SecretString, Wording};
+use crate::admin::provider::other_with_issuer;
+use crate::admin::{Admin, AdminResult, InputSource, SecretString};
 use crate::clock::Timestamp;
 use crate::federation::provider::{Provider, ProviderFields, ProviderSettings};
 use crate::oauth::fields::Form;
@@ -17,7 +19,7 @@ use crate::store::tables::{CLIENTS, PROVIDERS};
 
 pub(super) const KIND: &str = "provider";
 
-/// What an entry may say beside [`ProviderFields::FIELDS`], secrets and keys still to be read among it.
+/// The keys of an entry beside [`ProviderFields::FIELDS`], including those for files and variables.
 pub const KEYS: &[(&str, Form)] = &[
     ("id", Form::Text),
     ("logo_file", Form::Text),
@@ -26,11 +28,11 @@ pub const KEYS: &[(&str, Form)] = &[
     ("jwks_file", Form::Text),
 ];
 
-/// A provider as it is to be. What is left out has its default; a secret that is left out stays.
+/// A declared provider. A missing field gets its default. A missing secret does not change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeclaredProvider {
-    /// The name under which the operator knows it.
+    /// The provider's id.
     pub id: String,
     /// The secret that belongs to its `client_id`.
     pub client_secret: Option<SecretString>,
@@ -40,20 +42,20 @@ pub struct DeclaredProvider {
 }
 
 /// A declared provider whose secret was compared and sealed before the transaction.
-pub(super) struct Prepared {
-    fresh: Provider,
-    /// Whether the secret in it is another than the one that is there; else that one stays.
+pub(super) struct PreparedProvider {
+    record: Provider,
+    /// Whether the secret in the record differs from the stored one. If not, the stored one is kept.
     is_new_secret: bool,
     declares_secret: bool,
 }
 
-/// Builds every declared provider as if it were new.
+/// Builds the record of each declared provider as if it were new.
 pub(super) fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredProvider>,
     faults: &mut Vec<String>,
-) -> Done<Vec<Prepared>> {
-    refuse_twins(KIND, declared.iter().map(|entry| entry.id.clone()), faults);
+) -> AdminResult<Vec<PreparedProvider>> {
+    refuse_duplicates(KIND, declared.iter().map(|entry| entry.id.clone()), faults);
     let mut all = Vec::new();
     for entry in declared {
         let (mut own, id) = (Vec::new(), entry.id.clone());
@@ -63,27 +65,31 @@ pub(super) fn prepare(
     Ok(all)
 }
 
-fn prepare_one(admin: Admin<'_>, entry: DeclaredProvider, faults: &mut Vec<String>) -> Done<Prepared> {
+fn prepare_one(
+    admin: Admin<'_>,
+    entry: DeclaredProvider,
+    faults: &mut Vec<String>,
+) -> AdminResult<PreparedProvider> {
     let core = admin.core;
     check_id(&entry.id, faults);
     let is_new_secret = match &entry.client_secret {
-        Some(secret) => !holds(admin, &entry.id, secret)?,
+        Some(secret) => !has_secret(admin, &entry.id, secret)?,
         None => false,
     };
     let declares_secret = entry.client_secret.is_some();
     check_keys(entry.fields.keys.as_ref(), entry.fields.jwks_uri.as_ref(), faults);
-    let mut fresh = Provider::new(entry.id, core.clock.now());
+    let mut record = Provider::new(entry.id, core.clock.now());
     let sealing = (&core.sealer, &core.random);
-    apply(entry.fields, entry.client_secret, &mut fresh, sealing, faults);
-    Ok(Prepared {
-        fresh,
+    apply(entry.fields, entry.client_secret, &mut record, sealing, faults);
+    Ok(PreparedProvider {
+        record,
         is_new_secret,
         declares_secret,
     })
 }
 
-/// Whether the provider has this secret already.
-fn holds(admin: Admin<'_>, id: &str, secret: &SecretString) -> Done<bool> {
+/// Whether this secret is stored for the provider already.
+fn has_secret(admin: Admin<'_>, id: &str, secret: &SecretString) -> AdminResult<bool> {
     let core = admin.core;
     let before = core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
     let sealed = before.and_then(|provider| provider.sealed_secret);
@@ -93,10 +99,10 @@ fn holds(admin: Admin<'_>, id: &str, secret: &SecretString) -> Done<bool> {
     }))
 }
 
-impl Prepared {
-    /// The record as it is to be, made of the one that is there.
-    fn settle(&self, before: Option<&Provider>) -> Provider {
-        let mut provider = self.fresh.clone();
+impl PreparedProvider {
+    /// Merges the declared provider with the stored one.
+    fn merge(&self, before: Option<&Provider>) -> Provider {
+        let mut provider = self.record.clone();
         if let Some(before) = before {
             provider.created_at = before.created_at;
             provider.updated_at = before.updated_at;
@@ -104,7 +110,7 @@ impl Prepared {
                 provider.sealed_secret.clone_from(&before.sealed_secret);
             }
         }
-        // Where nothing is to be proven with a secret, none is kept.
+        // A secret that is not used is not kept.
         if !self.declares_secret && (provider.client_id.is_none() || !provider.auth_method.uses_secret()) {
             provider.sealed_secret = None;
         }
@@ -112,20 +118,20 @@ impl Prepared {
     }
 }
 
-/// What must change so that the providers are as declared. Afterwards the plan knows which there will be.
+/// Plans the changes to the declared providers, and adds the resulting issuers to the plan.
 pub(super) fn plan(
     snapshot: &dyn Snapshot,
-    declared: &[Prepared],
+    declared: &[PreparedProvider],
     prune: bool,
     now: Timestamp,
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
     for entry in declared {
-        let id = &entry.fresh.id;
+        let id = &entry.record.id;
         let before = PROVIDERS.get(snapshot, id)?;
-        let mut provider = entry.settle(before.as_ref());
+        let mut provider = entry.merge(before.as_ref());
         let mut faults = Vec::new();
-        check(&provider, Wording::Keys, &mut faults);
+        check(&provider, InputSource::File, &mut faults);
         plan.faults.extend(about(KIND, id, faults));
         plan.providers.insert(id.clone(), provider.issuer.clone());
         if before.as_ref() == Some(&provider) {
@@ -148,20 +154,20 @@ pub(super) fn plan(
                 },
             );
         }
-        plan.steps.push(Step::PutProvider(Box::new(provider)));
+        plan.writes.push(PlannedWrite::PutProvider(Box::new(provider)));
     }
     if prune {
         for (id, _) in PROVIDERS.scan(snapshot, .., usize::MAX)? {
-            if declared.iter().all(|entry| entry.fresh.id != id) {
+            if declared.iter().all(|entry| entry.record.id != id) {
                 plan.providers.remove(&id);
                 plan.note(KIND, &id, Some(&Map::new()), None);
-                plan.steps.push(Step::RemoveProvider(id));
+                plan.writes.push(PlannedWrite::RemoveProvider(id));
             }
         }
     }
     for (id, issuer) in &plan.providers {
         if let Some(other) =
-            holder_of_issuer(&plan.providers, id, issuer).filter(|other| *other < id.as_str())
+            other_with_issuer(&plan.providers, id, issuer).filter(|other| *other < id.as_str())
         {
             plan.faults
                 .push(format!("{KIND} {id}: provider {other} has the same issuer"));
@@ -170,12 +176,14 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// Providers that go although a client that is not declared goes on naming them, or at which its people could sign in and
-/// will not, though they can nowhere else.
+/// Refuses changes that a client outside of the file does not allow: it names a provider that is removed, or its
+/// users can sign in only at providers that will not allow it.
 pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result<(), StoreError> {
     let is_planned = |client_id: &str| {
-        plan.steps.iter().any(|step| match step {
-            Step::PutClient(client) | Step::RemoveClient(client) => client.client_id == client_id,
+        plan.writes.iter().any(|write| match write {
+            PlannedWrite::PutClient(client) | PlannedWrite::RemoveClient(client) => {
+                client.client_id == client_id
+            }
             _ => false,
         })
     };
@@ -203,7 +211,8 @@ pub(super) fn refuse_orphans(snapshot: &dyn Snapshot, plan: &mut Plan) -> Result
     Ok(())
 }
 
-/// A provider as a file has it. Its secret is never in it: whoever reads that could speak for this service.
+/// A provider as an entry of a file, without its secret: that would allow the reader of the file to act as this
+/// service.
 pub(super) fn export(provider: &Provider) -> Map<String, Value> {
     let usual = members(&ProviderSettings::default());
     let mut entry = export_fields(&provider.settings, &usual, ProviderFields::FIELDS);

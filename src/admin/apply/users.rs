@@ -1,4 +1,4 @@
-//! Users as a file declares them.
+//! Users in a declared state.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Plan, SecretChange, Step, about, members, refuse_twins};
+use super::{Plan, PlannedWrite, SecretChange, about, members, refuse_duplicates};
 use crate::admin::import::UserLine;
 use crate::admin::user::check_chosen;
-use crate::admin::{Admin, Done, SecretString};
+use crate::admin::{Admin, AdminResult, SecretString};
 use crate::clock::Timestamp;
 use crate::flow::check_password::check_password;
+use crate::flow::or_refuse;
 use crate::identity::{LoginName, User};
 use crate::oauth::fields::Form;
 use crate::password::{PasswordHash, SALT_LEN};
@@ -21,7 +22,7 @@ use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
 pub(super) const KIND: &str = "user";
 
-/// What an entry may say, passwords still to be read among it.
+/// The keys of an entry, including those for files and variables that passwords are read from.
 pub const KEYS: &[(&str, Form)] = &[
     ("uuid", Form::Uuid),
     ("account_id", Form::Text),
@@ -39,53 +40,53 @@ pub const KEYS: &[(&str, Form)] = &[
     ("password_hash", Form::TextOrTable),
 ];
 
-/// A user as they are to be. What is left out has its default; a password that is left out stays.
+/// A declared user. A missing field gets its default. A missing password does not change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredUser {
     /// The password.
     pub password: Option<SecretString>,
-    /// Everything else, as a line of an import has it.
+    /// The other fields, as in a line of an import.
     #[serde(flatten)]
     pub line: UserLine,
 }
 
-/// A declared user with a password that was hashed before the transaction.
-pub(super) struct Prepared {
+/// A declared user, with what was hashed and drawn before the transaction.
+pub(super) struct PreparedUser {
     line: UserLine,
     name: String,
-    fresh: Uuid,
+    new_uuid: Uuid,
     organization: String,
-    /// The hash of a new password; none when the password stays.
-    password: Option<Given>,
+    /// The new password. `None` if the password does not change.
+    password: Option<DeclaredPassword>,
 }
 
-/// How an entry gives a password.
-enum Given {
-    /// By this hash, which the file holds.
-    Declared(PasswordHash),
-    /// In the clear: this is its hash, made because the user has another password.
-    Hashed(PasswordHash),
+/// The password of an entry.
+enum DeclaredPassword {
+    /// The entry has this hash.
+    Hash(PasswordHash),
+    /// The entry has a password in the clear, which is not the stored one. This is its hash.
+    Cleartext(PasswordHash),
 }
 
-/// Hashes the passwords that differ from those that are there.
+/// Hashes the passwords that differ from the stored ones.
 pub(super) async fn prepare(
     admin: Admin<'_>,
     declared: Vec<DeclaredUser>,
     faults: &mut Vec<String>,
-) -> Done<Vec<Prepared>> {
+) -> AdminResult<Vec<PreparedUser>> {
     let core = admin.core;
-    let named = |entry: &DeclaredUser| entry.line.name().unwrap_or_default().to_owned();
-    let names: Vec<String> = declared.iter().map(named).collect();
-    let reduced = names.iter().map(|name| LoginName::new(name).as_str().to_owned());
-    refuse_twins(KIND, reduced, faults);
-    let mut fresh: Vec<Uuid> = names
+    let name_of = |entry: &DeclaredUser| entry.line.name().unwrap_or_default().to_owned();
+    let names: Vec<String> = declared.iter().map(name_of).collect();
+    let login_names = names.iter().map(|name| LoginName::new(name).as_str().to_owned());
+    refuse_duplicates(KIND, login_names, faults);
+    let mut new_uuids: Vec<Uuid> = names
         .iter()
         .map(|_| core.random.uuid_v7(core.clock.since_epoch()))
         .collect();
-    fresh.sort_unstable();
+    new_uuids.sort_unstable();
     let mut all = Vec::new();
-    for ((entry, name), fresh) in declared.into_iter().zip(names).zip(fresh) {
+    for ((entry, name), new_uuid) in declared.into_iter().zip(names).zip(new_uuids) {
         let mut own = Vec::new();
         if name.is_empty() {
             own.push("neither email nor account_id: the user would have no name".to_owned());
@@ -98,18 +99,18 @@ pub(super) async fn prepare(
             (None, Some(hash)) => PasswordHash::import(hash)
                 .map_err(|problem| own.push(problem.to_string()))
                 .ok()
-                .map(Given::Declared),
+                .map(DeclaredPassword::Hash),
             (Some(password), None) => {
-                let hash = changed(admin, &entry.line, password, &mut own).await?;
-                hash.map(Given::Hashed)
+                let hash = hash_if_changed(admin, &entry.line, password, &mut own).await?;
+                hash.map(DeclaredPassword::Cleartext)
             }
             (None, None) => None,
         };
         faults.extend(about(KIND, &name, own));
-        all.push(Prepared {
+        all.push(PreparedUser {
             line: entry.line,
             name,
-            fresh,
+            new_uuid,
             organization: core.policy.organization.clone(),
             password,
         });
@@ -117,13 +118,13 @@ pub(super) async fn prepare(
     Ok(all)
 }
 
-/// The hash of a password that is fit, unless the user has that password already.
-async fn changed(
+/// Checks and hashes a password, unless the user has it already.
+async fn hash_if_changed(
     admin: Admin<'_>,
     line: &UserLine,
     password: &SecretString,
     faults: &mut Vec<String>,
-) -> Done<Option<PasswordHash>> {
+) -> AdminResult<Option<PasswordHash>> {
     let core = admin.core;
     let existing = core.store.read(|snapshot| line.existing(snapshot))?;
     if let Ok(Some(user)) = existing
@@ -134,8 +135,8 @@ async fn changed(
             return Ok(None);
         }
     }
-    // A line that makes no user is refused as such.
-    if let Ok(user) = line.onto(None, Uuid::nil(), &core.policy.organization, core.clock.now()) {
+    // A line that describes no valid user is refused by `merge`.
+    if let Ok(user) = line.to_user(None, Uuid::nil(), &core.policy.organization, core.clock.now()) {
         let before = faults.len();
         check_chosen(admin, &user, password, faults);
         if faults.len() > before {
@@ -146,26 +147,26 @@ async fn changed(
     Ok(Some(core.passwords.hash(password.to_zeroizing(), salt).await?))
 }
 
-/// What must change so that the users are as declared.
+/// Plans the changes to the declared users.
 pub(super) fn plan(
     snapshot: &dyn Snapshot,
-    declared: &[Prepared],
+    declared: &[PreparedUser],
     prune: bool,
     now: Timestamp,
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
     let mut kept: HashSet<Uuid> = HashSet::new();
-    let mut puts: Vec<(Option<User>, User)> = Vec::new();
+    let mut puts: Vec<UserChange> = Vec::new();
     let mut removed: Vec<User> = Vec::new();
-    let made: HashSet<Uuid> = declared.iter().map(|entry| entry.fresh).collect();
+    let generated: HashSet<Uuid> = declared.iter().map(|entry| entry.new_uuid).collect();
     for entry in declared {
         let mut faults = Vec::new();
-        match settle(snapshot, entry, now)? {
-            Ok((before, user)) => {
-                if !kept.insert(user.uuid) {
+        match merge(snapshot, entry, now)? {
+            Ok(change) => {
+                if !kept.insert(change.after.uuid) {
                     faults.push("another entry means the same user".to_owned());
                 }
-                puts.push((before, user));
+                puts.push(change);
             }
             Err(fault) => faults.push(fault),
         }
@@ -180,56 +181,62 @@ pub(super) fn plan(
         })?;
     }
     check_names(snapshot, &puts, &removed, plan)?;
-    for (before, mut user) in puts {
+    for UserChange {
+        before,
+        after: mut user,
+    } in puts
+    {
         if before.as_ref().is_some_and(|before| before.is_as_declared(&user)) {
             plan.applied.unchanged += 1;
             if before.as_ref() != Some(&user) {
-                plan.steps.push(Step::NoteUser(Box::new(user)));
+                plan.writes.push(PlannedWrite::UpdateDeclaredHash(Box::new(user)));
             }
             continue;
         }
-        let has_new_password = before
-            .as_ref()
-            .is_none_or(|before| before.password != user.password)
-            && user.password.is_some();
+        let former_password = before.as_ref().and_then(|before| before.password.as_ref());
+        let has_new_password = user.password.is_some() && former_password != user.password.as_ref();
         user.updated_at = now;
         let then = before.as_ref().map(|before| export(before, false));
         plan.note(KIND, &user.account_id, then.as_ref(), Some(&export(&user, false)));
-        if before.is_none() && made.contains(&user.uuid) {
-            plan.forget_made("uuid");
+        if before.is_none() && generated.contains(&user.uuid) {
+            plan.hide_generated("uuid");
         }
         if has_new_password {
             plan.note_secret("password", SecretChange::New);
         }
-        plan.steps
-            .push(Step::PutUser(before.map(Box::new), Box::new(user)));
+        plan.writes
+            .push(PlannedWrite::PutUser(before.map(Box::new), Box::new(user)));
     }
     for user in removed {
         plan.note(KIND, &user.account_id, Some(&Map::new()), None);
-        plan.steps.push(Step::RemoveUser(Box::new(user)));
+        plan.writes.push(PlannedWrite::RemoveUser(Box::new(user)));
     }
     Ok(())
 }
 
-/// The user that is there, and as they are to be; the time of the last change is still the former.
-type Settled = Result<(Option<User>, User), String>;
+/// A user before and after the change.
+struct UserChange {
+    before: Option<User>,
+    after: User,
+}
 
-fn settle(snapshot: &dyn Snapshot, entry: &Prepared, now: Timestamp) -> Result<Settled, StoreError> {
-    let before = match entry.line.existing(snapshot)? {
-        Ok(before) => before,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    let mut user = match entry.line.onto(None, entry.fresh, &entry.organization, now) {
-        Ok(user) => user,
-        Err(fault) => return Ok(Err(fault)),
-    };
+/// Merges an entry with the stored user. The time of the last change is not set yet.
+fn merge(
+    snapshot: &dyn Snapshot,
+    entry: &PreparedUser,
+    now: Timestamp,
+) -> Result<Result<UserChange, String>, StoreError> {
+    let before = or_refuse!(entry.line.existing(snapshot)?);
+    let mut user = or_refuse!(entry.line.to_user(None, entry.new_uuid, &entry.organization, now));
     if let Some(uuid) = entry.line.uuid
         && before.as_ref().is_some_and(|before| before.uuid != uuid)
     {
         return Ok(Err("it is there under another uuid".to_owned()));
     }
-    let mistaken = before.as_ref().and_then(|before| entry.line.mistakes(before));
-    if let Some(fault) = mistaken.or_else(|| entry.line.borrowed_type(before.as_ref())) {
+    let namesake = before
+        .as_ref()
+        .and_then(|before| entry.line.federated_namesake(before));
+    if let Some(fault) = namesake.or_else(|| entry.line.reserved_user_type(before.as_ref())) {
         return Ok(Err(fault));
     }
     User::LOCAL.clone_into(&mut user.source);
@@ -243,37 +250,33 @@ fn settle(snapshot: &dyn Snapshot, entry: &Prepared, now: Timestamp) -> Result<S
         user.identities.clone_from(&before.identities);
     }
     match &entry.password {
-        Some(Given::Declared(hash)) => user.take_declared(hash),
-        Some(Given::Hashed(hash)) => {
+        Some(DeclaredPassword::Hash(hash)) => user.take_declared(hash),
+        Some(DeclaredPassword::Cleartext(hash)) => {
             user.password = Some(hash.clone());
             user.declared_hash = None;
         }
         None => {}
     }
-    Ok(Ok((before, user)))
+    Ok(Ok(UserChange { before, after: user }))
 }
 
-/// Whether every name has one owner in the end.
+/// Checks that each name has one owner after the change.
 fn check_names(
     snapshot: &dyn Snapshot,
-    puts: &[(Option<User>, User)],
+    puts: &[UserChange],
     removed: &[User],
     plan: &mut Plan,
 ) -> Result<(), StoreError> {
     let mut owners: HashMap<LoginName, Uuid> = HashMap::new();
-    let released: Vec<Uuid> = puts
-        .iter()
-        .filter_map(|(before, _)| before.as_ref())
-        .chain(removed)
-        .map(|user| user.uuid)
-        .collect();
-    let released: HashSet<Uuid> = released.into_iter().collect();
-    for (_, user) in puts {
+    let former = puts.iter().filter_map(|change| change.before.as_ref());
+    let released: HashSet<Uuid> = former.chain(removed).map(|user| user.uuid).collect();
+    for UserChange { after: user, .. } in puts {
         for name in user.login_names() {
             let stored = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
-            let is_foreign = stored.is_some_and(|owner| owner != user.uuid && !released.contains(&owner));
-            let is_taken = owners.get(&name).is_some_and(|owner| *owner != user.uuid);
-            if is_foreign || is_taken {
+            let is_stored_for_another =
+                stored.is_some_and(|owner| owner != user.uuid && !released.contains(&owner));
+            let is_declared_for_another = owners.get(&name).is_some_and(|owner| *owner != user.uuid);
+            if is_stored_for_another || is_declared_for_another {
                 plan.faults.extend(about(
                     KIND,
                     &user.account_id,
@@ -286,12 +289,12 @@ fn check_names(
     Ok(())
 }
 
-/// Whether a user is one that an operator puts there: not a device's, not a provider's.
+/// Whether a file can declare the user: an operator added or imported them.
 pub(super) fn is_declarable(user: &User) -> bool {
     user.source == User::LOCAL || user.source == User::IMPORT
 }
 
-/// A user as a file has it.
+/// A user as an entry of a file.
 pub(super) fn export(user: &User, with_hashes: bool) -> Map<String, Value> {
     let hash = user.password.as_ref().filter(|_| with_hashes);
     let user_type = Some(user.user_type.clone()).filter(|name| name != User::DEFAULT_TYPE);

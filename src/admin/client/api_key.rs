@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{change, unknown};
-use crate::admin::{Admin, AdminRefusal, Done, SecretString};
+use crate::admin::{Admin, AdminRefusal, AdminResult, SecretString};
 use crate::clock::Timestamp;
 use crate::oauth::client::{GrantType, StoredApiKey};
 use crate::secret::{ApiKey, Secret};
 use crate::store::tables::{API_KEY_USES, CLIENTS};
 
-/// More keys than any rotation needs.
+/// The most API keys of a client. A rotation needs two.
 const MOST_KEYS: usize = 20;
 
 /// An API key as it is shown.
@@ -18,12 +18,12 @@ const MOST_KEYS: usize = 20;
 pub struct ApiKeyView {
     /// The client it belongs to.
     pub client_id: String,
-    /// The name by which it is revoked.
+    /// Its id, for `client api-key revoke`.
     pub id: Uuid,
-    /// The key itself, in the one answer that shows it.
+    /// The key, in the answer that adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<SecretString>,
-    /// When it was made.
+    /// When it was added.
     pub created_at: Timestamp,
     /// When it was last used, to within the hour.
     pub last_used_at: Option<Timestamp>,
@@ -38,8 +38,8 @@ pub struct WhichApiKey {
     pub id: Uuid,
 }
 
-/// Makes a key, to be stored and to be shown.
-pub(super) fn make(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
+/// Generates a key: the record to store, and the key to show.
+pub(super) fn generate(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
     let core = admin.core;
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let key = Secret::<ApiKey>::mint(id.as_bytes(), &core.random);
@@ -51,9 +51,9 @@ pub(super) fn make(admin: Admin<'_>) -> (StoredApiKey, SecretString) {
     (stored, SecretString::new(key.reveal()))
 }
 
-/// Gives a client one more key. The answer shows it, this once.
-pub async fn add(admin: Admin<'_>, client_id: String) -> Done<ApiKeyView> {
-    let (stored, shown) = make(admin);
+/// Adds a key to a client. Only this answer shows it.
+pub async fn add(admin: Admin<'_>, client_id: String) -> AdminResult<ApiKeyView> {
+    let (stored, shown) = generate(admin);
     let view = ApiKeyView {
         client_id: client_id.clone(),
         id: stored.id,
@@ -81,20 +81,20 @@ pub async fn add(admin: Admin<'_>, client_id: String) -> Done<ApiKeyView> {
 }
 
 /// The keys of a client, oldest first.
-pub fn list(admin: Admin<'_>, client_id: &str) -> Done<Vec<ApiKeyView>> {
+pub fn list(admin: Admin<'_>, client_id: &str) -> AdminResult<Vec<ApiKeyView>> {
     let views = admin.core.store.read(|snapshot| {
         let Some(client) = CLIENTS.get(snapshot, client_id)? else {
             return Ok(None);
         };
         let mut views = Vec::new();
         for key in client.api_keys {
-            let noted = API_KEY_USES.get(snapshot, &key.id)?;
+            let last_use = API_KEY_USES.get(snapshot, &key.id)?;
             views.push(ApiKeyView {
                 client_id: client_id.to_owned(),
                 id: key.id,
                 api_key: None,
                 created_at: key.created_at,
-                last_used_at: noted.map(|noted| noted.last_used_at),
+                last_used_at: last_use.map(|last_use| last_use.last_used_at),
             });
         }
         Ok(Some(views))
@@ -102,8 +102,8 @@ pub fn list(admin: Admin<'_>, client_id: &str) -> Done<Vec<ApiKeyView>> {
     Ok(views.ok_or_else(|| unknown(client_id))?)
 }
 
-/// Revokes a key; it stops working at once.
-pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> Done<WhichApiKey> {
+/// Revokes a key. It is refused from now on.
+pub async fn revoke(admin: Admin<'_>, which: WhichApiKey) -> AdminResult<WhichApiKey> {
     let id = which.id;
     change(
         admin,

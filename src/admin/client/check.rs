@@ -1,8 +1,8 @@
-//! Whether a client can be as an operator says.
+//! Checks the settings of a client.
 
 use std::collections::BTreeSet;
 
-use crate::admin::Wording;
+use crate::admin::InputSource;
 use crate::federation::metadata::https;
 use crate::jose::alg::Algorithm;
 use crate::oauth::client::{
@@ -15,12 +15,12 @@ use crate::oauth::redirect_uri::{
 
 const MOST_URIS: usize = 100;
 const MOST_KEYS: usize = 20;
-const LONGEST_URI: usize = 2048;
-/// What to do about a scope value that a client lacks: the flag says the whole list.
-const SCOPES_TOO: &str = "name them with --scope, beside every other scope that the client keeps";
+const MAX_URI_BYTES: usize = 2048;
+/// The hint for a missing scope value. The flag replaces the whole list.
+const NAME_ALL_SCOPES: &str = "name them with --scope, beside every other scope that the client keeps";
 
-/// Takes a change over into a client, and what follows from it. The default scope is cut to what stays allowed unless it
-/// was named. Keys that are registered and an address where they are published replace each other.
+/// Applies a change to a client. Unless the change names a default scope, it is reduced to what is still allowed.
+/// Registered keys and the address of published keys replace each other.
 pub(in crate::admin) fn apply(change: ClientFields, client: &mut Client, faults: &mut Vec<String>) {
     let names_default_scope = change.default_scope.is_some();
     let brings_keys = change.jwks.as_ref().is_some_and(|keys| !keys.is_empty());
@@ -40,17 +40,17 @@ pub(in crate::admin) fn apply(change: ClientFields, client: &mut Client, faults:
     }
 }
 
-/// The grants of a client of which none are named: those of sign-ins, where people can be sent back. That there are to be
-/// none has to be said.
+/// The grants of a client without named ones: those of sign-ins, if it has a redirect URI. A client without grants
+/// must be declared as such.
 pub(in crate::admin) fn usual_grants(
     redirect_uris: &[String],
-    wording: Wording,
+    input: InputSource,
     faults: &mut Vec<String>,
 ) -> Vec<GrantType> {
     if redirect_uris.is_empty() {
         faults.push(format!(
             "the client has no grant: name {} for an API that only introspects tokens",
-            wording.say(
+            input.wording(
                 "a --redirect-uri for sign-ins, or --no-grants",
                 "redirect_uris for sign-ins, or grant_types = []"
             )
@@ -60,14 +60,14 @@ pub(in crate::admin) fn usual_grants(
     vec![GrantType::AuthorizationCode, GrantType::RefreshToken]
 }
 
-/// Everything about the record as a whole that cannot be, but for addresses that it had `before`. At the providers
-/// `exchange_only` nobody signs in.
+/// Checks the record as a whole. AddressList that the client had `before` are not checked. Users cannot sign in at
+/// the providers `exchange_only`.
 pub(in crate::admin) fn check(
     before: Option<&Client>,
     client: &Client,
     usable: &[Algorithm],
     exchange_only: &BTreeSet<String>,
-    wording: Wording,
+    input: InputSource,
     faults: &mut Vec<String>,
 ) {
     check_addresses(before, client, faults);
@@ -81,13 +81,13 @@ pub(in crate::admin) fn check(
     }
     for scope in client.scope_texts.keys() {
         if !client.scope.contains(scope) {
-            let remedy = match wording {
-                Wording::Flags => {
+            let remedy = match input {
+                InputSource::Flags => {
                     format!(
                         "name it with --scope, beside every other scope that the client keeps, or take the text away with --scope-text {scope}="
                     )
                 }
-                Wording::Keys => "add it to scope, or take the text out of scope_texts".to_owned(),
+                InputSource::File => "add it to scope, or take the text out of scope_texts".to_owned(),
             };
             faults.push(format!(
                 "scope text {scope:?}: the client may not ask for this scope; {remedy}"
@@ -97,25 +97,25 @@ pub(in crate::admin) fn check(
     if !client.default_scope.is_within(&client.scope) {
         faults.push(format!(
             "the default scope names values that are not allowed: {}",
-            wording.say(SCOPES_TOO, "add them to scope")
+            input.wording(NAME_ALL_SCOPES, "add them to scope")
         ));
     }
     let uses_code = client.may_use(GrantType::AuthorizationCode);
     if uses_code && client.redirect_uris.is_empty() {
         faults.push(format!(
             "the grant authorization_code needs a redirect URI: name one {}",
-            wording.say("with --redirect-uri", "in redirect_uris")
+            input.wording("with --redirect-uri", "in redirect_uris")
         ));
     }
     if !uses_code && !client.redirect_uris.is_empty() {
         faults.push(format!(
             "redirect URIs are for the grant authorization_code: {}",
-            wording.say("name it with --grant, beside the others", "add it to grant_types")
+            input.wording("name it with --grant, beside the others", "add it to grant_types")
         ));
     }
     let is_anonymous = client.may_use(GrantType::Anonymous);
     let exchanges = client.may_use(GrantType::JwtBearer);
-    check_exchange(client, wording, faults);
+    check_exchange(client, input, faults);
     if client.grant_types.is_empty() && client.is_public() {
         faults.push(
             "a client without grants only introspects tokens, which is for clients that authenticate"
@@ -129,7 +129,7 @@ pub(in crate::admin) fn check(
     if lets_nobody_in(client, exchange_only) {
         faults.push(format!(
             "nobody could sign in: name {}",
-            wording.say(
+            input.wording(
                 "a --provider that has a --client-id, or allow passwords with --password-sign-in yes",
                 "one of the providers that have a client_id, or allow passwords with password_sign_in = true"
             )
@@ -143,7 +143,7 @@ pub(in crate::admin) fn check(
             "the refresh policy reuse is for clients that authenticate, not for public ones".to_owned(),
         );
     }
-    check_credentials(client, wording, faults);
+    check_credentials(client, input, faults);
     for alg in [client.id_token_signed_response_alg, client.access_token_alg]
         .into_iter()
         .flatten()
@@ -156,21 +156,22 @@ pub(in crate::admin) fn check(
     }
 }
 
-/// Whether the client is one that people sign in for, and none of them can. At the providers `exchange_only` nobody does.
+/// Whether the client is for sign-ins, but no user can sign in. Users cannot sign in at the providers
+/// `exchange_only`.
 pub(in crate::admin) fn lets_nobody_in(client: &Client, exchange_only: &BTreeSet<String>) -> bool {
     client.may_use(GrantType::AuthorizationCode)
         && !client.password_sign_in
         && client.providers.is_subset(exchange_only)
 }
 
-type Addresses = fn(&Client) -> &Vec<String>;
+type AddressList = fn(&Client) -> &Vec<String>;
 
-/// Where browsers may come from and be sent. An address that an earlier release took stays: whoever changes something
-/// else, or applies the file of then again, is not told to change it.
+/// Checks redirect URIs and origins. An address that an earlier release accepted is not refused when something else
+/// is changed, or when the same file is applied again.
 fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<String>) {
     let before = before.filter(|before| before.is_public() == client.is_public());
     let is_new =
-        |list: Addresses, address: &String| before.is_none_or(|before| !list(before).contains(address));
+        |list: AddressList, address: &String| before.is_none_or(|before| !list(before).contains(address));
     let lists = [
         &client.redirect_uris,
         &client.post_logout_redirect_uris,
@@ -179,7 +180,7 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<St
     if lists.iter().any(|list| list.len() > MOST_URIS) {
         faults.push(format!("more than {MOST_URIS} addresses in one list"));
     }
-    let uris: [(&str, Addresses, &[&str]); 2] = [
+    let uris: [(&str, AddressList, &[&str]); 2] = [
         (
             "redirect URI",
             |client| &client.redirect_uris,
@@ -193,8 +194,8 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<St
     ];
     for (field, list, added) in uris {
         for uri in list(client).iter().filter(|uri| is_new(list, uri)) {
-            if uri.len() > LONGEST_URI {
-                faults.push(format!("{field} is longer than {LONGEST_URI} bytes"));
+            if uri.len() > MAX_URI_BYTES {
+                faults.push(format!("{field} is longer than {MAX_URI_BYTES} bytes"));
             } else if let Err(error) =
                 check_registrable(uri, client.is_public()).and_then(|()| check_query(uri, added))
             {
@@ -202,7 +203,7 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<St
             }
         }
     }
-    let origins: Addresses = |client| &client.cors_origins;
+    let origins: AddressList = |client| &client.cors_origins;
     for origin in origins(client).iter().filter(|origin| is_new(origins, origin)) {
         if !is_origin(origin) {
             faults.push(format!(
@@ -213,8 +214,8 @@ fn check_addresses(before: Option<&Client>, client: &Client, faults: &mut Vec<St
     }
 }
 
-/// What it takes to exchange tokens of a provider.
-fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
+/// Checks what a client needs to exchange tokens of a provider.
+fn check_exchange(client: &Client, input: InputSource, faults: &mut Vec<String>) {
     if !client.may_use(GrantType::JwtBearer) {
         return;
     }
@@ -224,7 +225,7 @@ fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
     if client.providers.is_empty() {
         faults.push(format!(
             "the grant jwt-bearer needs a provider: name one {}",
-            wording.say("with --provider", "in providers")
+            input.wording("with --provider", "in providers")
         ));
     }
     let asks_people = client.may_use(GrantType::AuthorizationCode);
@@ -232,13 +233,13 @@ fn check_exchange(client: &Client, wording: Wording, faults: &mut Vec<String>) {
         faults.push(format!(
             "nobody could be asked for consent, and no token be exchanged: people consent when they sign in, for which \
              it takes the grant authorization_code and a redirect URI; or leave the question out {}",
-            wording.say("with --consent skip", "with consent = \"skip\"")
+            input.wording("with --consent skip", "with consent = \"skip\"")
         ));
     }
 }
 
-/// What a client proves itself with, against what it may do for itself.
-fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>) {
+/// Checks the keys and secrets of a client, and what it may do with them.
+fn check_credentials(client: &Client, input: InputSource, faults: &mut Vec<String>) {
     if client.jwks.len() > MOST_KEYS {
         faults.push(format!("more than {MOST_KEYS} keys in the set"));
     }
@@ -256,7 +257,7 @@ fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>
     } else if acts_for_itself && !client.has_keys() && client.max_scope.is_none() {
         faults.push(format!(
             "the grant client_credentials needs a key: {}",
-            wording.say(
+            input.wording(
                 "--public-key-file, --jwks-file or --jwks-uri; \
                  or, at your own risk, --allow-secret-credentials with --max-scope",
                 "public_key_file, jwks_file, jwks_uri or keys; or, at your own risk, a secret with max_scope"
@@ -273,13 +274,13 @@ fn check_credentials(client: &Client, wording: Wording, faults: &mut Vec<String>
         if !most.is_within(&client.scope) {
             faults.push(format!(
                 "max scope names values that are not allowed: {}",
-                wording.say(SCOPES_TOO, "add them to scope")
+                input.wording(NAME_ALL_SCOPES, "add them to scope")
             ));
         }
     }
 }
 
-/// Whether an identifier survives every header, form and log line it will stand in.
+/// Checks an identifier, which must fit in headers, forms and log lines without escapes.
 pub(in crate::admin) fn check_client_id(client_id: &str, faults: &mut Vec<String>) {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/~@-".contains(&byte);
     if client_id.is_empty() || client_id.len() > 200 || !client_id.bytes().all(is_fit) {

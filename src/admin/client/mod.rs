@@ -15,13 +15,15 @@ use serde::{Deserialize, Serialize};
 use self::check::{apply, check, check_client_id, usual_grants};
 pub use self::view::ClientView;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString, Wording, all_or_none};
+use super::{
+    Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none,
+    record_command,
+};
+use crate::flow::or_refuse;
 use crate::flow::rotate_keys;
 use crate::jose::alg::Algorithm;
 use crate::oauth::ClientFields;
 use crate::oauth::client::{Client, GrantType, StoredSecret};
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::secret::{ClientSecret, Digest, Secret};
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -39,9 +41,9 @@ pub struct AddClient {
     pub client_id: String,
     /// Whether the client cannot keep a secret.
     pub public: bool,
-    /// The secret that the operator chose; one is made when there is none.
+    /// The secret that the operator chose. Without one it is generated.
     pub secret: Option<SecretString>,
-    /// Whether an API key is made too.
+    /// Whether an API key is generated as well.
     pub api_key: bool,
     /// Everything else.
     pub fields: ClientFields,
@@ -52,7 +54,7 @@ pub struct AddClient {
 pub struct UpdateClient {
     /// Which client.
     pub client_id: String,
-    /// Whether its secrets end, and what they alone allow: from now on it authenticates with its key.
+    /// Whether its secrets are removed, with what only they allow. Then the client authenticates with its key.
     pub no_secret: bool,
     /// What changes.
     pub fields: ClientFields,
@@ -63,9 +65,9 @@ pub struct UpdateClient {
 pub struct RotateSecret {
     /// Which client.
     pub client_id: String,
-    /// The secret that the operator chose; one is made when there is none.
+    /// The secret that the operator chose. Without one it is generated.
     pub secret: Option<SecretString>,
-    /// How many seconds the secrets in force stay good.
+    /// For how many seconds the current secrets stay valid.
     pub keep_old_seconds: Option<u64>,
 }
 
@@ -73,7 +75,7 @@ fn unknown(client_id: &str) -> AdminRefusal {
     AdminRefusal::new(format!("there is no client {client_id}")).with_hint("idsvc client list shows all")
 }
 
-/// The secret to store and, when it was made here, to show.
+/// The secret to store, and a generated one to show.
 pub(super) fn secret_of(
     admin: Admin<'_>,
     chosen: Option<SecretString>,
@@ -104,8 +106,8 @@ pub(super) fn secret_of(
     )
 }
 
-/// Algorithms that have a key, or will have one after the first start: those are `indispensable`.
-pub(super) fn usable(
+/// The algorithms that have a key, and the `indispensable` ones, which get a key at the first start.
+pub(super) fn usable_algorithms(
     snapshot: &dyn Snapshot,
     indispensable: &[Algorithm],
 ) -> Result<Vec<Algorithm>, StoreError> {
@@ -118,36 +120,39 @@ pub(super) fn usable(
     Ok(usable)
 }
 
-/// Providers whose tokens are exchanged and at which nobody signs in.
+/// The providers that are only for token exchange, where users cannot sign in.
 pub(super) fn exchange_only(snapshot: &dyn Snapshot) -> Result<BTreeSet<String>, StoreError> {
-    let mut closed = PROVIDERS.scan(snapshot, .., usize::MAX)?;
-    closed.retain(|(_, provider)| !provider.signs_people_in());
-    Ok(closed.into_iter().map(|(id, _)| id).collect())
+    let mut providers = PROVIDERS.scan(snapshot, .., usize::MAX)?;
+    providers.retain(|(_, provider)| !provider.signs_people_in());
+    Ok(providers.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Everything that is wrong with a record as a whole, beside what was found before. What it is held against may change
-/// at any time, so it is read in the transaction that writes the record.
+/// Checks the record as a whole, and refuses it with these and earlier faults. Keys and providers may change at any
+/// time, so they are read in the transaction that writes the record.
 fn check_in(
     snapshot: &dyn Snapshot,
     before: Option<&Client>,
     client: &Client,
     indispensable: &[Algorithm],
     mut faults: Vec<String>,
-) -> Decided<()> {
-    let (usable, exchange_only) = (usable(snapshot, indispensable)?, exchange_only(snapshot)?);
+) -> TxResult<()> {
+    let (usable, exchange_only) = (
+        usable_algorithms(snapshot, indispensable)?,
+        exchange_only(snapshot)?,
+    );
     check(
         before,
         client,
         &usable,
         &exchange_only,
-        Wording::Flags,
+        InputSource::Flags,
         &mut faults,
     );
     Ok(all_or_none(&faults))
 }
 
-/// Registers a client. The answer shows the secret that was made, this once.
-pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
+/// Registers a client. Only this answer shows a generated secret.
+pub async fn add(admin: Admin<'_>, request: AddClient) -> AdminResult<ClientView> {
     let core = admin.core;
     let mut faults = Vec::new();
     check_client_id(&request.client_id, &mut faults);
@@ -158,7 +163,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     let names_grants = request.fields.grant_types.is_some();
     apply(request.fields, &mut client, &mut faults);
     if !names_grants {
-        let usual = usual_grants(&client.redirect_uris, Wording::Flags, &mut faults);
+        let usual = usual_grants(&client.redirect_uris, InputSource::Flags, &mut faults);
         client.grant_types = usual.into_iter().collect();
     }
     let mut shown = None;
@@ -175,7 +180,7 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     }
     let mut api_key = None;
     if request.api_key {
-        let (stored, made) = api_key::make(admin);
+        let (stored, made) = api_key::generate(admin);
         client.api_keys.push(stored);
         api_key = Some(made);
         if !client.may_use(GrantType::RefreshToken) {
@@ -189,13 +194,9 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
     };
     let written = core
         .store
-        .write("add_client", move |tx| -> Decided<()> {
-            if let Err(refusal) = check_in(&*tx, None, &client, &indispensable, faults.clone())? {
-                return Ok(Err(refusal));
-            }
-            if let Err(refusal) = check_providers(&*tx, &client)? {
-                return Ok(Err(refusal));
-            }
+        .write("add_client", move |tx| -> TxResult<()> {
+            or_refuse!(check_in(&*tx, None, &client, &indispensable, faults.clone())?);
+            or_refuse!(check_providers(&*tx, &client)?);
             if CLIENTS.contains(&*tx, &client.client_id)? {
                 let refusal = AdminRefusal::new(format!("there is a client {} already", client.client_id));
                 return Ok(Err(refusal.with_hint("idsvc client update changes it")));
@@ -205,15 +206,12 @@ pub async fn add(admin: Admin<'_>, request: AddClient) -> Done<ClientView> {
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command: "client add",
-        subject: &view.client_id,
-    });
+    record_command("client add", &view.client_id);
     Ok(view)
 }
 
-/// Whether every provider that the client names is there. The provider stays as long as a client names it.
-fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
+/// Refuses a client that names an unknown provider. A provider cannot be removed as long as a client names it.
+fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> TxResult<()> {
     for id in &client.providers {
         if !PROVIDERS.contains(snapshot, id)? {
             let refusal = AdminRefusal::new(format!("there is no provider {id}"));
@@ -226,7 +224,7 @@ fn check_providers(snapshot: &dyn Snapshot, client: &Client) -> Decided<()> {
 }
 
 /// Every client, by identifier.
-pub fn list(admin: Admin<'_>) -> Done<Vec<ClientView>> {
+pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ClientView>> {
     let now = admin.core.clock.now();
     let clients = admin
         .core
@@ -237,7 +235,7 @@ pub fn list(admin: Admin<'_>) -> Done<Vec<ClientView>> {
 }
 
 /// One client.
-pub fn show(admin: Admin<'_>, client_id: &str) -> Done<ClientView> {
+pub fn show(admin: Admin<'_>, client_id: &str) -> AdminResult<ClientView> {
     let client = admin
         .core
         .store
@@ -251,43 +249,36 @@ pub fn show(admin: Admin<'_>, client_id: &str) -> Done<ClientView> {
     ))
 }
 
-/// Changes a client in one transaction by a function that may refuse, by what the transaction finds.
+/// Changes a client by `change`, which may refuse, in one transaction.
 async fn change(
     admin: Admin<'_>,
     command: &'static str,
     client_id: String,
-    change: impl Fn(&dyn Snapshot, &mut Client) -> Decided<()> + Send + 'static,
-) -> Done<ClientView> {
+    change: impl Fn(&dyn Snapshot, &mut Client) -> TxResult<()> + Send + 'static,
+) -> AdminResult<ClientView> {
     let core = admin.core;
     let now = core.clock.now();
     let subject = client_id.clone();
     let written = core
         .store
-        .write(command, move |tx: &mut dyn Tx| -> Decided<Client> {
+        .write(command, move |tx: &mut dyn Tx| -> TxResult<Client> {
             let Some(mut client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
             };
-            if let Err(refusal) = change(&*tx, &mut client)? {
-                return Ok(Err(refusal));
-            }
-            if let Err(refusal) = check_providers(&*tx, &client)? {
-                return Ok(Err(refusal));
-            }
+            or_refuse!(change(&*tx, &mut client)?);
+            or_refuse!(check_providers(&*tx, &client)?);
             client.updated_at = now;
             CLIENTS.put(tx, &client_id, &client)?;
             Ok(Ok(client))
         })
         .await;
     let client = core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command,
-        subject: &subject,
-    });
+    record_command(command, &subject);
     Ok(ClientView::of(&client, &core.policy.issuer, None, now))
 }
 
 /// Changes a client.
-pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView> {
+pub async fn update(admin: Admin<'_>, request: UpdateClient) -> AdminResult<ClientView> {
     let indispensable = rotate_keys::indispensable(admin.core);
     let command = "client update";
     change(admin, command, request.client_id, move |snapshot, client| {
@@ -303,8 +294,8 @@ pub async fn update(admin: Admin<'_>, request: UpdateClient) -> Done<ClientView>
     .await
 }
 
-/// Lets a client work again, or stops it; its tokens stop being refreshed at once.
-pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> Done<ClientView> {
+/// Enables or disables a client. Tokens of a disabled client cannot be refreshed.
+pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> AdminResult<ClientView> {
     let command = if enabled {
         "client enable"
     } else {
@@ -317,8 +308,8 @@ pub async fn set_enabled(admin: Admin<'_>, client_id: String, enabled: bool) -> 
     .await
 }
 
-/// Gives a client a new secret, or one at all beside its key. The answer shows it, this once, when it was made here.
-pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<ClientView> {
+/// Gives a client a new secret, or a first one beside its key. Only this answer shows a generated secret.
+pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> AdminResult<ClientView> {
     let mut faults = Vec::new();
     let (stored, shown) = secret_of(admin, request.secret, &mut faults);
     all_or_none(&faults)?;
@@ -350,41 +341,38 @@ pub async fn rotate_secret(admin: Admin<'_>, request: RotateSecret) -> Done<Clie
     })
 }
 
-/// Removes a client with all that was granted to it, so that a later client of the same identifier inherits
-/// nothing.
-pub async fn remove(admin: Admin<'_>, client_id: String) -> Done<String> {
+/// Removes a client with all that was granted to it, so that a later client with the same identifier does not inherit
+/// it.
+pub async fn remove(admin: Admin<'_>, client_id: String) -> AdminResult<String> {
     let subject = client_id.clone();
     let now = admin.core.clock.now();
     let written = admin
         .core
         .store
-        .write("client remove", move |tx| -> Decided<()> {
+        .write("client remove", move |tx| -> TxResult<()> {
             let Some(client) = CLIENTS.get(&*tx, &client_id)? else {
                 return Ok(Err(unknown(&client_id)));
             };
-            let mut withdrawal = GrantRevocation::default();
-            remove_in(tx, &client, &mut withdrawal)?;
-            withdrawal.carry_out(tx, now).map(Ok)
+            let mut revocation = GrantRevocation::default();
+            remove_client(tx, &client, &mut revocation)?;
+            revocation.execute(tx, now).map(Ok)
         })
         .await;
     admin.core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command: "client remove",
-        subject: &subject,
-    });
+    record_command("client remove", &subject);
     Ok(subject)
 }
 
-/// Takes a client out of the store. All that was granted to it joins what is to be withdrawn.
-pub(super) fn remove_in(
+/// Removes a client. What was granted to it is added to `revocation`.
+pub(super) fn remove_client(
     tx: &mut dyn Tx,
     client: &Client,
-    withdrawal: &mut GrantRevocation,
+    revocation: &mut GrantRevocation,
 ) -> Result<(), StoreError> {
     CLIENTS.remove(tx, &client.client_id)?;
     for key in &client.api_keys {
         API_KEY_USES.remove(tx, &key.id)?;
     }
-    withdrawal.of_client(&client.client_id);
+    revocation.add_client(&client.client_id);
     Ok(())
 }

@@ -60,7 +60,7 @@ async fn all_that_is_wrong_is_said_at_once() {
     assert!(list(admin(&core)).unwrap().is_empty());
 }
 
-/// What could only ever be refused is refused when it is registered.
+/// A client that could never get a token is refused when it is registered.
 #[tokio::test]
 async fn a_client_whose_people_could_do_nothing_is_refused() {
     let core = core();
@@ -179,8 +179,8 @@ pub(in crate::admin) fn keys() -> Vec<serde_json::Value> {
     vec![serde_json::json!({"kty": "OKP", "crv": "Ed25519", "x": x})]
 }
 
-/// Otherwise keys that were replaced would count again when the address is taken away, and the address would count for
-/// more than the keys that replaced it.
+/// Otherwise replaced keys would be valid again when the address is removed, and the address would override the keys
+/// that replaced it.
 #[tokio::test]
 async fn registered_keys_and_published_ones_replace_each_other() {
     let core = core();
@@ -456,7 +456,7 @@ async fn what_only_the_secret_allowed_goes_with_it() {
     assert!(view.max_scope.is_none(), "it does not come back with a secret");
 }
 
-/// An API that asks about tokens has a secret or a key of its own, and need not be able to do anything with them.
+/// An API that only introspects tokens has a secret or a key, and needs no grants.
 #[tokio::test]
 async fn a_client_without_grants_has_to_be_meant() {
     let core = core();

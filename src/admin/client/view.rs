@@ -1,4 +1,4 @@
-//! A client as it is shown: to people as a table, to programs as JSON.
+//! A client as the commands show it: as a table or as JSON.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -10,12 +10,12 @@ use crate::admin::SecretString;
 use crate::clock::Timestamp;
 use crate::oauth::client::{AuthMethod, Client, ClientMetadata};
 
-/// A secret as it is shown: nothing of it but its times.
+/// A secret as it is shown: only its times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretView {
-    /// When it was made or handed over, in seconds since the epoch.
+    /// When it was set, in seconds since the epoch.
     pub created_at: Timestamp,
-    /// When it stops being accepted.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -26,22 +26,22 @@ pub struct ClientView {
     pub client_id: String,
     /// The record's own identifier.
     pub client_uuid: Uuid,
-    /// The secret, in the one answer that shows it.
+    /// The generated secret, in the answer to the command that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretString>,
-    /// The API key, in the one answer that shows it.
+    /// The API key, in the answer to the command that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<SecretString>,
     /// Whether the client cannot keep a secret.
     pub public: bool,
-    /// How the client may prove who it is.
+    /// How the client may authenticate.
     pub auth_methods: BTreeSet<AuthMethod>,
-    /// The secrets in force.
+    /// The valid secrets.
     pub secrets: Vec<SecretView>,
     /// What is registered of the client.
     #[serde(flatten)]
     pub metadata: ClientMetadata,
-    /// Whether the client may do anything at all.
+    /// Whether the client is enabled.
     pub enabled: bool,
     /// When the record was made.
     pub created_at: Timestamp,
@@ -66,11 +66,11 @@ impl ClientView {
         client_secret: Option<SecretString>,
         now: Timestamp,
     ) -> Self {
-        let in_force = client
+        let valid = client
             .secrets
             .iter()
             .filter(|secret| secret.expires_at.is_none_or(|end| now < end));
-        let secrets = in_force.map(|secret| SecretView {
+        let secrets = valid.map(|secret| SecretView {
             created_at: secret.created_at,
             expires_at: secret.expires_at,
         });

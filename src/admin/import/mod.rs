@@ -1,4 +1,4 @@
-//! Users from another system, a bounded number at a time: all looked at before the first is written.
+//! Imports users from another system. The lines of a request are all checked before the first user is stored.
 
 #[cfg(test)]
 mod tests;
@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::user::{borrowed_type, put};
-use super::{Admin, Done, check_account_id, check_text, claim};
+use super::user::{put, reserved_user_type};
+use super::{Admin, AdminResult, check_account_id, check_text, claim, record_command};
 use crate::clock::Timestamp;
+use crate::flow::or_refuse;
 use crate::identity::claim::looks_like_email;
 use crate::identity::{LoginName, User};
-use crate::observe::audit;
-use crate::observe::audit::Event;
 use crate::password::PasswordHash;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
@@ -25,16 +24,16 @@ use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 /// How far the clock of the other system may be ahead of ours.
 const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
-/// What happens to a user who is there already and differs.
+/// What happens if a line is about a user who is here already and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
-    /// The line is bad.
+    /// The line is refused.
     #[default]
     Refuse,
-    /// The user stays as they are.
+    /// The user is not changed.
     Skip,
-    /// The user becomes what the line says.
+    /// The user is changed as the line says.
     Update,
 }
 
@@ -43,11 +42,11 @@ pub enum Existing {
 pub struct ImportUsers {
     /// Each line with its number.
     pub lines: Vec<(u64, String)>,
-    /// What happens to users who are there already.
+    /// What happens to users who are here already.
     pub existing: Existing,
-    /// Whether good lines are imported though others of these are bad.
+    /// Whether good lines are imported even if others are bad.
     pub skip_bad: bool,
-    /// Whether anything is written; else the lines are only looked at.
+    /// Whether users are stored. If not, the lines are only checked.
     pub write: bool,
 }
 
@@ -60,28 +59,28 @@ pub struct BadLine {
     pub reason: String,
 }
 
-/// What came of some lines, or would.
+/// The result of an import or of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
     /// Users that are new.
     pub added: u64,
     /// Users that changed.
     pub updated: u64,
-    /// Users that were there already, and stay.
+    /// Users that were here already and did not change.
     pub unchanged: u64,
     /// Users that are new and have a password.
     pub passwords: u64,
-    /// Lines that are bad. When there are some and they are not to be skipped, nothing was written.
+    /// Bad lines. If there are any and they are not to be skipped, nothing was stored.
     pub bad: Vec<BadLine>,
 }
 
-/// One user, as a line or an entry of a file has them.
+/// The fields of one user, in a line of an import or an entry of a state file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UserLine {
     /// The user's identifier in the platform.
     pub uuid: Option<Uuid>,
-    /// The account identifier; the address when there is none.
+    /// The account identifier. Without one it is the e-mail address.
     pub account_id: Option<String>,
     /// The e-mail address.
     pub email: Option<String>,
@@ -120,7 +119,7 @@ impl UserLine {
             .map(|name| LoginName::new(name))
     }
 
-    /// The user that the line means, if they are there.
+    /// The stored user that the line is about, if there is one.
     pub(super) fn existing(
         &self,
         snapshot: &dyn Snapshot,
@@ -145,11 +144,11 @@ impl UserLine {
         }
     }
 
-    /// Why the user who is there is not the one that the line means, if it is so. A provider chooses the names of those
-    /// whom it brings: by its name alone none of them becomes somebody that the operator speaks of.
-    pub(super) fn mistakes(&self, before: &User) -> Option<String> {
-        let is_brought = before.comes_from_provider() && self.uuid != Some(before.uuid);
-        is_brought.then(|| {
+    /// The fault of a line that names a user of a provider without their UUID. The provider chose the name of that
+    /// user, so the name alone does not show that the operator means them.
+    pub(super) fn federated_namesake(&self, before: &User) -> Option<String> {
+        let is_namesake = before.comes_from_provider() && self.uuid != Some(before.uuid);
+        is_namesake.then(|| {
             format!(
                 "provider {} brought a user of this name: name its uuid, {}, to mean it, or remove it",
                 before.source, before.uuid
@@ -157,27 +156,26 @@ impl UserLine {
         })
     }
 
-    /// Why the user may not have the type that the line wants, if it is so. One who is new here and whose uuid is named
-    /// comes from another installation, as an export says, and is what they were there.
-    pub(super) fn borrowed_type(&self, before: Option<&User>) -> Option<String> {
+    /// The fault of a user type that is reserved. A new user with a UUID comes from an export of another
+    /// installation, and keeps the type that they have there.
+    pub(super) fn reserved_user_type(&self, before: Option<&User>) -> Option<String> {
         let user_type = self
             .user_type
             .as_deref()
             .filter(|_| self.uuid.is_none() || before.is_some())?;
-        borrowed_type(before, user_type)
+        reserved_user_type(before, user_type)
     }
 
-    /// The user as the line wants it, made of the one who is there.
-    pub(super) fn onto(
+    /// The user that the line describes, based on the stored one.
+    pub(super) fn to_user(
         &self,
         before: Option<&User>,
-        fresh: Uuid,
+        new_uuid: Uuid,
         organization: &str,
         now: Timestamp,
     ) -> Result<User, String> {
-        let said = self;
         let mut faults = Vec::new();
-        if let Some(seconds) = said.created_at
+        if let Some(seconds) = self.created_at
             && Timestamp::from_seconds(seconds) > now + CLOCK_SKEW
         {
             faults.push(format!(
@@ -187,26 +185,25 @@ impl UserLine {
         let mut user = if let Some(user) = before {
             user.clone()
         } else {
-            let made_at = said.created_at.map_or(now, Timestamp::from_seconds).min(now);
             User {
                 email: None,
                 source: User::IMPORT.to_owned(),
-                created_at: made_at,
-                ..User::local(said.uuid.unwrap_or(fresh), "", organization, now)
+                created_at: self.created_at.map_or(now, Timestamp::from_seconds).min(now),
+                ..User::local(self.uuid.unwrap_or(new_uuid), "", organization, now)
             }
         };
-        if let Some(uuid) = said.uuid
+        if let Some(uuid) = self.uuid
             && uuid != user.uuid
         {
             faults.push(format!("the user is there under another uuid, {}", user.uuid));
         }
-        if let Some(email) = &said.email {
+        if let Some(email) = &self.email {
             if !looks_like_email(email) {
                 faults.push(format!("{email:?} is no e-mail address"));
             }
             user.set_email(Some(email.clone()));
         }
-        match (&said.account_id, &said.email, before) {
+        match (&self.account_id, &self.email, before) {
             (Some(id), _, _) => {
                 check_account_id(&mut faults, "account_id", id);
                 user.account_id.clone_from(id);
@@ -215,27 +212,27 @@ impl UserLine {
             _ => {}
         }
         for (field, text) in [
-            ("user_type", &said.user_type),
-            ("organization", &said.organization),
-            ("venue_id", &said.venue_id),
-            ("phone_number", &said.phone_number),
+            ("user_type", &self.user_type),
+            ("organization", &self.organization),
+            ("venue_id", &self.venue_id),
+            ("phone_number", &self.phone_number),
         ] {
             if let Some(text) = text {
                 check_text(&mut faults, field, text);
             }
         }
-        let set = |field: &mut String, said: &Option<String>| {
-            if let Some(said) = said {
-                field.clone_from(said);
+        let set = |field: &mut String, value: &Option<String>| {
+            if let Some(value) = value {
+                field.clone_from(value);
             }
         };
-        set(&mut user.user_type, &said.user_type);
-        set(&mut user.organization, &said.organization);
-        user.venue_id = said.venue_id.clone().or(user.venue_id);
-        if said.phone_number.is_some() {
-            user.set_phone_number(said.phone_number.clone());
+        set(&mut user.user_type, &self.user_type);
+        set(&mut user.organization, &self.organization);
+        user.venue_id = self.venue_id.clone().or(user.venue_id);
+        if self.phone_number.is_some() {
+            user.set_phone_number(self.phone_number.clone());
         }
-        for (name, value) in &said.claims {
+        for (name, value) in &self.claims {
             if matches!(
                 name.as_str(),
                 "email" | "email_verified" | "phone_number" | "phone_number_verified"
@@ -245,11 +242,11 @@ impl UserLine {
                 faults.push(fault);
             }
         }
-        claim::forget_verdicts(&mut user);
-        user.email_verified = said.email_verified.unwrap_or(user.email_verified);
-        user.phone_number_verified = said.phone_number_verified.unwrap_or(user.phone_number_verified);
-        faults.extend(claim::unfounded(&user));
-        user.enabled = said.enabled.unwrap_or(user.enabled);
+        claim::clear_unfounded_verification(&mut user);
+        user.email_verified = self.email_verified.unwrap_or(user.email_verified);
+        user.phone_number_verified = self.phone_number_verified.unwrap_or(user.phone_number_verified);
+        faults.extend(claim::unfounded_verification(&user));
+        user.enabled = self.enabled.unwrap_or(user.enabled);
         if faults.is_empty() {
             Ok(user)
         } else {
@@ -258,106 +255,104 @@ impl UserLine {
     }
 }
 
-/// A line that was understood.
-struct Arrival {
+/// A line that could be read.
+struct ParsedLine {
     line: u64,
-    said: UserLine,
+    fields: UserLine,
     password: Option<PasswordHash>,
-    fresh: Uuid,
+    new_uuid: Uuid,
 }
 
-impl Arrival {
-    fn read(line: u64, text: &str, fresh: Uuid) -> Result<Self, String> {
-        // A record could be written as a list, too, by the order of its members: that is never what was meant.
+impl ParsedLine {
+    fn read(line: u64, text: &str, new_uuid: Uuid) -> Result<Self, String> {
+        // serde also reads a struct from a JSON array, by the order of its members. Such a line is a mistake.
         if !text.starts_with('{') {
             return Err("a line is one JSON object, no list and nothing else".to_owned());
         }
-        let said: UserLine = serde_json::from_str(text).map_err(|error| {
+        let fields: UserLine = serde_json::from_str(text).map_err(|error| {
             let message = error.to_string();
-            // The place within the line is all that its number leaves open.
+            // serde counts from the start of this line, so its line number is always 1.
             message.replace(" at line 1 column", ", at column")
         })?;
-        let password = match &said.password_hash {
+        let password = match &fields.password_hash {
             Some(hash) => Some(PasswordHash::import(hash).map_err(|problem| problem.to_string())?),
             None => None,
         };
-        if said.email.is_none() && said.account_id.is_none() {
+        if fields.email.is_none() && fields.account_id.is_none() {
             return Err("neither email nor account_id: the user would have no name".to_owned());
         }
         Ok(Self {
             line,
-            said,
+            fields,
             password,
-            fresh,
+            new_uuid,
         })
     }
 
-    /// What is to be done, decided on one state of the store.
+    /// Decides what to do with the line.
     fn decide(
         &self,
         snapshot: &dyn Snapshot,
         existing: Existing,
         organization: &str,
         now: Timestamp,
-    ) -> Result<Result<Step, String>, StoreError> {
-        let before = match self.said.existing(snapshot)? {
-            Ok(before) => before,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        let mut user = match self.said.onto(before.as_ref(), self.fresh, organization, now) {
-            Ok(user) => user,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        if let Some(fault) = self.said.borrowed_type(before.as_ref()) {
+    ) -> Result<Result<ImportAction, String>, StoreError> {
+        let before = or_refuse!(self.fields.existing(snapshot)?);
+        let mut user = or_refuse!(
+            self.fields
+                .to_user(before.as_ref(), self.new_uuid, organization, now)
+        );
+        if let Some(fault) = self.fields.reserved_user_type(before.as_ref()) {
             return Ok(Err(fault));
         }
         let Some(before) = before else {
             if let Some(hash) = &self.password {
                 user.take_declared(hash);
             }
-            return Ok(Ok(Step::Add(user)));
+            return Ok(Ok(ImportAction::Add(user)));
         };
-        // A password that was rehashed since, or changed, is newer than the line's.
+        // The password is not compared: the stored one may have been rehashed or changed since an earlier import.
         let is_repeated = before == user && before.source == User::IMPORT;
         Ok(match existing {
-            _ if is_repeated && existing != Existing::Update => Ok(Step::Keep),
-            Existing::Skip => Ok(Step::Keep),
+            _ if is_repeated && existing != Existing::Update => Ok(ImportAction::Keep),
+            Existing::Skip => Ok(ImportAction::Keep),
             Existing::Refuse => Err(format!(
                 "there is a user {} already: --existing skip leaves them, --existing update changes them",
                 before.account_id
             )),
             Existing::Update => {
-                if let Some(fault) = self.said.mistakes(&before) {
+                if let Some(fault) = self.fields.federated_namesake(&before) {
                     return Ok(Err(fault));
                 }
                 if let Some(hash) = &self.password {
                     user.take_declared(hash);
                 }
                 if user == before {
-                    return Ok(Ok(Step::Keep));
+                    return Ok(Ok(ImportAction::Keep));
                 }
                 if before.is_as_declared(&user) {
-                    return Ok(Ok(Step::Note(user)));
+                    return Ok(Ok(ImportAction::UpdateDeclaredHash(user)));
                 }
                 user.updated_at = now;
-                Ok(Step::Change(Box::new(before), user))
+                Ok(ImportAction::Change(Box::new(before), user))
             }
         })
     }
 }
 
-enum Step {
+/// What an import does with a line.
+enum ImportAction {
     Add(User),
     Change(Box<User>, User),
-    /// The user stays as they are, and it is kept which hash the line has of their password.
-    Note(User),
+    /// Only the record of which hash was declared changes.
+    UpdateDeclaredHash(User),
     Keep,
 }
 
-/// Looks at some lines, and imports them if that is asked for and they are good. One transaction.
-pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
+/// Checks some lines, and imports them if requested and if they are good. One transaction.
+pub async fn users(admin: Admin<'_>, request: ImportUsers) -> AdminResult<Imported> {
     let core = admin.core;
-    let began = core.clock.since_epoch();
+    let since_epoch = core.clock.since_epoch();
     let now = core.clock.now();
     let ImportUsers {
         lines,
@@ -366,39 +361,38 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
         write,
     } = request;
     let mut report = Imported::default();
-    let mut arrivals = Vec::new();
-    // Sorted, so that users stand in the order of their lines.
-    let mut fresh: Vec<Uuid> = lines.iter().map(|_| core.random.uuid_v7(began)).collect();
-    fresh.sort_unstable();
-    for ((line, text), fresh) in lines.into_iter().zip(fresh) {
-        match Arrival::read(line, &text, fresh) {
-            Ok(arrival) => arrivals.push(arrival),
+    let mut parsed = Vec::new();
+    // Sorted, so that users are stored in the order of their lines.
+    let mut new_uuids: Vec<Uuid> = lines.iter().map(|_| core.random.uuid_v7(since_epoch)).collect();
+    new_uuids.sort_unstable();
+    for ((line, text), new_uuid) in lines.into_iter().zip(new_uuids) {
+        match ParsedLine::read(line, &text, new_uuid) {
+            Ok(parsed_line) => parsed.push(parsed_line),
             Err(reason) => report.bad.push(BadLine { line, reason }),
         }
     }
-    refuse_repeats(&mut arrivals, &mut report.bad);
+    refuse_repeats(&mut parsed, &mut report.bad);
     let organization = core.policy.organization.clone();
     if !write {
         return Ok(core.store.read(move |snapshot| {
-            plan(snapshot, &arrivals, existing, &organization, now, report).map(|(report, _)| report)
+            plan(snapshot, &parsed, existing, &organization, now, report).map(|(report, _)| report)
         })?);
     }
     let report = core
         .store
         .write("user import", move |tx: &mut dyn Tx| {
-            let begun = report.clone();
-            let (mut report, steps) = plan(&*tx, &arrivals, existing, &organization, now, begun)?;
+            let (mut report, actions) = plan(&*tx, &parsed, existing, &organization, now, report.clone())?;
             if !report.bad.is_empty() && !skip_bad {
                 return Ok(report);
             }
-            for (line, step) in steps {
-                let put = match &step {
-                    Step::Add(user) => put(tx, None, user)?,
-                    Step::Change(before, user) => put(tx, Some(before), user)?,
-                    Step::Note(user) => put(tx, Some(user), user)?,
-                    Step::Keep => Ok(()),
+            for (line, action) in actions {
+                let put = match &action {
+                    ImportAction::Add(user) => put(tx, None, user)?,
+                    ImportAction::Change(before, user) => put(tx, Some(before), user)?,
+                    ImportAction::UpdateDeclaredHash(user) => put(tx, Some(user), user)?,
+                    ImportAction::Keep => Ok(()),
                 };
-                // Two lines of one request cannot mean the same name, so this is out of reach of a plan.
+                // `refuse_repeats` and the plan refuse names that are taken, so this does not happen.
                 if let Err(refusal) = put {
                     report.bad.push(BadLine {
                         line,
@@ -410,66 +404,66 @@ pub async fn users(admin: Admin<'_>, request: ImportUsers) -> Done<Imported> {
         })
         .await?;
     if report.added + report.updated > 0 && (skip_bad || report.bad.is_empty()) {
-        audit::record(&Event::Administered {
-            command: "user import",
-            subject: &format!("{} added, {} updated", report.added, report.updated),
-        });
+        record_command(
+            "user import",
+            &format!("{} added, {} updated", report.added, report.updated),
+        );
     }
     Ok(report)
 }
 
-/// Takes lines out that use a name which an earlier one of them uses.
-fn refuse_repeats(arrivals: &mut Vec<Arrival>, bad: &mut Vec<BadLine>) {
+/// Removes lines that repeat a name or UUID of an earlier line.
+fn refuse_repeats(parsed: &mut Vec<ParsedLine>, bad: &mut Vec<BadLine>) {
     let mut seen: HashMap<String, u64> = HashMap::new();
-    arrivals.retain(|arrival| {
-        let mut keys: Vec<String> = arrival
-            .said
+    parsed.retain(|parsed_line| {
+        let mut keys: Vec<String> = parsed_line
+            .fields
             .names()
             .map(|name| name.as_str().to_owned())
             .collect();
-        keys.extend(arrival.said.uuid.map(|uuid| uuid.to_string()));
+        keys.extend(parsed_line.fields.uuid.map(|uuid| uuid.to_string()));
         if let Some(first) = keys.iter().find_map(|key| seen.get(key)) {
             bad.push(BadLine {
-                line: arrival.line,
+                line: parsed_line.line,
                 reason: format!("the same user as in line {first}"),
             });
             return false;
         }
-        seen.extend(keys.into_iter().map(|key| (key, arrival.line)));
+        seen.extend(keys.into_iter().map(|key| (key, parsed_line.line)));
         true
     });
 }
 
-type Planned = (Imported, Vec<(u64, Step)>);
+type Planned = (Imported, Vec<(u64, ImportAction)>);
 
 fn plan(
     snapshot: &dyn Snapshot,
-    arrivals: &[Arrival],
+    parsed: &[ParsedLine],
     existing: Existing,
     organization: &str,
     now: Timestamp,
     mut report: Imported,
 ) -> Result<Planned, StoreError> {
-    let mut steps = Vec::new();
-    for arrival in arrivals {
-        match arrival.decide(snapshot, existing, organization, now)? {
-            Ok(step) => {
-                match &step {
-                    Step::Add(user) => {
+    let mut actions = Vec::new();
+    for parsed_line in parsed {
+        match parsed_line.decide(snapshot, existing, organization, now)? {
+            Ok(action) => {
+                match &action {
+                    ImportAction::Add(user) => {
                         report.added += 1;
                         report.passwords += u64::from(user.password.is_some());
                     }
-                    Step::Change(..) => report.updated += 1,
-                    Step::Note(_) | Step::Keep => report.unchanged += 1,
+                    ImportAction::Change(..) => report.updated += 1,
+                    ImportAction::UpdateDeclaredHash(_) | ImportAction::Keep => report.unchanged += 1,
                 }
-                steps.push((arrival.line, step));
+                actions.push((parsed_line.line, action));
             }
             Err(reason) => report.bad.push(BadLine {
-                line: arrival.line,
+                line: parsed_line.line,
                 reason,
             }),
         }
     }
     report.bad.sort_by_key(|bad| bad.line);
-    Ok((report, steps))
+    Ok((report, actions))
 }

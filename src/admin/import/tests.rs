@@ -129,7 +129,7 @@ async fn a_user_who_differs_is_refused_skipped_or_changed_as_told() {
     );
 }
 
-/// What is in the file may be years old, and known to whoever made people choose other passwords.
+/// The file may be years old. Its passwords may be known to an attacker, and users may have changed them since.
 #[tokio::test]
 async fn a_hash_gives_its_password_once() {
     let core = core();
@@ -202,7 +202,7 @@ async fn a_type_that_is_no_persons_is_bad() {
     assert_eq!(
         reasons(&report),
         [(1, told)],
-        "whoever is here is no client by being named"
+        "a user who is here does not become a client"
     );
 }
 

@@ -1,7 +1,7 @@
-//! Whether a provider can be as an operator says.
+//! Checks the settings of a provider.
 
 use crate::admin::claim::{RESERVED, check_claim_name};
-use crate::admin::{SecretString, Wording, check_secret, check_text};
+use crate::admin::{InputSource, SecretString, check_secret, check_text};
 use crate::federation::metadata::https;
 use crate::federation::provider::{Provider, ProviderFields};
 use crate::identity::User;
@@ -10,12 +10,12 @@ use crate::oauth::scope::Scope;
 use crate::random::Random;
 use crate::seal::Sealer;
 
-const LONGEST_LIST: usize = 100;
-/// What stands for no claim where a claim could be named.
+const MAX_LIST_LEN: usize = 100;
+/// Written instead of the name of a claim, for no claim.
 pub(in crate::admin) const NO_CLAIM: &str = "off";
 
-/// Takes a change over into a provider, and what follows from it. Keys that are given and an address where they are
-/// published replace each other. The secret, empty to remove it, is sealed.
+/// Applies a change to a provider. Keys and the address of published keys replace each other. The secret is sealed;
+/// an empty one is removed.
 pub(in crate::admin) fn apply(
     mut fields: ProviderFields,
     secret: Option<SecretString>,
@@ -49,7 +49,7 @@ pub(in crate::admin) fn apply(
     }
 }
 
-/// Whether an identifier can be part of an address, of `amr` and of an account's name.
+/// Checks an id, which becomes a part of addresses, of `amr` and of account identifiers.
 pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_name = !id.is_empty() && id.len() <= 64 && id.bytes().all(is_fit) && !id.starts_with('-');
@@ -66,12 +66,12 @@ pub(in crate::admin) fn check_id(id: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// Everything about the record as a whole that cannot be.
-pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mut Vec<String>) {
+/// Checks the record as a whole.
+pub(in crate::admin) fn check(provider: &Provider, input: InputSource, faults: &mut Vec<String>) {
     if provider.issuer.is_empty() {
         faults.push(format!(
             "the issuer is missing: name it {}",
-            wording.say("with --issuer", "in issuer")
+            input.wording("with --issuer", "in issuer")
         ));
     } else if https(&provider.issuer).is_none_or(|url| url.query().is_some()) {
         faults.push(format!(
@@ -87,7 +87,7 @@ pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mu
     if provider.algs.is_empty() {
         faults.push(format!(
             "no algorithm is accepted: name one {}",
-            wording.say("with --alg", "in algs")
+            input.wording("with --alg", "in algs")
         ));
     }
     let lists = [
@@ -95,8 +95,8 @@ pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mu
         provider.domains.len(),
         provider.claims.len(),
     ];
-    if lists.into_iter().any(|len| len > LONGEST_LIST) {
-        faults.push(format!("more than {LONGEST_LIST} values in one list"));
+    if lists.into_iter().any(|len| len > MAX_LIST_LEN) {
+        faults.push(format!("more than {MAX_LIST_LEN} values in one list"));
     }
     for audience in &provider.audiences {
         check_text(faults, "audience", audience);
@@ -104,7 +104,7 @@ pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mu
     if provider.exchange && provider.accepted_audiences().is_empty() {
         faults.push(format!(
             "exchange needs an audience: name one {}",
-            wording.say(
+            input.wording(
                 "with --audience, or a --client-id",
                 "in audiences, or a client_id"
             )
@@ -116,7 +116,7 @@ pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mu
     if !provider.exchange && !provider.signs_people_in() {
         faults.push(format!(
             "the provider is for nothing: name {}",
-            wording.say(
+            input.wording(
                 "a --client-id for sign-ins, or allow --exchange",
                 "a client_id for sign-ins, or set exchange = true"
             )
@@ -126,7 +126,7 @@ pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mu
     if provider.signs_people_in() && provider.auth_method.uses_secret() && !has_secret {
         faults.push(format!(
             "sign-ins need the secret that belongs to the client id: {}",
-            wording.say(
+            input.wording(
                 "--client-secret-file, or --auth-method private_key_jwt",
                 "client_secret_file or client_secret_env, or auth_method = \"private_key_jwt\""
             )
@@ -135,7 +135,7 @@ pub(in crate::admin) fn check(provider: &Provider, wording: Wording, faults: &mu
     if has_secret && provider.client_id.is_none() {
         faults.push(format!(
             "a client secret belongs to a client id: name it {}",
-            wording.say("with --client-id", "in client_id")
+            input.wording("with --client-id", "in client_id")
         ));
     }
     if let Some(claim) = &provider.embed_token {
@@ -176,7 +176,7 @@ mod tests {
             let mut provider = Provider::new("google".to_owned(), Timestamp::from_seconds(1));
             provider.embed_token = Some(name.to_owned());
             let mut faults = Vec::new();
-            check(&provider, Wording::Flags, &mut faults);
+            check(&provider, InputSource::Flags, &mut faults);
             faults.contains(&format!(
                 "claim {name} belongs to the service: choose another name"
             ))

@@ -1,4 +1,4 @@
-//! Looks at a provider as a sign-in would, step by step, and says what is wrong and what to do about it.
+//! Tests a provider step by step, as a sign-in would use it, and reports problems with their remedies.
 
 use std::time::Duration;
 
@@ -8,54 +8,54 @@ use time::format_description::well_known::Rfc2822;
 use url::Url;
 
 use super::find;
-use crate::admin::{Admin, Done};
+use crate::admin::{Admin, AdminResult};
 use crate::clock::Timestamp;
 use crate::federation::Provider;
 use crate::federation::authorization::{AuthorizationParameters, address};
 use crate::federation::metadata::{self, Metadata, https};
 use crate::federation::upstreams::{OutboundError, UpstreamError};
 use crate::flow::Core;
-use crate::flow::login::redeem_upstream_code::{Unredeemed, redeem};
+use crate::flow::login::redeem_upstream_code::{RedeemError, redeem};
 use crate::jose::jwk::JwkSet;
 use crate::oauth::pkce::challenge_of;
 use crate::store::tables::CLIENTS;
 
-/// How far the clocks may differ before tokens are refused.
-const TOLERATED: Duration = Duration::from_secs(30);
+/// The largest difference of the clocks that is not reported.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
-/// How one thing stands.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// As it should be.
+pub enum FindingStatus {
+    /// There is no problem.
     Ok,
-    /// It may work, and there is something to look at.
+    /// It may work, but the operator should look at it.
     Warning,
     /// It cannot work.
     Failed,
 }
 
-/// One thing that was looked at.
+/// One check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What.
+    /// The name of the check.
     pub check: String,
-    /// How it stands.
-    pub standing: Standing,
-    /// What was seen.
+    /// The result.
+    pub standing: FindingStatus,
+    /// What was found.
     pub seen: String,
-    /// What to do.
+    /// What the operator can do.
     pub remedy: Option<String>,
 }
 
-/// Everything that was looked at, in the order of a sign-in.
+/// All checks, in the order of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderReport {
     /// The provider.
     pub provider: String,
-    /// Whether nothing has failed.
+    /// Whether no check failed.
     pub works: bool,
-    /// What was looked at.
+    /// The checks.
     pub findings: Vec<Finding>,
 }
 
@@ -63,7 +63,13 @@ pub struct ProviderReport {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn note(&mut self, check: &str, standing: Standing, seen: impl Into<String>, remedy: Option<String>) {
+    fn note(
+        &mut self,
+        check: &str,
+        standing: FindingStatus,
+        seen: impl Into<String>,
+        remedy: Option<String>,
+    ) {
         self.0.push(Finding {
             check: check.to_owned(),
             standing,
@@ -73,20 +79,20 @@ impl Findings {
     }
 
     fn ok(&mut self, check: &str, seen: impl Into<String>) {
-        self.note(check, Standing::Ok, seen, None);
+        self.note(check, FindingStatus::Ok, seen, None);
     }
 
     fn warn(&mut self, check: &str, seen: impl Into<String>, remedy: impl Into<String>) {
-        self.note(check, Standing::Warning, seen, Some(remedy.into()));
+        self.note(check, FindingStatus::Warning, seen, Some(remedy.into()));
     }
 
     fn fail(&mut self, check: &str, seen: impl Into<String>, remedy: impl Into<String>) {
-        self.note(check, Standing::Failed, seen, Some(remedy.into()));
+        self.note(check, FindingStatus::Failed, seen, Some(remedy.into()));
     }
 }
 
-/// Walks through discovery, keys, clock, registration and credentials. Nothing is changed, here or there.
-pub async fn examine(admin: Admin<'_>, id: &str) -> Done<ProviderReport> {
+/// Checks discovery, keys, clock, registration and credentials. Nothing is changed here or at the provider.
+pub async fn examine(admin: Admin<'_>, id: &str) -> AdminResult<ProviderReport> {
     let core = admin.core;
     let provider = find(admin, id)?;
     let mut findings = Findings::default();
@@ -96,25 +102,25 @@ pub async fn examine(admin: Admin<'_>, id: &str) -> Done<ProviderReport> {
         let remedy = format!("idsvc provider update {id} --enable");
         findings.warn("record", "disabled: nobody comes in by it", remedy);
     }
-    used_by(admin, &provider, &mut findings)?;
+    check_clients(admin, &provider, &mut findings)?;
     let metadata = discover(core, &provider, &mut findings).await;
-    keys(core, &provider, metadata.as_ref(), &mut findings).await;
+    check_keys(core, &provider, metadata.as_ref(), &mut findings).await;
     if let Some(metadata) = metadata.filter(|_| provider.signs_people_in()) {
-        promises(&provider, &metadata, &mut findings);
-        registration(core, &provider, &metadata, &mut findings).await;
-        credentials(core, &provider, &metadata, &mut findings).await;
+        check_metadata(&provider, &metadata, &mut findings);
+        check_registration(core, &provider, &metadata, &mut findings).await;
+        check_credentials(core, &provider, &metadata, &mut findings).await;
     }
     let findings = findings.0;
     Ok(ProviderReport {
         provider: provider.id,
         works: findings
             .iter()
-            .all(|finding| finding.standing != Standing::Failed),
+            .all(|finding| finding.standing != FindingStatus::Failed),
         findings,
     })
 }
 
-fn used_by(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> Done<()> {
+fn check_clients(admin: Admin<'_>, provider: &Provider, findings: &mut Findings) -> AdminResult<()> {
     let clients = admin
         .core
         .store
@@ -160,8 +166,8 @@ async fn discover(core: &Core, provider: &Provider, findings: &mut Findings) -> 
             return None;
         }
     };
-    if let Some(theirs) = response.date.as_deref().and_then(moment) {
-        clock(core.clock.now(), theirs, findings);
+    if let Some(theirs) = response.date.as_deref().and_then(parse_date) {
+        check_clock(core.clock.now(), theirs, findings);
     }
     match Metadata::parse(&response.body, &provider.issuer) {
         Ok(metadata) => {
@@ -195,17 +201,16 @@ fn remedy_of(problem: &OutboundError) -> &'static str {
     }
 }
 
-/// `Date` as RFC 9110 section 5.6.7 writes it.
-fn moment(date: &str) -> Option<Timestamp> {
-    let moment = OffsetDateTime::parse(date, &Rfc2822).ok()?;
-    u64::try_from(moment.unix_timestamp())
-        .ok()
-        .map(Timestamp::from_seconds)
+/// Reads the `Date` header (RFC 9110 section 5.6.7).
+fn parse_date(date: &str) -> Option<Timestamp> {
+    let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
+    let seconds = u64::try_from(date.unix_timestamp()).ok()?;
+    Some(Timestamp::from_seconds(seconds))
 }
 
-fn clock(now: Timestamp, theirs: Timestamp, findings: &mut Findings) {
+fn check_clock(now: Timestamp, theirs: Timestamp, findings: &mut Findings) {
     let (ahead, behind) = (now.since(theirs), theirs.since(now));
-    if ahead.max(behind) <= TOLERATED {
+    if ahead.max(behind) <= CLOCK_TOLERANCE {
         findings.ok("clock", "the two clocks agree");
     } else {
         let seen = match (ahead.as_secs(), behind.as_secs()) {
@@ -220,7 +225,7 @@ fn clock(now: Timestamp, theirs: Timestamp, findings: &mut Findings) {
     }
 }
 
-async fn keys(core: &Core, provider: &Provider, metadata: Option<&Metadata>, findings: &mut Findings) {
+async fn check_keys(core: &Core, provider: &Provider, metadata: Option<&Metadata>, findings: &mut Findings) {
     const CHECK: &str = "keys";
     let algs: Vec<_> = provider.algs.iter().map(ToString::to_string).collect();
     let wanted = algs.join(" or ");
@@ -255,9 +260,9 @@ async fn keys(core: &Core, provider: &Provider, metadata: Option<&Metadata>, fin
     } else {
         JwkSet::of_jwks(&provider.keys)
     };
-    let fits =
+    let is_usable =
         |key: &&crate::jose::jwk::PublicKey| key.algorithms().iter().any(|alg| provider.algs.contains(alg));
-    let count = set.keys.iter().filter(fits).count();
+    let count = set.keys.iter().filter(is_usable).count();
     if count == 0 {
         let seen = format!("none of the {} usable keys is for {wanted}", set.keys.len());
         findings.fail(
@@ -270,8 +275,8 @@ async fn keys(core: &Core, provider: &Provider, metadata: Option<&Metadata>, fin
     }
 }
 
-/// What the document promises, against what the record needs.
-fn promises(provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
+/// Compares the provider's metadata with its record.
+fn check_metadata(provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
     let id = &provider.id;
     let signs =
         |alg: &crate::jose::alg::Algorithm| metadata.id_token_algs.iter().any(|name| name == alg.as_str());
@@ -298,14 +303,14 @@ fn promises(provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
         findings.warn(
             "pkce",
             "the provider does not say that it takes S256",
-            "codes are bound to the browser by state and nonce all the same",
+            "no change is needed: codes are also bound to the browser by state and nonce",
         );
     }
 }
 
-/// Knocks at the authorization endpoint without a user: a provider that does not know the client or its redirect URI
-/// says so there.
-async fn registration(core: &Core, provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
+/// Requests the authorization endpoint without a user. A provider that does not know the client or its redirect URI
+/// answers with an error.
+async fn check_registration(core: &Core, provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
     const CHECK: &str = "redirect uri";
     let redirect_uri = provider.redirect_uri(&core.policy.issuer);
     let verifier = "idsvc-provider-test-idsvc-provider-test-idsvc";
@@ -332,8 +337,8 @@ async fn registration(core: &Core, provider: &Provider, metadata: &Metadata, fin
     }
 }
 
-/// Offers a code that nobody issued: a provider that knows the client finds fault with the code only.
-async fn credentials(core: &Core, provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
+/// Redeems a made-up code. A provider that knows the client refuses only the code.
+async fn check_credentials(core: &Core, provider: &Provider, metadata: &Metadata, findings: &mut Findings) {
     const CHECK: &str = "credentials";
     let verifier = "idsvc-provider-test-idsvc-provider-test-idsvc";
     let answer = redeem(
@@ -345,23 +350,26 @@ async fn credentials(core: &Core, provider: &Provider, metadata: &Metadata, find
     )
     .await;
     match answer {
-        Err(Unredeemed::Upstream(UpstreamError::Refused { error, .. })) if error == "invalid_grant" => {
+        Err(RedeemError::Upstream(UpstreamError::Refused { error, .. })) if error == "invalid_grant" => {
             findings.ok(CHECK, "the provider knows this service");
         }
-        Err(Unredeemed::Upstream(UpstreamError::Refused { status, error, .. })) => {
+        Err(RedeemError::Upstream(UpstreamError::Refused { status, error, .. })) => {
             let seen = format!("the token endpoint answers with status {status} {error}");
-            let remedy = if error == "invalid_client" || status == 401 {
-                "compare --client-id, --client-secret-file and --auth-method with what is registered there"
-            } else {
-                "the code that was offered is made up, so a refusal is expected, but another one: invalid_grant"
-            };
             if error == "invalid_client" || status == 401 {
-                findings.fail(CHECK, seen, remedy);
+                findings.fail(
+                    CHECK,
+                    seen,
+                    "compare --client-id, --client-secret-file and --auth-method with what is registered there",
+                );
             } else {
-                findings.warn(CHECK, seen, remedy);
+                findings.warn(
+                    CHECK,
+                    seen,
+                    "the code that was offered is made up, so a refusal is expected, but another one: invalid_grant",
+                );
             }
         }
-        Err(Unredeemed::Upstream(UpstreamError::Outbound(problem))) => {
+        Err(RedeemError::Upstream(UpstreamError::Outbound(problem))) => {
             findings.fail(CHECK, problem.to_string(), remedy_of(&problem));
         }
         Err(problem) => findings.fail(

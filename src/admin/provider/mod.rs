@@ -13,11 +13,13 @@ pub use self::view::ProviderView;
 use super::client::check::lets_nobody_in;
 use super::client::exchange_only;
 use super::grant_revocation::GrantRevocation;
-use super::{Admin, AdminError, AdminRefusal, Decided, Done, SecretString, Wording, all_or_none};
+use super::{
+    Admin, AdminError, AdminRefusal, AdminResult, InputSource, SecretString, TxResult, all_or_none,
+    record_command,
+};
 use crate::federation::Provider;
 pub use crate::federation::provider::ProviderFields;
-use crate::observe::audit;
-use crate::observe::audit::Event;
+use crate::flow::or_refuse;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CLIENTS, PROVIDERS};
@@ -25,7 +27,7 @@ use crate::store::tables::{CLIENTS, PROVIDERS};
 /// A provider to be registered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddProvider {
-    /// The name under which the operator knows it.
+    /// The provider's id.
     pub id: String,
     /// The secret that belongs to its `client_id`; empty to remove it.
     #[serde(default)]
@@ -50,9 +52,9 @@ fn unknown(id: &str) -> AdminRefusal {
     AdminRefusal::new(format!("there is no provider {id}")).with_hint("idsvc provider list shows all")
 }
 
-/// The other provider, of these by id, that has the issuer. One issuer is one provider: a token says by its issuer
-/// which record it is checked with.
-pub(super) fn holder_of_issuer<'a>(
+/// The other provider that has this issuer, among `issuers` by id. An issuer belongs to one provider, since the
+/// issuer of a token tells which record the token is checked with.
+pub(super) fn other_with_issuer<'a>(
     issuers: &'a BTreeMap<String, String>,
     id: &str,
     issuer: &str,
@@ -63,7 +65,7 @@ pub(super) fn holder_of_issuer<'a>(
         .map(|(other, _)| other.as_str())
 }
 
-/// The issuer of every provider, by id.
+/// The issuers of all providers, by id.
 pub(super) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String>, StoreError> {
     let all = PROVIDERS.scan(snapshot, .., usize::MAX)?;
     Ok(all
@@ -72,9 +74,9 @@ pub(super) fn issuers(snapshot: &dyn Snapshot) -> Result<BTreeMap<String, String
         .collect())
 }
 
-fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
+fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> TxResult<()> {
     Ok(
-        match holder_of_issuer(&issuers(snapshot)?, &provider.id, &provider.issuer) {
+        match other_with_issuer(&issuers(snapshot)?, &provider.id, &provider.issuer) {
             Some(id) => {
                 let refusal = AdminRefusal::new(format!("provider {id} has this issuer already"));
                 Err(refusal.with_hint(format!("idsvc provider update {id} changes it")))
@@ -85,7 +87,7 @@ fn check_issuer(snapshot: &dyn Snapshot, provider: &Provider) -> Decided<()> {
 }
 
 /// Registers a provider.
-pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
+pub async fn add(admin: Admin<'_>, request: AddProvider) -> AdminResult<ProviderView> {
     let core = admin.core;
     let now = core.clock.now();
     let mut faults = Vec::new();
@@ -98,33 +100,28 @@ pub async fn add(admin: Admin<'_>, request: AddProvider) -> Done<ProviderView> {
     let mut provider = Provider::new(id, now);
     let sealing = (&core.sealer, &core.random);
     apply(fields, client_secret, &mut provider, sealing, &mut faults);
-    check(&provider, Wording::Flags, &mut faults);
+    check(&provider, InputSource::Flags, &mut faults);
     all_or_none(&faults)?;
     let view = ProviderView::of(&provider, &core.policy.issuer);
     let written = core
         .store
-        .write("provider add", move |tx| -> Decided<()> {
+        .write("provider add", move |tx| -> TxResult<()> {
             if PROVIDERS.contains(&*tx, &provider.id)? {
                 let refusal = AdminRefusal::new(format!("there is a provider {} already", provider.id));
                 return Ok(Err(refusal.with_hint("idsvc provider update changes it")));
             }
-            if let Err(refusal) = check_issuer(&*tx, &provider)? {
-                return Ok(Err(refusal));
-            }
+            or_refuse!(check_issuer(&*tx, &provider)?);
             PROVIDERS.put(tx, &provider.id, &provider)?;
             Ok(Ok(()))
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command: "provider add",
-        subject: &view.id,
-    });
+    record_command("provider add", &view.id);
     Ok(view)
 }
 
 /// Every provider, by id.
-pub fn list(admin: Admin<'_>) -> Done<Vec<ProviderView>> {
+pub fn list(admin: Admin<'_>) -> AdminResult<Vec<ProviderView>> {
     let providers = admin
         .core
         .store
@@ -134,18 +131,18 @@ pub fn list(admin: Admin<'_>) -> Done<Vec<ProviderView>> {
 }
 
 /// One provider.
-pub fn show(admin: Admin<'_>, id: &str) -> Done<ProviderView> {
+pub fn show(admin: Admin<'_>, id: &str) -> AdminResult<ProviderView> {
     Ok(ProviderView::of(&find(admin, id)?, &admin.core.policy.issuer))
 }
 
 /// The record of one provider.
-pub(super) fn find(admin: Admin<'_>, id: &str) -> Done<Provider> {
+pub(super) fn find(admin: Admin<'_>, id: &str) -> AdminResult<Provider> {
     let provider = admin.core.store.read(|snapshot| PROVIDERS.get(snapshot, id))?;
     Ok(provider.ok_or_else(|| unknown(id))?)
 }
 
 /// Changes a provider. The secret is sealed before the transaction, which may run twice.
-pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderView> {
+pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> AdminResult<ProviderView> {
     let core = admin.core;
     let now = core.clock.now();
     let UpdateProvider {
@@ -158,43 +155,36 @@ pub async fn update(admin: Admin<'_>, request: UpdateProvider) -> Done<ProviderV
     let mut faults = Vec::new();
     let sealing = (&core.sealer, &core.random);
     apply(fields, client_secret, &mut changed, sealing, &mut faults);
-    check(&changed, Wording::Flags, &mut faults);
+    check(&changed, InputSource::Flags, &mut faults);
     all_or_none(&faults)?;
     changed.updated_at = now;
     let view = ProviderView::of(&changed, &core.policy.issuer);
     let written = core
         .store
-        .write("provider update", move |tx| -> Decided<()> {
+        .write("provider update", move |tx| -> TxResult<()> {
             match PROVIDERS.get(&*tx, &changed.id)? {
                 None => return Ok(Err(unknown(&changed.id))),
                 Some(found) if found != before => {
-                    let refusal = format!("provider {} was changed by somebody else just now", changed.id);
+                    let refusal = format!("provider {} was changed by another command just now", changed.id);
                     return Ok(Err(
                         AdminRefusal::new(refusal).with_hint("look at it and try again")
                     ));
                 }
                 Some(_) => {}
             }
-            if let Err(refusal) = check_issuer(&*tx, &changed)? {
-                return Ok(Err(refusal));
-            }
-            if let Err(refusal) = check_clients(&*tx, &changed)? {
-                return Ok(Err(refusal));
-            }
-            let mut withdrawal = GrantRevocation::default();
-            put_in(tx, &changed, &mut withdrawal)?;
-            withdrawal.carry_out(tx, now).map(Ok)
+            or_refuse!(check_issuer(&*tx, &changed)?);
+            or_refuse!(check_clients(&*tx, &changed)?);
+            let mut revocation = GrantRevocation::default();
+            store_provider(tx, &changed, &mut revocation)?;
+            revocation.execute(tx, now).map(Ok)
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command: "provider update",
-        subject: &id,
-    });
+    record_command("provider update", &id);
     Ok(view)
 }
 
-/// The clients for which nobody can sign in any more when nobody does `after` at these providers.
+/// The clients whose users could sign in before, and cannot once sign-ins at the providers `after` are refused.
 pub(super) fn shut_out(snapshot: &dyn Snapshot, after: &BTreeSet<String>) -> Result<Vec<String>, StoreError> {
     let before = exchange_only(snapshot)?;
     let mut clients = CLIENTS.scan(snapshot, .., usize::MAX)?;
@@ -202,8 +192,8 @@ pub(super) fn shut_out(snapshot: &dyn Snapshot, after: &BTreeSet<String>) -> Res
     Ok(clients.into_iter().map(|(client_id, _)| client_id).collect())
 }
 
-/// Whether people can still sign in for every client, where they could until the provider becomes this.
-fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> Decided<()> {
+/// Refuses a change of the provider by which the users of a client could no longer sign in.
+fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> TxResult<()> {
     if changed.signs_people_in() {
         return Ok(Ok(()));
     }
@@ -224,65 +214,62 @@ fn check_clients(snapshot: &dyn Snapshot, changed: &Provider) -> Decided<()> {
     Ok(Err(refusal.with_hint(hint)))
 }
 
-/// Writes a provider down. What stands on the word of another issuer that had its name joins what is to be withdrawn.
-pub(super) fn put_in(
+/// Stores a provider. If its id belonged to another issuer, what began there is added to `revocation`.
+pub(super) fn store_provider(
     tx: &mut dyn Tx,
     provider: &Provider,
-    withdrawal: &mut GrantRevocation,
+    revocation: &mut GrantRevocation,
 ) -> Result<(), StoreError> {
     let before = PROVIDERS.get(&*tx, &provider.id)?;
     if before.is_some_and(|before| before.issuer != provider.issuer) {
-        withdrawal.of_provider(&provider.id);
+        revocation.add_provider(&provider.id);
     }
     PROVIDERS.put(tx, &provider.id, provider)
 }
 
-/// Takes a provider out of the store. All that stands on its word joins what is to be withdrawn.
-pub(super) fn remove_in(
+/// Removes a provider. What began there is added to `revocation`.
+pub(super) fn remove_provider(
     tx: &mut dyn Tx,
     id: &str,
-    withdrawal: &mut GrantRevocation,
+    revocation: &mut GrantRevocation,
 ) -> Result<(), StoreError> {
     PROVIDERS.remove(tx, id)?;
-    withdrawal.of_provider(id);
+    revocation.add_provider(id);
     Ok(())
 }
 
-/// Removes a provider that no client names. Its users stay, and are found again under the same issuer; sessions and
-/// refresh families that began there end.
-pub async fn remove(admin: Admin<'_>, id: String) -> Done<String> {
+/// Removes a provider that no client names. Sessions and refresh families that began there end. Its users stay, and
+/// are found again if the issuer is registered again.
+pub async fn remove(admin: Admin<'_>, id: String) -> AdminResult<String> {
     let core = admin.core;
     let now = core.clock.now();
     let subject = id.clone();
     let written = core.store
-        .write("provider remove", move |tx| -> Decided<()> {
+        .write("provider remove", move |tx| -> TxResult<()> {
             if !PROVIDERS.contains(&*tx, &id)? {
                 return Ok(Err(unknown(&id)));
             }
             let clients = CLIENTS.scan(&*tx, .., usize::MAX)?;
-            let users: Vec<_> = clients
+            let named_by: Vec<_> = clients
                 .into_iter()
                 .filter(|(_, client)| client.providers.contains(&id))
                 .map(|(client_id, _)| client_id)
                 .collect();
-            if let Some(client_id) = users.first() {
+            if let Some(client_id) = named_by.first() {
                 let refusal =
-                    AdminRefusal::new(format!("provider {id} is named by client {}", users.join(", ")));
+                    AdminRefusal::new(format!("provider {id} is named by client {}", named_by.join(", ")));
                 let hint = format!(
                     "idsvc client update {client_id} --provider OTHER, or '' for none; the grant jwt-bearer needs one, so name another or take that grant away with --grant"
                 );
                 return Ok(Err(refusal.with_hint(hint)));
             }
-            let mut withdrawal = GrantRevocation::default();
-            remove_in(tx, &id, &mut withdrawal)?;
-            withdrawal.carry_out(tx, now).map(Ok)
+            let mut revocation = GrantRevocation::default();
+            remove_provider(tx, &id, &mut revocation)?;
+            revocation.execute(tx, now).map(Ok)
         })
         .await;
     core.reload_after::<_, AdminError>(written)??;
-    audit::record(&Event::Administered {
-        command: "provider remove",
-        subject: &subject,
-    });
+    record_command("provider remove", &subject);
     Ok(subject)
 }
 
@@ -370,7 +357,7 @@ mod tests {
         update(admin(&core), close).await.unwrap();
     }
 
-    /// Whom an issuer vouches for is known by the issuer.
+    /// The users of a provider are found by its issuer.
     #[tokio::test]
     async fn no_provider_takes_the_issuer_of_another() {
         let core = core();
@@ -404,7 +391,7 @@ mod tests {
             async move { drop(go) },
         );
         assert_eq!(first.unwrap().name.as_deref(), Some("One"));
-        assert!(refusal(second).message.contains("somebody else"));
+        assert!(refusal(second).message.contains("another command"));
         assert_eq!(show(admin(&core), "corp").unwrap().name.as_deref(), Some("One"));
     }
 }

@@ -11,15 +11,15 @@ use crate::federation::provider::ProviderSettings;
 /// A provider as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderView {
-    /// The name under which the operator knows it.
+    /// The provider's id.
     pub id: String,
     /// Whether there is a picture.
     pub has_logo: bool,
-    /// Whether the secret that belongs to its `client_id` is known.
+    /// Whether a secret is stored for its `client_id`.
     pub has_secret: bool,
-    /// What has to be registered there as the redirect URI of this service.
+    /// The redirect URI of this service, to be registered at the provider.
     pub redirect_uri: String,
-    /// What is registered of it, but for the picture. The audiences are those that are accepted.
+    /// Its settings without the picture. The audiences are the accepted ones.
     #[serde(flatten)]
     pub settings: ProviderSettings,
     /// When the record was made.

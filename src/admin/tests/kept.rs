@@ -1,4 +1,4 @@
-//! What is changed counts once it can be read, whatever was said when it was written.
+//! A change that is on the disk is in force once it can be read, even if the write was reported as failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::admin::key;
 use crate::admin::key::RotateKey;
 use crate::admin::provider;
 use crate::admin::provider::{AddProvider, ProviderFields};
-use crate::admin::{AdminError, Done};
+use crate::admin::{AdminError, AdminResult};
 use crate::flow::Core;
 use crate::jose::alg::Algorithm;
 use crate::secret::Secret;
@@ -22,14 +22,14 @@ use crate::store::schema::Schema;
 use crate::store::tables::CLIENTS;
 use crate::store::{Options, Store, StoreError};
 
-/// A disk that keeps what it says it failed to, and answers nothing until it is mended and opened afresh.
-struct Doubtful {
+/// A disk that reports failure for a write that it keeps. It answers no reads until it is repaired and reopened.
+struct UnreliableDisk {
     engine: Redb,
     fails: AtomicBool,
     is_open: AtomicBool,
 }
 
-impl Doubtful {
+impl UnreliableDisk {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             engine: Redb::in_memory(1 << 20).unwrap(),
@@ -46,8 +46,8 @@ impl Doubtful {
         core_on(Store::on(Arc::<Self>::clone(self), options, &Schema::CURRENT).unwrap())
     }
 
-    /// What comes of a change while it fails. It is mended when this returns.
-    async fn doubts<T>(&self, core: &Core, change: impl Future<Output = Done<T>>) {
+    /// Makes the change while writes are reported as failed. The disk is repaired when this returns.
+    async fn fail_during<T>(&self, core: &Core, change: impl Future<Output = AdminResult<T>>) {
         self.fails.store(true, Ordering::SeqCst);
         let done = change.await;
         assert!(matches!(done, Err(AdminError::Store(_))), "{:?}", done.err());
@@ -62,7 +62,7 @@ fn failed() -> StoreError {
     StoreError::Io(Arc::new(std::io::Error::other("a test says so")))
 }
 
-impl Backend for Doubtful {
+impl Backend for UnreliableDisk {
     fn read(&self, look: &mut dyn FnMut(&dyn Snapshot) -> Result<(), StoreError>) -> Result<(), StoreError> {
         if self.is_open.load(Ordering::SeqCst) {
             self.engine.read(look)
@@ -104,7 +104,7 @@ impl Backend for Doubtful {
 
 #[tokio::test]
 async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_back() {
-    let disk = Doubtful::new();
+    let disk = UnreliableDisk::new();
     let core = disk.core();
     for id in ["web", "app"] {
         client::add(admin(&core), request(id)).await.unwrap();
@@ -116,20 +116,21 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
         id: made.id,
     };
     assert!(core.catalog().api_key(&digest).is_some());
-    disk.doubts(&core, api_key::revoke(admin(&core), which)).await;
+    disk.fail_during(&core, api_key::revoke(admin(&core), which))
+        .await;
     assert!(core.catalog().api_key(&digest).is_none());
 
     let disabling = client::set_enabled(admin(&core), "web".to_owned(), false);
-    disk.doubts(&core, disabling).await;
+    disk.fail_during(&core, disabling).await;
     assert!(!core.catalog().client("web").unwrap().enabled);
 
-    let gate = core.grant_policy();
+    let grant_policy = core.grant_policy();
     let app = core.catalog().client("app").unwrap().clone();
     let removing = client::remove(admin(&core), "app".to_owned());
-    disk.doubts(&core, removing).await;
+    disk.fail_during(&core, removing).await;
     let grant = *app.grant_types.first().unwrap();
     assert!(core.grant_policy().check_grant(&app, grant).is_err());
-    assert!(gate.check_grant(&app, grant).is_err());
+    assert!(grant_policy.check_grant(&app, grant).is_err());
 
     let fields = ProviderFields {
         issuer: Some("https://corp.example".to_owned()),
@@ -145,7 +146,7 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
     };
     provider::add(admin(&core), request).await.unwrap();
     let removing = provider::remove(admin(&core), "corp".to_owned());
-    disk.doubts(&core, removing).await;
+    disk.fail_during(&core, removing).await;
     assert!(core.catalog().provider("corp").is_none());
 
     let made = RotateKey {
@@ -154,12 +155,12 @@ async fn what_was_kept_of_a_change_that_failed_is_in_force_when_the_store_is_bac
     };
     let kid = key::rotate(admin(&core), made).await.unwrap().kid;
     assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_some());
-    disk.doubts(&core, key::retire(admin(&core), kid)).await;
+    disk.fail_during(&core, key::retire(admin(&core), kid)).await;
     assert!(core.catalog().keyring().signer(Algorithm::EdDsa).is_none());
 }
 
 #[tokio::test]
-async fn whoever_is_told_that_a_client_is_gone_is_told_by_a_service_that_knows() {
+async fn a_service_that_reports_a_missing_client_has_read_the_store_again() {
     let core = core();
     client::add(admin(&core), request("web")).await.unwrap();
     let removed = core.store.write("test", |tx| CLIENTS.remove(tx, "web"));

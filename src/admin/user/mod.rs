@@ -12,21 +12,24 @@ pub use self::password::NewPassword;
 pub(super) use self::password::check_chosen;
 use self::password::hash;
 pub use self::view::UserView;
-use super::{Admin, AdminRefusal, Decided, Done, all_or_none, check_account_id, check_text, claim, provider};
-use crate::clock::Timestamp;
+use super::{
+    Admin, AdminRefusal, AdminResult, TxResult, all_or_none, check_account_id, check_text, claim, provider,
+    record_command,
+};
 use crate::flow::account::view::applications;
 use crate::flow::login::session;
+use crate::flow::or_refuse;
+use crate::flow::users::{end_sessions_and_families, remove_login_names, remove_user};
 use crate::identity::claim::looks_like_email;
-use crate::identity::{LoginName, Session, User};
+use crate::identity::{LinkedIdentity, LoginName, User};
 use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
-use crate::store::tables::{
-    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
-};
+use crate::store::tables::{USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
-/// What an operator says about a user; what is left out keeps its default or its value, an empty text removes it.
+/// The fields of a user that an operator sets. A missing field keeps its value or its default. An empty text removes
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UserFields {
@@ -42,14 +45,14 @@ pub struct UserFields {
     pub organization: Option<String>,
     /// Whether the e-mail address was shown to be the user's.
     pub email_verified: Option<bool>,
-    /// Claims by name, as typed.
+    /// Claims by name, as the operator typed them.
     pub claims: Vec<(String, String)>,
 }
 
 /// A user to be added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddUser {
-    /// The e-mail address, which becomes the account identifier too.
+    /// The e-mail address. It is also the account identifier.
     pub email: String,
     /// The password.
     pub password: NewPassword,
@@ -81,7 +84,7 @@ pub struct SetPassword {
     pub sign_out: bool,
 }
 
-/// A user whom a provider speaks for no longer.
+/// A request to remove the links between a user and a provider.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Unlink {
     /// E-mail address, account identifier or UUID.
@@ -90,7 +93,7 @@ pub struct Unlink {
     pub provider: String,
 }
 
-/// The user that somebody means: by UUID, or by a name to sign in with.
+/// The user with this UUID or login name.
 pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, AdminRefusal>, StoreError> {
     let by_uuid = match Uuid::try_parse(who) {
         Ok(uuid) => USERS.get(snapshot, &uuid)?,
@@ -109,14 +112,14 @@ pub(super) fn find(snapshot: &dyn Snapshot, who: &str) -> Result<Result<User, Ad
     }))
 }
 
-fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
+fn apply_fields(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
     fn optional(faults: &mut Vec<String>, field: &str, text: &str) -> Option<String> {
         if !text.is_empty() {
             check_text(faults, field, text);
         }
         (!text.is_empty()).then(|| text.to_owned())
     }
-    // What is said of an address is said of the one that the user has then.
+    // Addresses are set first, since `email_verified` and `phone_number_verified` are about the new ones.
     let is_address = |(name, _): &&(String, String)| matches!(name.as_str(), "email" | "phone_number");
     let (addresses, others): (Vec<_>, Vec<_>) = fields.claims.iter().partition(is_address);
     let set = |user: &mut User, faults: &mut Vec<String>, name: &str, value: &str| {
@@ -128,7 +131,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
     if let Some(number) = &fields.phone_number {
         user.set_phone_number(optional(faults, "phone number", number));
     }
-    claim::forget_verdicts(user);
+    claim::clear_unfounded_verification(user);
     for (name, value) in others {
         set(user, faults, name, value);
     }
@@ -140,7 +143,7 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
     }
     if let Some(user_type) = &fields.user_type {
         check_text(faults, "user type", user_type);
-        faults.extend(borrowed_type(Some(user), user_type));
+        faults.extend(reserved_user_type(Some(user), user_type));
         user.user_type.clone_from(user_type);
     }
     if let Some(organization) = &fields.organization {
@@ -148,49 +151,36 @@ fn apply(user: &mut User, fields: &UserFields, faults: &mut Vec<String>) {
         user.organization.clone_from(organization);
     }
     user.email_verified = fields.email_verified.unwrap_or(user.email_verified);
-    faults.extend(claim::unfounded(user));
+    faults.extend(claim::unfounded_verification(user));
 }
 
-/// Why nobody is given this type, if it is one by which APIs tell clients and users of devices from people. Whoever has
-/// it, keeps it.
-pub(super) fn borrowed_type(before: Option<&User>, user_type: &str) -> Option<String> {
-    let is_kept = before.is_some_and(|user| user.user_type == user_type);
-    let others = match user_type {
+/// The fault of a user type that is reserved for clients or for anonymous users. A user who has it already keeps it.
+pub(super) fn reserved_user_type(before: Option<&User>, user_type: &str) -> Option<String> {
+    let has_it = before.is_some_and(|user| user.user_type == user_type);
+    let owners = match user_type {
         User::CLIENT_TYPE => "clients that act for themselves",
         User::ANONYMOUS_TYPE => "users of devices",
         _ => return None,
     };
-    (!is_kept).then(|| format!("user type {user_type} is that of {others}: choose another"))
+    (!has_it).then(|| format!("user type {user_type} is that of {owners}: choose another"))
 }
 
-/// Writes the user and the names to sign in with, unless one of them is another user's.
-pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> Decided<()> {
+/// Stores a user with their login names. Refuses a name that another user has.
+pub(super) fn put(tx: &mut dyn Tx, before: Option<&User>, user: &User) -> TxResult<()> {
     for name in user.login_names() {
-        if USERS_BY_LOGIN_NAME
-            .get(&*tx, name.as_str())?
-            .is_some_and(|owner| owner != user.uuid)
-        {
+        let owner = USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())?;
+        if owner.is_some_and(|owner| owner != user.uuid) {
             let refusal = AdminRefusal::new(format!("there is a user {} already", name.as_str()));
             return Ok(Err(refusal.with_hint("idsvc user update changes it")));
         }
     }
     if let Some(before) = before {
-        drop_names(tx, before)?;
+        remove_login_names(tx, before)?;
     }
     write(tx, user).map(Ok)
 }
 
-/// Takes the names of a user out of the index. One that another user has stays theirs.
-pub(super) fn drop_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
-    for name in user.login_names() {
-        if USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())? == Some(user.uuid) {
-            USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes the user and the names to sign in with, which are free.
+/// Stores a user with their login names, which no other user has.
 pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     for name in user.login_names() {
         USERS_BY_LOGIN_NAME.put(tx, name.as_str(), &user.uuid)?;
@@ -198,8 +188,8 @@ pub(super) fn write(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
     USERS.put(tx, &user.uuid, user)
 }
 
-/// Adds a user. The answer shows a password that was made, this once.
-pub async fn add(admin: Admin<'_>, request: AddUser) -> Done<UserView> {
+/// Adds a user. Only this answer shows a generated password.
+pub async fn add(admin: Admin<'_>, request: AddUser) -> AdminResult<UserView> {
     let core = admin.core;
     let mut faults = Vec::new();
     if !looks_like_email(&request.email) {
@@ -211,22 +201,19 @@ pub async fn add(admin: Admin<'_>, request: AddUser) -> Done<UserView> {
     let now = core.clock.now();
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let mut user = User::local(uuid, &request.email, &core.policy.organization, now);
-    apply(&mut user, &request.fields, &mut faults);
+    apply_fields(&mut user, &request.fields, &mut faults);
     let (hash, shown) = hash(admin, &user, request.password, faults).await?;
     user.password = hash;
     let view = UserView::of(&user, shown);
     core.store
         .write("user add", move |tx| put(tx, None, &user))
         .await??;
-    audit::record(&Event::Administered {
-        command: "user add",
-        subject: &view.uuid.to_string(),
-    });
+    record_command("user add", &view.uuid.to_string());
     Ok(view)
 }
 
 /// Every user, in the order in which they were added.
-pub fn list(admin: Admin<'_>, limit: usize) -> Done<Vec<UserView>> {
+pub fn list(admin: Admin<'_>, limit: usize) -> AdminResult<Vec<UserView>> {
     let users = admin
         .core
         .store
@@ -234,14 +221,11 @@ pub fn list(admin: Admin<'_>, limit: usize) -> Done<Vec<UserView>> {
     Ok(users.iter().map(|(_, user)| UserView::of(user, None)).collect())
 }
 
-/// One user, with the applications that the account page shows them.
-pub fn show(admin: Admin<'_>, who: &str) -> Done<UserView> {
+/// One user, with the applications that their account page shows.
+pub fn show(admin: Admin<'_>, who: &str) -> AdminResult<UserView> {
     let (catalog, now) = (admin.core.catalog(), admin.core.clock.now());
-    let read = |snapshot: &dyn Snapshot| -> Decided<UserView> {
-        let user = match find(snapshot, who)? {
-            Ok(user) => user,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+    let read = |snapshot: &dyn Snapshot| -> TxResult<UserView> {
+        let user = or_refuse!(find(snapshot, who)?);
         Ok(Ok(UserView {
             applications: Some(applications(snapshot, &catalog, user.uuid, now)?),
             ..UserView::of(&user, None)
@@ -250,57 +234,36 @@ pub fn show(admin: Admin<'_>, who: &str) -> Done<UserView> {
     Ok(admin.core.store.read(read)??)
 }
 
-/// Changes a user in one transaction by a function that may refuse.
+/// Changes a user by `change`, which may refuse, in one transaction.
 async fn change(
     admin: Admin<'_>,
     command: &'static str,
     who: String,
     change: impl Fn(&mut User) -> Result<(), AdminRefusal> + Send + 'static,
     sign_out: bool,
-) -> Done<UserView> {
+) -> AdminResult<UserView> {
     let now = admin.core.clock.now();
     let user = admin
         .core
         .store
-        .write(command, move |tx| -> Decided<User> {
-            let before = match find(&*tx, &who)? {
-                Ok(user) => user,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
+        .write(command, move |tx| -> TxResult<User> {
+            let before = or_refuse!(find(&*tx, &who)?);
             let mut user = before.clone();
-            if let Err(refusal) = change(&mut user) {
-                return Ok(Err(refusal));
-            }
+            or_refuse!(change(&mut user));
             user.updated_at = now;
-            if let Err(refusal) = put(tx, Some(&before), &user)? {
-                return Ok(Err(refusal));
-            }
+            or_refuse!(put(tx, Some(&before), &user)?);
             if sign_out {
-                end_everything(tx, user.uuid, now)?;
+                end_sessions_and_families(tx, user.uuid, now)?;
             }
             Ok(Ok(user))
         })
         .await??;
-    audit::record(&Event::Administered {
-        command,
-        subject: &user.uuid.to_string(),
-    });
+    record_command(command, &user.uuid.to_string());
     Ok(UserView::of(&user, None))
 }
 
-/// Ends every session, live or not, and every refresh family of a user; says which sessions there were.
-pub(super) fn end_everything(
-    tx: &mut dyn Tx,
-    user: Uuid,
-    now: Timestamp,
-) -> Result<Vec<(Uuid, Session)>, StoreError> {
-    let ended = session::end_all(tx, user, None, now)?;
-    session::end_families(tx, user, now)?;
-    Ok(ended)
-}
-
 /// Changes a user.
-pub async fn update(admin: Admin<'_>, request: UpdateUser) -> Done<UserView> {
+pub async fn update(admin: Admin<'_>, request: UpdateUser) -> AdminResult<UserView> {
     let UpdateUser {
         who,
         email,
@@ -318,14 +281,14 @@ pub async fn update(admin: Admin<'_>, request: UpdateUser) -> Done<UserView> {
             check_account_id(&mut faults, "account id", account_id);
             user.account_id.clone_from(account_id);
         }
-        apply(user, &fields, &mut faults);
+        apply_fields(user, &fields, &mut faults);
         all_or_none(&faults)
     };
     change(admin, "user update", who, change_user, false).await
 }
 
-/// Lets a user sign in again, or stops it; tokens stop being refreshed at once.
-pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> Done<UserView> {
+/// Enables or disables a user. Tokens of a disabled user cannot be refreshed.
+pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> AdminResult<UserView> {
     let command = if enabled { "user enable" } else { "user disable" };
     let change_user = move |user: &mut User| {
         user.enabled = enabled;
@@ -334,8 +297,8 @@ pub async fn set_enabled(admin: Admin<'_>, who: String, enabled: bool) -> Done<U
     change(admin, command, who, change_user, false).await
 }
 
-/// Sets or removes a user's password. The answer shows one that was made, this once.
-pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserView> {
+/// Sets or removes a user's password. Only this answer shows a generated one.
+pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> AdminResult<UserView> {
     let user = admin.core.store.read(|snapshot| find(snapshot, &request.who))??;
     let (hash, shown) = hash(admin, &user, request.password, Vec::new()).await?;
     let change_user = move |user: &mut User| {
@@ -356,44 +319,37 @@ pub async fn set_password(admin: Admin<'_>, request: SetPassword) -> Done<UserVi
     })
 }
 
-/// Takes a provider's word for a user away: who comes from there is nobody's until linked or made anew. What stands
-/// on that word ends: sessions and refresh families that began at the provider, whatever name its issuer had then.
-pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
+/// Removes the links between a user and a provider. A later sign-in at the provider links or creates a user again.
+///
+/// Sessions and refresh families that began there end, also those that began while the issuer had another id.
+pub async fn unlink(admin: Admin<'_>, request: Unlink) -> AdminResult<UserView> {
     let now = admin.core.clock.now();
     let provider = request.provider.clone();
     let user = admin
         .core
         .store
-        .write("user unlink", move |tx| -> Decided<User> {
-            let mut user = match find(&*tx, &request.who)? {
-                Ok(user) => user,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
+        .write("user unlink", move |tx| -> TxResult<User> {
+            let mut user = or_refuse!(find(&*tx, &request.who)?);
             let before = user.clone();
             let issuers = provider::issuers(&*tx)?;
             let issuer = issuers.get(&request.provider);
-            let (gone, kept): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut user.identities)
-                    .into_iter()
-                    .partition(|identity| {
-                        identity.provider == request.provider || Some(&identity.issuer) == issuer
-                    });
-            if gone.is_empty() {
+            let is_linked = |identity: &mut LinkedIdentity| {
+                identity.provider == request.provider || Some(&identity.issuer) == issuer
+            };
+            let removed: Vec<_> = user.identities.extract_if(.., is_linked).collect();
+            if removed.is_empty() {
                 let refusal = format!(
                     "user {} is not linked to provider {}",
                     request.who, request.provider
                 );
                 return Ok(Err(AdminRefusal::new(refusal)));
             }
-            user.identities = kept;
             user.updated_at = now;
-            if let Err(refusal) = put(tx, Some(&before), &user)? {
-                return Ok(Err(refusal));
-            }
+            or_refuse!(put(tx, Some(&before), &user)?);
             let mut providers = BTreeSet::new();
-            for identity in gone {
-                let namesakes = issuers.iter().filter(|(_, issuer)| **issuer == identity.issuer);
-                providers.extend(namesakes.map(|(id, _)| id.clone()));
+            for identity in removed {
+                let ids = issuers.iter().filter(|(_, issuer)| **issuer == identity.issuer);
+                providers.extend(ids.map(|(id, _)| id.clone()));
                 providers.insert(identity.provider);
                 USERS_BY_IDENTITY.remove(tx, &(identity.issuer, identity.subject))?;
             }
@@ -408,47 +364,19 @@ pub async fn unlink(admin: Admin<'_>, request: Unlink) -> Done<UserView> {
     Ok(UserView::of(&user, None))
 }
 
-/// Takes a user and everything that belongs to them out of the store.
-pub(crate) fn remove_in(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
-    end_everything(tx, user.uuid, now)?;
-    for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-        let (_, (_, id)) = &key;
-        match FAMILIES.get(&*tx, id)? {
-            Some(family) => session::forget_family(tx, *id, &family)?,
-            None => {
-                FAMILIES_BY_OWNER.remove(tx, &key)?;
-            }
-        }
-    }
-    for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
-        CONSENTS.remove(tx, &key)?;
-    }
-    for identity in &user.identities {
-        USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
-    }
-    drop_names(tx, user)?;
-    USERS.remove(tx, &user.uuid).map(|_| ())
-}
-
-/// Removes a user with everything that belongs to them: names, sessions, consents, refresh families.
-pub async fn remove(admin: Admin<'_>, who: String) -> Done<UserView> {
+/// Removes a user with everything that belongs to them.
+pub async fn remove(admin: Admin<'_>, who: String) -> AdminResult<UserView> {
     let now = admin.core.clock.now();
     let user = admin
         .core
         .store
-        .write("user remove", move |tx| -> Decided<User> {
-            let user = match find(&*tx, &who)? {
-                Ok(user) => user,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
-            remove_in(tx, &user, now)?;
+        .write("user remove", move |tx| -> TxResult<User> {
+            let user = or_refuse!(find(&*tx, &who)?);
+            remove_user(tx, &user, now)?;
             Ok(Ok(user))
         })
         .await??;
-    audit::record(&Event::Administered {
-        command: "user remove",
-        subject: &user.uuid.to_string(),
-    });
+    record_command("user remove", &user.uuid.to_string());
     Ok(UserView::of(&user, None))
 }
 

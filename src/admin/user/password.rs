@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::admin::{Admin, Done, SecretString, all_or_none, check_secret};
+use crate::admin::{Admin, AdminResult, SecretString, all_or_none, check_secret};
 use crate::identity::User;
 use crate::password::{PasswordHash, SALT_LEN};
 use crate::random::Random;
 
-/// Letters and digits that are not mistaken for one another.
+/// Letters and digits that are hard to confuse.
 const PASSWORD_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const PASSWORD_CHARS: usize = 24;
 
@@ -16,15 +16,15 @@ const PASSWORD_CHARS: usize = 24;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NewPassword {
-    /// This one.
+    /// The one that the operator gives.
     Given(SecretString),
-    /// A random one, shown in the answer.
+    /// A random one, which the answer shows.
     Generated,
     /// None: the user cannot sign in with a password.
     None,
 }
 
-/// A password that nobody guesses (120 bits), made of characters that can be read out and typed.
+/// A password of 120 random bits, made of characters that are easy to read out and type.
 fn generate_password(random: &Random) -> SecretString {
     let bytes = Zeroizing::new(random.bytes::<PASSWORD_CHARS>());
     let letters = bytes
@@ -33,7 +33,7 @@ fn generate_password(random: &Random) -> SecretString {
     SecretString::new(letters.map(|letter| char::from(*letter)).collect::<String>())
 }
 
-/// Checks a password that an operator gives a user. One that no browser can send would keep the user out.
+/// Checks a password that an operator gives a user.
 pub(in crate::admin) fn check_chosen(
     admin: Admin<'_>,
     user: &User,
@@ -46,19 +46,19 @@ pub(in crate::admin) fn check_chosen(
     }
 }
 
-/// The hash to keep, and the password when it is to be shown.
+/// The hash to store, and the password if it was generated.
 pub(super) async fn hash(
     admin: Admin<'_>,
     user: &User,
     password: NewPassword,
     mut faults: Vec<String>,
-) -> Done<(Option<PasswordHash>, Option<SecretString>)> {
-    let (password, is_shown) = match password {
+) -> AdminResult<(Option<PasswordHash>, Option<SecretString>)> {
+    let (password, is_generated) = match password {
         NewPassword::Given(password) => (Some(password), false),
         NewPassword::Generated => (Some(generate_password(&admin.core.random)), true),
         NewPassword::None => (None, false),
     };
-    if let (Some(password), false) = (&password, is_shown) {
+    if let (Some(password), false) = (&password, is_generated) {
         check_chosen(admin, user, password, &mut faults);
     }
     all_or_none(&faults)?;
@@ -67,5 +67,5 @@ pub(super) async fn hash(
     };
     let salt = admin.core.random.bytes::<SALT_LEN>();
     let hash = admin.core.passwords.hash(password.to_zeroizing(), salt).await?;
-    Ok((Some(hash), is_shown.then_some(password)))
+    Ok((Some(hash), is_generated.then_some(password)))
 }

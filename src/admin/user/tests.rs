@@ -125,7 +125,7 @@ async fn what_is_said_of_an_address_is_said_of_the_one_that_comes_along() {
     }
 }
 
-/// APIs recognise clients, and the users of devices, by these words.
+/// APIs recognise clients and anonymous users by these types.
 #[tokio::test]
 async fn nobody_is_given_a_type_that_is_no_persons_and_who_has_it_keeps_it() {
     let core = core();
@@ -189,7 +189,7 @@ async fn a_name_that_is_typed_too_long_is_nobodys() {
     }
 }
 
-/// In tokens the account identifier says who somebody is, whether or not anybody can sign in by it.
+/// The account identifier is a claim in tokens, even if it cannot be used to sign in.
 #[tokio::test]
 async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
     let core = core();
@@ -213,7 +213,7 @@ async fn a_users_name_is_its_own_also_where_the_user_is_a_devices() {
     add(admin(&core), request("kiosk@example.com")).await.unwrap();
 }
 
-/// Written past the checks.
+/// The record is written without the checks.
 #[tokio::test]
 async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
     let core = core();
@@ -229,7 +229,7 @@ async fn a_devices_user_with_anothers_name_takes_it_away_from_nobody() {
     assert!(show(admin(&core), "alice@example.com").is_ok());
 }
 
-/// Written past the checks. A refusal is committed as well, so nothing is done before it.
+/// The record is written without the checks. A refusal is committed, so nothing may be written before it.
 #[tokio::test]
 async fn an_unlinked_user_with_anothers_name_takes_it_away_from_nobody() {
     let core = core();

@@ -1,4 +1,4 @@
-//! A user as it is shown: to people as a table, to programs as JSON.
+//! A user as the commands show it: as a table or as JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::flow::account::view::Application;
 use crate::identity::{LinkedIdentity, User};
 
-/// A user as shown: the record without the password's hash.
+/// A user as it is shown: without the hash of the password.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserView {
     /// The user's identifier in the platform.
@@ -41,10 +41,10 @@ pub struct UserView {
     pub source: String,
     /// The other claims.
     pub claims: BTreeMap<String, Value>,
-    /// Who the user is at providers.
+    /// The linked accounts at providers.
     #[serde(default)]
     pub identities: Vec<LinkedIdentity>,
-    /// What may act for the user, in the answer to `user show`.
+    /// The applications with access, in the answer to `user show`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applications: Option<Vec<Application>>,
     /// Whether the user may be given tokens.

@@ -1,6 +1,6 @@
 use super::*;
 
-fn read(text: &str) -> Result<State, String> {
+fn read(text: &str) -> Result<DeclaredState, String> {
     let sources = Sources {
         folder: Path::new("/nowhere"),
         variable: &|name| (name == "WEB_SECRET").then(|| "s".repeat(32)),

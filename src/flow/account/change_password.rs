@@ -29,7 +29,7 @@ pub struct NewPassword {
     pub from: IpAddr,
 }
 
-/// What came of it.
+/// The result of a change of the password.
 #[derive(Debug)]
 pub enum PasswordChange {
     /// The password has changed, and this browser has a new session.
@@ -52,7 +52,8 @@ pub enum PasswordChange {
 /// that is not redeemed yet is worth nothing afterwards.
 ///
 /// The present password is asked for even if the session is recent, and counts as authentication. If the record has
-/// changed since the password was verified, it is verified again, once: a sign-in elsewhere may have renewed the hash.
+/// changed since the password was verified, it is verified again, once: a sign-in elsewhere may have renewed the
+/// hash.
 pub async fn change_password(
     core: &Core,
     browser: &Browser,
@@ -60,8 +61,8 @@ pub async fn change_password(
     now: Timestamp,
 ) -> Result<ActionResult<PasswordChange>, Failure> {
     for _ in 0..2 {
-        if let Some(outcome) = try_change(core, browser, &typed, now).await? {
-            return Ok(outcome);
+        if let Some(result) = try_change(core, browser, &typed, now).await? {
+            return Ok(result);
         }
     }
     Ok(ActionResult::SignInRequired)

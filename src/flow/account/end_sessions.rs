@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{ActionResult, act};
+use super::{ActionResult, act_in_recent_session};
 use crate::clock::Timestamp;
 use crate::flow::browser::Browser;
 use crate::flow::login::session;
@@ -27,9 +27,9 @@ pub async fn end_sessions(
     which: SessionsToEnd,
     now: Timestamp,
 ) -> Result<ActionResult<()>, Failure> {
-    let outcome = act(core, browser, "end_own_sessions", now, move |tx, live| {
+    let result = act_in_recent_session(core, browser, "end_own_sessions", now, move |tx, live| {
         let user = live.user.uuid;
-        let ended = match which {
+        Ok(match which {
             SessionsToEnd::Others => session::end_all(tx, user, Some(live.id), now)?,
             SessionsToEnd::One(id) => match SESSIONS.get(&*tx, &id)? {
                 Some(session) if session.user == user => {
@@ -38,15 +38,8 @@ pub async fn end_sessions(
                 }
                 Some(_) | None => Vec::new(),
             },
-        };
-        Ok(ended)
+        })
     })
     .await?;
-    Ok(match outcome {
-        ActionResult::SignInRequired => ActionResult::SignInRequired,
-        ActionResult::Done(ended) => {
-            session::record_ended(core, ended, now);
-            ActionResult::Done(())
-        }
-    })
+    Ok(result.map(|ended| session::record_ended(core, ended, now)))
 }

@@ -1,7 +1,7 @@
-//! What a signed-in user does on the account page: one verb per file, one transaction each.
+//! The actions of a signed-in user on the account page: one verb per file, one transaction each.
 //!
-//! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action that
-//! ends something needs a sign-in of the last minutes, and a new password needs the present one.
+//! A person who finds a browser left open must neither take the account over nor lock its owner out. So an action
+//! that ends something needs a sign-in of the last minutes, and a new password needs the present one.
 
 pub mod begin;
 pub mod change_password;
@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 
-/// What comes of a request to the account page.
+/// The result of a request to the account page.
 #[derive(Debug)]
 pub enum ActionResult<T> {
     /// It was done.
@@ -26,8 +26,18 @@ pub enum ActionResult<T> {
     SignInRequired,
 }
 
-/// Runs `action` for the user who signed in in this browser during the last minutes, in one transaction.
-async fn act<T, F>(
+impl<T> ActionResult<T> {
+    /// Passes the result of an action that was done to `then`.
+    fn map<U>(self, then: impl FnOnce(T) -> U) -> ActionResult<U> {
+        match self {
+            Self::Done(result) => ActionResult::Done(then(result)),
+            Self::SignInRequired => ActionResult::SignInRequired,
+        }
+    }
+}
+
+/// Runs `action` in one transaction, if a user signed in in this browser during the last minutes.
+async fn act_in_recent_session<T, F>(
     core: &Core,
     browser: &Browser,
     name: &'static str,
@@ -39,7 +49,7 @@ where
     F: Fn(&mut dyn Tx, LiveSession) -> Result<T, StoreError> + Send + 'static,
 {
     let (presented, lifetimes) = (browser.session.clone(), core.policy.lifetimes.session);
-    let done = core
+    let result = core
         .store
         .write(name, move |tx| {
             match session::find(&*tx, presented.as_ref(), lifetimes, now)? {
@@ -51,5 +61,5 @@ where
             }
         })
         .await?;
-    Ok(done.map_or(ActionResult::SignInRequired, ActionResult::Done))
+    Ok(result.map_or(ActionResult::SignInRequired, ActionResult::Done))
 }

@@ -18,10 +18,10 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{CONSENTS, FAMILIES, FAMILIES_BY_OWNER};
 
-/// What the account page shows.
+/// The contents of the account page.
 #[derive(Debug)]
 pub struct Account {
-    /// Who is signed in, and in which session.
+    /// The user who is signed in, and the session.
     pub live: LiveSession,
     /// The user's live sessions, this one first, then the one used last.
     pub sessions: Vec<(Uuid, Session)>,
@@ -36,7 +36,7 @@ pub struct Application {
     pub client_id: String,
     /// Its name.
     pub name: String,
-    /// When the oldest of them began.
+    /// When the oldest grant or consent began.
     pub since: Timestamp,
     /// What it may do.
     pub scope: Scope,
@@ -68,20 +68,21 @@ pub async fn view(
     };
     if account.live.session.is_due_for_touch(lifetimes, now) {
         let presented = browser.session.clone();
-        let noted = core.store.write("use_session", move |tx| {
+        let written = core.store.write("use_session", move |tx| {
             match session::find(&*tx, presented.as_ref(), lifetimes, now)? {
                 Some(live) => session::touch(tx, &live, lifetimes, now),
                 None => Ok(()),
             }
         });
-        if let Err(error) = noted.await {
-            tracing::debug!(%error, "the use of a session is not noted");
+        if let Err(error) = written.await {
+            tracing::debug!(%error, "the use of a session was not recorded");
         }
     }
     Ok(ActionResult::Done(account))
 }
 
-/// Live refresh families and remembered consents, grouped by client. A client that is no longer registered is left out.
+/// Live refresh families and remembered consents, grouped by client. A client that is no longer registered is left
+/// out.
 pub fn applications(
     snapshot: &dyn Snapshot,
     catalog: &Catalog,

@@ -1,4 +1,4 @@
-//! A client sends a browser: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
+//! A client sends a browser with an authorization request: RFC 6749 section 4.1.1, OpenID Connect Core 3.1.2.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::store::tables::LOGIN_TRANSACTIONS;
 /// Answers an authorization request: with a code, a refusal, or a page.
 ///
 /// A request whose redirect URI cannot be trusted comes back as [`UntrustedRedirect`] and is shown to the user.
-/// `admit` is asked before a login transaction is stored: transactions take room, and anybody can begin one.
+/// `admit` is called before a login transaction is stored. Transactions need disk space, and every browser can begin
+/// one.
 pub async fn begin_authorization(
     core: &Core,
     parameters: &Parameters,
@@ -39,10 +40,7 @@ pub async fn begin_authorization(
         Some(_) => return Ok(Err(UntrustedRedirect::DisabledClient)),
         None => return Ok(Err(UntrustedRedirect::UnknownClient)),
     };
-    let target = match response_target(parameters, client) {
-        Ok(target) => target,
-        Err(untrusted) => return Ok(Err(untrusted)),
-    };
+    let target = or_refuse!(response_target(parameters, client));
     let issuer = &core.policy.issuer;
     let read_hint = |token: &str| read_hint(&catalog, issuer, token).map(|hint| hint.sub);
     let request = match AuthorizationRequest::parse(parameters, client, target.clone(), &read_hint) {
@@ -61,12 +59,12 @@ pub async fn begin_authorization(
         let step = transaction::next_step(snapshot, purpose, live.as_ref(), LoginProgress::default(), now)?;
         Ok::<_, StoreError>((live, step))
     };
-    let asking = client.client_uuid;
+    let client_uuid = client.client_uuid;
     let purpose = LoginPurpose::Code(Box::new(request));
     let Some(resolved) = purpose.clone().resolve(Some(Arc::clone(client))) else {
         return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    // Most refusals, as to prompt=none, write nothing.
+    // Most refusals, as of prompt=none, write nothing.
     let (_, foreseen) = core.store.read(|snapshot| decide(snapshot, &resolved))?;
     match foreseen {
         LoginStep::Refuse(refused) => {
@@ -81,13 +79,13 @@ pub async fn begin_authorization(
     let slot = code.slot();
     let id = core.random.uuid_v7(core.clock.since_epoch());
     let (transaction, binding) = transaction::new_transaction(core, purpose, browser, now);
-    let taken = core
+    let result = core
         .store
         .write("begin_authorization", move |tx| {
             let resolved = transaction::resolve(&*tx, &transaction.purpose)?;
             let is_same = |purpose: &ResolvedPurpose| {
-                let asking_now = purpose.code_request().map(|(_, client)| client.client_uuid);
-                asking_now == Some(asking)
+                let client = purpose.code_request().map(|(_, client)| client);
+                client.is_some_and(|client| client.client_uuid == client_uuid)
             };
             let Some(resolved) = resolved.filter(is_same) else {
                 return Ok(None);
@@ -96,7 +94,7 @@ pub async fn begin_authorization(
             if matches!(step, LoginStep::SignIn | LoginStep::AskConsent) {
                 LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
             }
-            let taken = match step {
+            let result = match step {
                 LoginStep::SignIn => StepResult::SignIn,
                 LoginStep::AskConsent => StepResult::AskConsent,
                 LoginStep::IssueCode(grant) => {
@@ -108,22 +106,22 @@ pub async fn begin_authorization(
                 LoginStep::Refuse(refused) => StepResult::Refused(refused),
                 LoginStep::OpenAccount { action_pending } => StepResult::OpenAccount { action_pending },
             };
-            Ok(Some(taken))
+            Ok(Some(result))
         })
         .await?;
-    // The client's record is no longer the one that the request was checked against.
-    let Some(taken) = taken else {
+    // The client has been removed or replaced since the request was checked.
+    let Some(result) = result else {
         return Ok(Err(UntrustedRedirect::UnknownClient));
     };
-    let binding = binding.filter(|_| matches!(taken, StepResult::SignIn | StepResult::AskConsent));
+    let binding = binding.filter(|_| matches!(result, StepResult::SignIn | StepResult::AskConsent));
     Ok(Ok(BrowserRedirect {
-        destination: taken.destination(id, &code, issuer),
+        destination: result.destination(id, &code, issuer),
         binding,
         session: None,
     }))
 }
 
-/// Reads an ID token that this service issued, however long ago (OpenID Connect Core 3.1.2.1).
+/// Reads an ID token that this service issued, even if it has expired (OpenID Connect Core 3.1.2.1).
 pub(in crate::flow) fn read_hint(catalog: &Catalog, issuer: &str, token: &str) -> Option<IdTokenHint> {
     let keyring = catalog.keyring();
     let verified = jwt::verify::<IdTokenHint>(

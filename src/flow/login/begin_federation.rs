@@ -18,7 +18,7 @@ use crate::store::tables::LOGIN_TRANSACTIONS;
 /// Why a user cannot sign in at the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FederationProblem {
-    /// The client does not offer this provider, or it is out of service.
+    /// The client does not offer this provider, or the provider is disabled.
     NotOffered,
     /// The provider cannot be reached, or cannot answer at the moment.
     Unavailable,
@@ -26,12 +26,12 @@ pub enum FederationProblem {
     Failed,
     /// The user cancelled there.
     Cancelled,
-    /// The provider's account belongs to no user here, and the provider may not create users.
+    /// The account at the provider is linked to no user, and the provider may not create users.
     NotAdmitted,
 }
 
-/// Stores a question to the provider and says where the browser takes it. The answer to an earlier question of the
-/// same sign-in will not count.
+/// Stores a question to the provider and returns the address that the browser takes it to. The answer to an earlier
+/// question of the same sign-in will be refused.
 pub async fn begin_federation(
     core: &Core,
     browser: &Browser,
@@ -65,7 +65,7 @@ pub async fn begin_federation(
         proof_asked_at: must_reauthenticate.then_some(now),
     };
     let browser = browser.clone();
-    let is_kept = core
+    let is_stored = core
         .store
         .write("begin_federation", move |tx| {
             let Ok(mut transaction) = transaction::open_transaction(&*tx, id, &browser, now)? else {
@@ -76,7 +76,7 @@ pub async fn begin_federation(
             Ok(true)
         })
         .await?;
-    if !is_kept {
+    if !is_stored {
         return Ok(Err(FederationProblem::NotOffered));
     }
     let question = AuthorizationParameters {

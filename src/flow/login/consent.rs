@@ -16,8 +16,8 @@ use crate::observe::audit::Event;
 use crate::store::engine::Tx;
 use crate::store::tables::CONSENTS;
 
-/// Remembers the consent of the user for whose session (`live`) the page was drawn, and issues the code. It never
-/// counts for another user.
+/// Stores the consent of the user whose session (`live`) the page was drawn for, and issues the code. If another user
+/// is signed in by now, nothing is stored.
 pub async fn give_consent(
     core: &Core,
     browser: &Browser,
@@ -27,25 +27,25 @@ pub async fn give_consent(
     now: Timestamp,
 ) -> Result<Result<BrowserRedirect, LoginTransactionError>, Failure> {
     let progress = consented(login.progress, request, live, now);
-    let asked = request.scope_for_consent();
+    let requested = request.scope_for_consent();
     let client_id = request.client_id.clone();
     let remember = move |tx: &mut dyn Tx, live: &LiveSession| {
         let key = (live.user.uuid, client_id.clone());
         let before = CONSENTS.get(&*tx, &key)?;
         let allowed = consent::allowed(before.as_ref()).unwrap_or_default();
-        let scope = allowed.union(&asked).to_string();
+        let scope = allowed.union(&requested).to_string();
         CONSENTS.put(tx, &key, &Consent { scope, given_at: now })?;
         Ok(progress)
     };
     let expected = Some(live.id);
-    let settled = transaction::advance_login(core, browser, login.id, expected, now, remember).await?;
-    if settled.is_ok() {
+    let destination = transaction::advance_login(core, browser, login.id, expected, now, remember).await?;
+    if destination.is_ok() {
         record(live, request, true);
     }
-    Ok(settled.map(BrowserRedirect::to))
+    Ok(destination.map(BrowserRedirect::to))
 }
 
-/// The user declines: the client is told `access_denied`.
+/// The user declines: the client gets `access_denied`.
 pub async fn decline(
     core: &Core,
     login: &LoginContext,

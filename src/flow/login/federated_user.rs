@@ -13,15 +13,15 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{PROVIDERS, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME};
 
-/// An account at a provider, as a transaction needs it.
+/// An account at a provider, and what a new user for it would need.
 pub struct ProviderAccount<'a> {
     /// The provider's record, as it was when the provider was asked.
     pub provider: &'a Provider,
     /// The `sub` of the account.
     pub subject: &'a str,
-    /// What the provider says of the user.
+    /// The profile that the provider gives.
     pub profile: &'a Profile,
-    /// The UUID of the user if one is created; drawn before the transaction.
+    /// The UUID for a new user, drawn before the transaction.
     pub uuid: Uuid,
     /// The organization of new users.
     pub organization: &'a str,
@@ -32,7 +32,7 @@ pub struct ProviderAccount<'a> {
 pub enum UserMatch {
     /// It was linked before, and nothing has changed.
     Unchanged,
-    /// It was linked before, and the provider says something new.
+    /// It was linked before, and the provider's profile has changed.
     Updated,
     /// It has just been linked to an existing user.
     Linked,
@@ -40,8 +40,10 @@ pub enum UserMatch {
     Created,
 }
 
-/// Decides which user it is, by the provider's record as it is now; writes nothing. `None` if the provider's policy
-/// admits no such user. Also if the provider is disabled or gone, even if another issuer has its id now.
+/// Decides which user the account belongs to, by the provider's current record. Writes nothing.
+///
+/// `None` if the provider's policy refuses the user. Also if the provider is disabled or was removed, even if another
+/// issuer has its id now.
 pub fn find(
     snapshot: &dyn Snapshot,
     account: &ProviderAccount<'_>,
@@ -58,22 +60,17 @@ pub fn find(
         return Ok(None);
     };
     let key = (provider.issuer.clone(), (*subject).to_owned());
-    // A link to a user who was removed does not count.
+    // A link to a removed user does not count.
     let linked = match USERS_BY_IDENTITY.get(snapshot, &key)? {
         Some(uuid) => USERS.get(snapshot, &uuid)?,
         None => None,
     };
     if let Some(mut user) = linked {
-        let is_new = is_source(&provider, &user) && profile.write_to(&mut user);
-        if is_new {
+        if is_source(&provider, &user) && profile.write_to(&mut user) {
             user.updated_at = now;
+            return Ok(Some((user, UserMatch::Updated)));
         }
-        let matched = if is_new {
-            UserMatch::Updated
-        } else {
-            UserMatch::Unchanged
-        };
-        return Ok(Some((user, matched)));
+        return Ok(Some((user, UserMatch::Unchanged)));
     }
     let email_owner = match &profile.email {
         Some(email) => find_by_name(snapshot, email)?,
@@ -126,7 +123,7 @@ fn source_of(snapshot: &dyn Snapshot, user: &User) -> Result<Option<Provider>, S
     Ok(all.find(|provider| is_source(provider, user)))
 }
 
-/// Whether this provider created the user. The issuer tells: the id may belong to another issuer by now, and the
+/// Whether this provider created the user. Issuers are compared: an id may belong to another issuer now, and an
 /// issuer may have another id.
 fn is_source(provider: &Provider, user: &User) -> bool {
     let mut identities = user.identities.iter();
@@ -142,7 +139,7 @@ fn find_by_name(snapshot: &dyn Snapshot, name: &str) -> Result<Option<User>, Sto
 }
 
 /// Stores what [`find`] decided.
-pub fn keep(tx: &mut dyn Tx, user: &User, matched: UserMatch) -> Result<(), StoreError> {
+pub fn save(tx: &mut dyn Tx, user: &User, matched: UserMatch) -> Result<(), StoreError> {
     if matched == UserMatch::Unchanged {
         return Ok(());
     }
@@ -204,22 +201,21 @@ mod tests {
         Provider::clone(core.catalog().provider_of(issuer).unwrap())
     }
 
+    async fn update(core: &Core, provider: &Provider, fields: ProviderFields) {
+        let request = UpdateProvider {
+            id: provider.id.clone(),
+            client_secret: None,
+            fields,
+        };
+        provider::update(Admin { core }, request).await.unwrap();
+    }
+
     async fn enable(core: &Core, provider: &Provider, enabled: bool) {
         let fields = ProviderFields {
             enabled: Some(enabled),
             ..ProviderFields::default()
         };
-        let id = provider.id.clone();
-        provider::update(
-            Admin { core },
-            UpdateProvider {
-                id,
-                client_secret: None,
-                fields,
-            },
-        )
-        .await
-        .unwrap();
+        update(core, provider, fields).await;
     }
 
     async fn arrives(
@@ -241,7 +237,7 @@ mod tests {
             };
             let found = find(&*tx, &account, now)?;
             if let Some((user, matched)) = &found {
-                keep(tx, user, *matched)?;
+                save(tx, user, *matched)?;
             }
             Ok(found)
         });
@@ -263,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_provider_that_has_gone_meanwhile_admits_nobody_nor_does_its_name() {
+    async fn a_removed_provider_admits_no_user_even_if_its_id_is_used_again() {
         let core = core();
         let first = register(&core, "https://a.example").await;
         assert!(is_admitted(&core, &first));
@@ -275,9 +271,9 @@ mod tests {
         assert!(!is_admitted(&core, &first) && is_admitted(&core, &namesake));
     }
 
-    /// The index has a row whose user is not there.
+    /// The index has a row for a user without a record.
     #[tokio::test]
-    async fn a_link_to_somebody_who_has_gone_shuts_nobody_out() {
+    async fn a_link_to_a_removed_user_does_not_prevent_a_sign_in() {
         let core = core();
         let corp = register(&core, "https://a.example").await;
         let (gone, _) = arrives(&core, &corp, "u-1", "Alice").await.unwrap();
@@ -291,9 +287,9 @@ mod tests {
         assert!(matched == UserMatch::Unchanged && again.uuid == user.uuid);
     }
 
-    /// The id of a provider may become another issuer's: that one has not vouched for whom the first one brought.
+    /// The id of a provider may be given to another issuer, which did not vouch for the users of the first one.
     #[tokio::test]
-    async fn a_providers_name_vouches_for_nobody_whom_another_issuer_brought() {
+    async fn a_provider_does_not_vouch_for_users_that_another_issuer_created() {
         let core = core();
         let first = register(&core, "https://a.example").await;
         let (waiting, _) = arrives(&core, &first, "evil", "First").await.unwrap();
@@ -303,17 +299,7 @@ mod tests {
             link: Some(LinkPolicy::VerifiedEmail),
             ..ProviderFields::default()
         };
-        let id = "corp".to_owned();
-        provider::update(
-            Admin { core: &core },
-            UpdateProvider {
-                id,
-                client_secret: None,
-                fields,
-            },
-        )
-        .await
-        .unwrap();
+        update(&core, &first, fields).await;
         let second = Provider::clone(core.catalog().provider("corp").unwrap());
         let (user, matched) = arrives(&core, &second, "victim", "Second").await.unwrap();
         assert_eq!(matched, UserMatch::Created);
@@ -325,9 +311,10 @@ mod tests {
         );
     }
 
-    /// Whoever is brought by a provider that is disabled meanwhile would belong to both once it is enabled again.
+    /// If such a user were linked to another account, both accounts would sign in to it once the provider is enabled
+    /// again.
     #[tokio::test]
-    async fn nobody_is_linked_on_the_word_of_a_disabled_provider_nor_doubled() {
+    async fn a_user_of_a_disabled_provider_is_neither_linked_nor_created_again() {
         let core = core();
         let policy = LinkPolicy::VerifiedEmail;
         let evil = register_as(&core, "evil", "https://evil.example", policy).await;
@@ -341,9 +328,9 @@ mod tests {
         assert_eq!((user.uuid, matched), (waiting.uuid, UserMatch::Linked));
     }
 
-    /// So does what its record says of them: whether their addresses count, and whether they are in force.
+    /// So do the settings of its record: whether their addresses are verified, and whether it is enabled.
     #[tokio::test]
-    async fn people_follow_their_provider_under_another_id() {
+    async fn users_stay_with_their_issuer_when_the_provider_gets_another_id() {
         let core = core();
         let first = register(&core, "https://a.example").await;
         let (user, _) = arrives(&core, &first, "u-1", "First").await.unwrap();

@@ -31,14 +31,14 @@ use crate::observe::audit::Event;
 use crate::secret::{Digest, Secret, UpstreamState};
 use crate::store::tables::{LOGIN_TRANSACTIONS, USERS_BY_IDENTITY};
 
-/// What comes of a provider's answer.
+/// The result of a provider's answer.
 #[derive(Debug)]
 pub enum CallbackResult {
-    /// The user is signed in, or the client is told no.
+    /// The user is signed in, or the client gets a refusal.
     Redirect(BrowserRedirect),
     /// The user is not signed in and may try again on the sign-in page of this transaction.
     TryAgain(Uuid, FederationProblem),
-    /// There is no sign-in that this answers.
+    /// The answer belongs to no sign-in that can be continued.
     TransactionError(LoginTransactionError),
 }
 
@@ -62,11 +62,10 @@ pub fn parse_state(state: &str) -> Option<PresentedState> {
 enum TakenQuestion {
     Asked(UpstreamSignIn),
     AnsweredBefore,
-    TransactionError(LoginTransactionError),
 }
 
-/// Takes a provider's answer. It counts once, in the browser that was sent there, for the last question that was
-/// asked. An answer that comes again leads back to the sign-in.
+/// Takes a provider's answer. It is accepted once, in the browser that was sent there, and for the last question. If
+/// the answer comes again, the sign-in continues.
 pub async fn finish_federation(
     core: &Core,
     browser: &Browser,
@@ -79,14 +78,14 @@ pub async fn finish_federation(
     };
     let id = state.transaction;
     let question = match take_question(core, browser, provider, state, now).await? {
-        TakenQuestion::Asked(question) => question,
-        // The browser sent it twice, or our own answer was lost. The sign-in goes on from where it stands.
-        TakenQuestion::AnsweredBefore => {
+        Ok(TakenQuestion::Asked(question)) => question,
+        // The browser sent it twice, or this service's own answer was lost.
+        Ok(TakenQuestion::AnsweredBefore) => {
             return Ok(CallbackResult::Redirect(BrowserRedirect::to(
                 Destination::SignIn(id),
             )));
         }
-        TakenQuestion::TransactionError(error) => return Ok(CallbackResult::TransactionError(error)),
+        Err(error) => return Ok(CallbackResult::TransactionError(error)),
     };
     let login = match transaction::load_login(core, browser, id, now)? {
         Ok(login) => login,
@@ -97,7 +96,7 @@ pub async fn finish_federation(
     let Some(provider) = offered.iter().find(was_asked) else {
         return Ok(CallbackResult::TryAgain(id, FederationProblem::NotOffered));
     };
-    let answer = CallbackCheck {
+    let check = CallbackCheck {
         core,
         provider,
         transaction: id,
@@ -105,7 +104,7 @@ pub async fn finish_federation(
         max_age: login.purpose.max_age(),
         now,
     };
-    match answer.verify_callback(callback).await {
+    match check.verify_callback(callback).await {
         Ok(verified) => sign_in_user(core, browser, &login, provider, verified, now).await,
         Err(FederationProblem::Cancelled) if is_only_way(&login.purpose, &offered) => {
             cancel(core, &login, now).await
@@ -120,27 +119,24 @@ async fn take_question(
     provider: &str,
     state: PresentedState,
     now: Timestamp,
-) -> Result<TakenQuestion, Failure> {
+) -> Result<Result<TakenQuestion, LoginTransactionError>, Failure> {
     let id = state.transaction;
     let (browser, provider) = (browser.clone(), provider.to_owned());
     Ok(core
         .store
         .write("take_upstream_answer", move |tx| {
-            let mut transaction = match transaction::open_transaction(&*tx, id, &browser, now)? {
-                Ok(transaction) => transaction,
-                Err(error) => return Ok(TakenQuestion::TransactionError(error)),
-            };
+            let mut transaction = or_refuse!(transaction::open_transaction(&*tx, id, &browser, now)?);
             if transaction.upstream.is_none() {
-                return Ok(TakenQuestion::AnsweredBefore);
+                return Ok(Ok(TakenQuestion::AnsweredBefore));
             }
             let is_answered = |question: &mut UpstreamSignIn| {
                 question.provider == provider && question.state == state.digest
             };
             let Some(question) = transaction.upstream.take_if(is_answered) else {
-                return Ok(TakenQuestion::TransactionError(LoginTransactionError::Expired));
+                return Ok(Err(LoginTransactionError::Expired));
             };
             LOGIN_TRANSACTIONS.put(tx, &id, &transaction)?;
-            Ok(TakenQuestion::Asked(question))
+            Ok(Ok(TakenQuestion::Asked(question)))
         })
         .await?)
 }
@@ -152,7 +148,7 @@ fn is_only_way(purpose: &ResolvedPurpose, offered: &[Arc<Provider>]) -> bool {
         && direct_provider(purpose, offered).is_some()
 }
 
-/// The user cancelled at the only provider: the client is told no.
+/// The user cancelled at the only provider: the client gets a refusal.
 async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<CallbackResult, Failure> {
     let request = match &login.purpose {
         ResolvedPurpose::Code { request, .. } => request,
@@ -171,7 +167,7 @@ async fn cancel(core: &Core, login: &LoginContext, now: Timestamp) -> Result<Cal
     Ok(CallbackResult::Redirect(BrowserRedirect::to(destination)))
 }
 
-/// What a provider has said, checked.
+/// A provider's answer after all checks.
 struct VerifiedIdentity {
     subject: VerifiedIdToken,
     /// Whether the user was asked to authenticate again.
@@ -191,7 +187,7 @@ struct CallbackCheck<'a> {
 }
 
 impl CallbackCheck<'_> {
-    /// Redeems the code and checks everything that comes back. The log says what is wrong; the user learns only that
+    /// Redeems the code and checks the tokens that come back. The log says what is wrong. The user only learns that
     /// the sign-in failed.
     async fn verify_callback(&self, callback: Callback) -> Result<VerifiedIdentity, FederationProblem> {
         let Self {
@@ -237,7 +233,7 @@ impl CallbackCheck<'_> {
         };
         let subject = id_token::check(&tokens.id_token, provider, &keys, purpose, now)
             .map_err(|problem| self.fail(&problem))?;
-        let profile = complete(core, provider, &metadata, &tokens, &subject)
+        let profile = complete_profile(core, provider, &metadata, &tokens, &subject)
             .await
             .map_err(|problem| self.fail(&problem))?;
         Ok(VerifiedIdentity {
@@ -248,16 +244,16 @@ impl CallbackCheck<'_> {
         })
     }
 
-    /// Logs what is wrong.
+    /// Logs the problem.
     fn fail(&self, problem: &dyn std::fmt::Display) -> FederationProblem {
         tracing::warn!(provider = self.provider.id, %problem, "a sign-in at a provider came to nothing");
         FederationProblem::Failed
     }
 }
 
-/// What the ID token says of the user, completed by the `UserInfo` endpoint. Its `sub` has to be the same (OpenID
-/// Connect Core 5.3.2).
-async fn complete(
+/// The profile in the ID token, completed by the `UserInfo` endpoint. Its `sub` must be the same (OpenID Connect Core
+/// 5.3.2).
+async fn complete_profile(
     core: &Core,
     provider: &Provider,
     metadata: &Metadata,
@@ -265,12 +261,9 @@ async fn complete(
     subject: &VerifiedIdToken,
 ) -> Result<Profile, String> {
     let profile = Profile::read(&subject.claims, provider);
-    let Some(endpoint) = metadata
-        .userinfo_endpoint
-        .as_ref()
-        .filter(|_| !profile.is_complete())
-    else {
-        return Ok(profile);
+    let endpoint = match &metadata.userinfo_endpoint {
+        Some(endpoint) if !profile.is_complete() => endpoint,
+        _ => return Ok(profile),
     };
     let userinfo = match core.upstreams.userinfo(endpoint, &tokens.access_token).await {
         Ok(userinfo) => userinfo,
@@ -310,11 +303,11 @@ async fn sign_in_user(
         upstream_token: token,
     };
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
-    let (speaker, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
+    let (asked, policy) = (Arc::clone(provider), Arc::clone(&core.policy));
     let identity = (provider.issuer.clone(), subject.subject.clone());
     let started = start_session(core, browser, login.id, event, now, move |tx| {
         let account = ProviderAccount {
-            provider: &speaker,
+            provider: &asked,
             subject: &subject.subject,
             profile: &profile,
             uuid,
@@ -324,7 +317,7 @@ async fn sign_in_user(
         let Some((user, matched)) = found.filter(|(user, _)| user.enabled) else {
             return Ok(None);
         };
-        federated_user::keep(tx, &user, matched)?;
+        federated_user::save(tx, &user, matched)?;
         Ok(Some((user, matched)))
     })
     .await?;

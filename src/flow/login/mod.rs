@@ -1,4 +1,4 @@
-//! A sign-in, from the authorization request to the code: one verb a file, one transaction each.
+//! The steps of a sign-in, from the authorization request to the code: one verb a file, one transaction each.
 
 pub mod authorize;
 pub mod begin_federation;

@@ -18,7 +18,7 @@ use crate::observe::audit::Event;
 use crate::store::StoreError;
 use crate::store::tables::{USERS, USERS_BY_LOGIN_NAME};
 
-/// What came of a sign-in with a password.
+/// The result of a sign-in with a password.
 #[derive(Debug)]
 pub enum SignIn {
     /// The user is signed in.
@@ -28,13 +28,13 @@ pub enum SignIn {
         /// The user's record as it is now.
         user: Box<User>,
     },
-    /// Wrong password, unknown user, disabled user: the answer does not tell which.
+    /// The password is wrong, or the user is unknown or disabled. The answer is the same for each.
     Refused,
     /// The transaction has ended, or its client no longer accepts passwords.
     Expired,
 }
 
-/// What a user types.
+/// What a user types into the sign-in form.
 pub struct PasswordCredentials {
     /// The account identifier or e-mail address.
     pub name: LoginName,
@@ -44,12 +44,11 @@ pub struct PasswordCredentials {
     pub from: IpAddr,
 }
 
-/// Checks a password and, if it is right, takes the next step. `user` is the one whom the name belongs to, as read
-/// before.
+/// Checks a password and, if it is right, takes the next step. `user` is the owner of the name, as read before.
 ///
-/// The password is checked outside of the transaction and on its own threads; an unknown name costs as much time as a
-/// known one. The transaction checks that the user's record is still the one that was checked. If it is not, the
-/// password is checked again, once: the user may have sent the form twice, and the first time has renewed the hash.
+/// The password is checked before the transaction, on its own threads. An unknown name takes as much time as a known
+/// one. The transaction compares the user's hash with the one that was checked. If it has changed, the password is
+/// checked again, once: the user may have sent the form twice, and the first request has renewed the hash.
 ///
 /// If the client no longer accepts passwords, the form has expired and no password is checked.
 pub async fn sign_in(
@@ -63,15 +62,15 @@ pub async fn sign_in(
     if !login.purpose.accepts(&AuthenticationMethod::Password) {
         return Ok(SignIn::Expired);
     }
-    if let Some(outcome) = verify_password(core, browser, login, user, credentials, now).await? {
-        return Ok(outcome);
+    if let Some(result) = verify_password(core, browser, login, user, credentials, now).await? {
+        return Ok(result);
     }
     let user = user_named(core, &credentials.name)?;
-    let outcome = verify_password(core, browser, login, user, credentials, now).await?;
-    Ok(outcome.unwrap_or(SignIn::Expired))
+    let result = verify_password(core, browser, login, user, credentials, now).await?;
+    Ok(result.unwrap_or(SignIn::Expired))
 }
 
-/// Checks the password against this record and signs in. `None` if the record had changed by then.
+/// Checks the password against this record and signs in. `None` if the record has changed since it was read.
 async fn verify_password(
     core: &Core,
     browser: &Browser,
@@ -81,10 +80,10 @@ async fn verify_password(
     now: Timestamp,
 ) -> Result<Option<SignIn>, Failure> {
     let enabled = user.as_ref().filter(|user| user.enabled);
-    let usable = enabled.and_then(|user| user.password.clone());
-    let verdict = check_password(core, usable.clone(), credentials.password.clone()).await?;
+    let hash = enabled.and_then(|user| user.password.clone());
+    let verdict = check_password(core, hash.clone(), credentials.password.clone()).await?;
     let client_id = login.purpose.audit_name();
-    let (Some(user), Some(checked), true) = (&user, usable, verdict.matches) else {
+    let (Some(user), Some(checked), true) = (&user, hash, verdict.matches) else {
         audit::record(&Event::SignInFailed {
             user: user.map(|user| user.uuid),
             from: credentials.from,
@@ -130,8 +129,7 @@ async fn verify_password(
     }))
 }
 
-/// The user who signs in with this name. For an unknown name a row that does not exist is looked for, so that the answer
-/// takes no less time.
+/// The user with this login name. For an unknown name a missing row is read, so that the answer takes as much time.
 pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreError> {
     core.store.read(|snapshot| {
         let found = USERS_BY_LOGIN_NAME.get(snapshot, name.as_str())?;
@@ -140,8 +138,8 @@ pub fn user_named(core: &Core, name: &LoginName) -> Result<Option<User>, StoreEr
     })
 }
 
-/// The user continues with the account that is signed in (`prompt=select_account`). `None` if that is not possible any
-/// more. It never replaces a demanded password: `prompt=login` and `max_age` are checked first.
+/// The user continues with the account that is signed in (`prompt=select_account`). `None` if that is no longer
+/// possible. `prompt=login` and `max_age` are checked first, so this does not replace a password that they require.
 pub async fn continue_as(
     core: &Core,
     browser: &Browser,
@@ -153,7 +151,7 @@ pub async fn continue_as(
     };
     let progress = login.progress.settled_in(chosen.id);
     let expected = Some(chosen.id);
-    let settled =
+    let destination =
         transaction::advance_login(core, browser, login.id, expected, now, move |_, _| Ok(progress));
-    Ok(settled.await?.ok().map(BrowserRedirect::to))
+    Ok(destination.await?.ok().map(BrowserRedirect::to))
 }

@@ -1,4 +1,4 @@
-//! This service, as a client of a provider, redeems a code: OpenID Connect Core 3.1.3, RFC 7523 section 2.2.
+//! Redeems the code of a provider, whose client this service is: OpenID Connect Core 3.1.3, RFC 7523 section 2.2.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::flow::Core;
 use crate::jose::alg::Algorithm;
 use crate::jose::jwt;
 
-/// How long an assertion towards a provider is good.
-const ASSERTION_LASTS: Duration = Duration::from_mins(1);
+/// How long an assertion for a provider is valid.
+const ASSERTION_LIFETIME: Duration = Duration::from_mins(1);
 
 /// Why a code was not redeemed.
 #[derive(Debug, thiserror::Error)]
-pub enum Unredeemed {
-    /// This service could not prove who it is.
+pub enum RedeemError {
+    /// This service could not authenticate to the provider.
     #[error("{0}")]
     Proof(String),
-    /// The provider did not answer as it should.
+    /// The provider did not answer, or refused.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
 }
@@ -38,7 +38,7 @@ pub async fn redeem(
     metadata: &Metadata,
     (code, code_verifier): (&str, &str),
     now: Timestamp,
-) -> Result<UpstreamTokens, Unredeemed> {
+) -> Result<UpstreamTokens, RedeemError> {
     let client_id = provider.client_id.as_deref().unwrap_or_default();
     let proof = match provider.auth_method {
         UpstreamAuth::ClientSecretBasic => secret(core, provider).map(UpstreamCredentials::Basic),
@@ -49,7 +49,7 @@ pub async fn redeem(
     };
     let exchange = UpstreamCodeExchange {
         client_id,
-        credentials: proof.map_err(Unredeemed::Proof)?,
+        credentials: proof.map_err(RedeemError::Proof)?,
         code,
         code_verifier,
         redirect_uri: &provider.redirect_uri(&core.policy.issuer),
@@ -66,8 +66,8 @@ fn secret(core: &Core, provider: &Provider) -> Result<Zeroizing<String>, String>
     opened.map_err(|problem| format!("the secret of the provider: {problem}"))
 }
 
-/// Proves to a provider who this service is. The audience is the provider's issuer, which was compared with what it
-/// publishes: the address of a token endpoint is anybody's word.
+/// Signs an assertion that authenticates this service to a provider. The audience is the provider's issuer, which was
+/// compared with its metadata. The address of a token endpoint is not checked like that.
 fn assertion(
     core: &Core,
     client_id: &str,
@@ -90,7 +90,7 @@ fn assertion(
         sub: client_id,
         aud: issuer,
         iat: now,
-        exp: now + ASSERTION_LASTS,
+        exp: now + ASSERTION_LIFETIME,
         jti: core.random.uuid_v4(),
     };
     let signed = jwt::sign(key.ok_or("there is no RS256 key to sign with")?, "JWT", &claims);

@@ -1,4 +1,4 @@
-//! Finding, starting and ending browser sessions; shared by the flows of signing in and out.
+//! Finds, starts and ends browser sessions, for the flows of signing in and out.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,8 +18,8 @@ use crate::store::StoreError;
 use crate::store::engine::{Snapshot, Tx};
 use crate::store::tables::{CODES, FAMILIES, FAMILIES_BY_OWNER, SESSIONS, SESSIONS_BY_USER, USERS};
 
-/// The most sessions of one user. Nobody has as many browsers.
-pub const MOST_OF_ONE_USER: usize = 50;
+/// The most sessions of one user.
+pub const MAX_PER_USER: usize = 50;
 
 /// A live session and its user, who is enabled.
 #[derive(Clone, Debug)]
@@ -35,15 +35,14 @@ pub struct LiveSession {
 /// The session that a browser presents, live or not.
 pub fn presented(
     snapshot: &dyn Snapshot,
-    presented: Option<&PresentedSession>,
+    cookie: Option<&PresentedSession>,
 ) -> Result<Option<(Uuid, Session)>, StoreError> {
-    let Some(presented) = presented else {
+    let Some(cookie) = cookie else {
         return Ok(None);
     };
-    let session = SESSIONS.get(snapshot, &presented.id)?;
-    Ok(session
-        .filter(|session| session.digest == presented.digest)
-        .map(|session| (presented.id, session)))
+    let session = SESSIONS.get(snapshot, &cookie.id)?;
+    let session = session.filter(|session| session.digest == cookie.digest);
+    Ok(session.map(|session| (cookie.id, session)))
 }
 
 /// The live session that a browser presents. A session that began at a provider lives only while the provider is in
@@ -66,14 +65,15 @@ pub fn find(
     Ok(Some(LiveSession { id, session, user }))
 }
 
-/// The session of this browser, live or not. If it is over, the grants that end with a sign-out may not be.
+/// The session of this browser, live or not. After a session has expired, grants that end with a sign-out may live
+/// on.
 pub fn of_browser(core: &Core, browser: &Browser) -> Result<Option<(Uuid, Session)>, Failure> {
     Ok(core
         .store
         .read(|snapshot| presented(snapshot, browser.session.as_ref()))?)
 }
 
-/// Who is signed in in this browser.
+/// The live session of this browser.
 pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Option<LiveSession>, Failure> {
     let lifetimes = core.policy.lifetimes.session;
     Ok(core
@@ -81,8 +81,8 @@ pub fn signed_in(core: &Core, browser: &Browser, now: Timestamp) -> Result<Optio
         .read(|snapshot| find(snapshot, browser.session.as_ref(), lifetimes, now))?)
 }
 
-/// Records that a session was used, if the last record is old enough. The session was found in the same transaction: an
-/// older copy could bring back a session that has ended since.
+/// Records that a session was used, if the last recorded use is old enough. The session must have been read in the
+/// same transaction: an older copy could restore a session that has ended since.
 pub fn touch(
     tx: &mut dyn Tx,
     live: &LiveSession,
@@ -99,14 +99,14 @@ pub fn touch(
     SESSIONS.put(tx, &live.id, &touched)
 }
 
-/// How a user authenticated: what a session remembers of it.
+/// How a user authenticated, as a session records it.
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct AuthenticationEvent {
     /// The method.
     pub(in crate::flow) factor: AuthenticationMethod,
     /// When.
     pub(in crate::flow) auth_time: Timestamp,
-    /// Whether that moment is a guess: see [`Session::is_undated`].
+    /// Whether `auth_time` is a guess: see [`Session::is_undated`].
     pub(in crate::flow) is_undated: bool,
     /// Whether the user was asked to authenticate again: see [`Session::was_asked_anew`].
     pub(in crate::flow) was_asked_anew: bool,
@@ -127,8 +127,8 @@ impl AuthenticationEvent {
     }
 }
 
-/// The identifier and the cookies of a session that is about to start or to be renewed, drawn before the
-/// transaction that decides which.
+/// The identifier and the cookies of a session. They are drawn before the transaction, which decides whether a
+/// session starts or is renewed.
 pub struct DrawnSession {
     id: Uuid,
     fresh: Secret<SessionCookie>,
@@ -147,7 +147,7 @@ impl DrawnSession {
         }
     }
 
-    /// What [`start`] needs of them.
+    /// The part that [`start`] needs.
     pub(in crate::flow) fn slot(&self) -> SessionSlot {
         SessionSlot {
             id: self.id,
@@ -166,7 +166,7 @@ impl DrawnSession {
     }
 }
 
-/// What a transaction needs of a [`DrawnSession`].
+/// The part of a [`DrawnSession`] that a transaction needs.
 #[derive(Clone, Copy)]
 pub(in crate::flow) struct SessionSlot {
     id: Uuid,
@@ -174,23 +174,23 @@ pub(in crate::flow) struct SessionSlot {
     renewed: Digest<SessionCookie>,
 }
 
-/// A session that begins: who signed in, how, and in which browser.
+/// A session to start: the user, the sign-in and the browser.
 pub(in crate::flow) struct NewSession {
     pub(in crate::flow) user: Uuid,
     pub(in crate::flow) event: AuthenticationEvent,
     pub(in crate::flow) device: Device,
 }
 
-/// A session that began, and those that ended because of it.
-pub(in crate::flow) struct Started {
+/// A session that was started or renewed, and the sessions that ended because of it.
+pub(in crate::flow) struct SessionChange {
     pub(in crate::flow) id: Uuid,
     pub(in crate::flow) session: Session,
-    pub(in crate::flow) ended: Ended,
+    pub(in crate::flow) ended: EndedSessions,
 }
 
-/// Starts a session, or renews the one that the same user has in this browser: its id, which clients know as `sid`,
-/// stays, and its cookie changes. A session of another user ends. `previous` is the one presented, live or not, found
-/// in the same transaction.
+/// Starts a session, or renews the one that the same user has in this browser. A renewed session keeps its id, which
+/// clients know as `sid`, and gets a new cookie. A session of another user ends. `previous` is the session that the
+/// browser presents, live or not, read in the same transaction.
 pub(in crate::flow) fn start(
     tx: &mut dyn Tx,
     previous: Option<(Uuid, Session)>,
@@ -198,7 +198,7 @@ pub(in crate::flow) fn start(
     new: NewSession,
     lifetimes: SessionLifetimes,
     now: Timestamp,
-) -> Result<Started, StoreError> {
+) -> Result<SessionChange, StoreError> {
     let NewSession { user, event, device } = new;
     let mut ended = Vec::new();
     let (id, digest) = match previous {
@@ -226,46 +226,39 @@ pub(in crate::flow) fn start(
     };
     SESSIONS.put(tx, &id, &session)?;
     SESSIONS_BY_USER.put(tx, &(user, id), &())?;
-    Ok(Started { id, session, ended })
+    Ok(SessionChange { id, session, ended })
 }
 
-/// Makes room for one more session of this user: beyond the bound, the sessions end that were unused the longest.
+/// Makes room for one more session of this user. At the limit, the sessions that were unused the longest end.
 ///
-/// Without a bound, a user could pile up so many sessions that listing or ending them in one transaction makes every
-/// other request wait.
+/// Without a limit, a user could have so many sessions that listing or ending them in one transaction delays other
+/// requests.
 fn make_room(
     tx: &mut dyn Tx,
     user: Uuid,
     lifetimes: SessionLifetimes,
     now: Timestamp,
-) -> Result<Ended, StoreError> {
-    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)?;
-    if ids.len() < MOST_OF_ONE_USER {
+) -> Result<EndedSessions, StoreError> {
+    let ids = SESSIONS_BY_USER.scan_prefix(&*tx, &user, MAX_PER_USER)?;
+    if ids.len() < MAX_PER_USER {
         return Ok(Vec::new());
     }
-    let mut kept = Vec::new();
-    for ((_, id), ()) in ids {
-        // A session that is over stays for the grants bound to it, whose number is bounded as well.
-        let session = SESSIONS.get(&*tx, &id)?;
-        if let Some(session) = session.filter(|session| session.is_live(lifetimes, now)) {
-            kept.push((session.last_used_at, id, session));
-        }
+    // A session that is over stays for the grants bound to it, whose number is limited as well.
+    let mut live = live_of(&*tx, user, lifetimes, now)?;
+    live.sort_by_key(|(id, session)| (session.last_used_at, *id));
+    let surplus = (live.len() + 1).saturating_sub(MAX_PER_USER);
+    live.truncate(surplus);
+    for (id, session) in &live {
+        end(tx, *id, session, now)?;
     }
-    kept.sort_by_key(|(last_used_at, id, _)| (*last_used_at, *id));
-    let surplus = (kept.len() + 1).saturating_sub(MOST_OF_ONE_USER);
-    let mut ended = Vec::new();
-    for (_, id, session) in kept.into_iter().take(surplus) {
-        end(tx, id, &session, now)?;
-        ended.push((id, session));
-    }
-    Ok(ended)
+    Ok(live)
 }
 
 /// Sessions that ended in a transaction.
-pub type Ended = Vec<(Uuid, Session)>;
+pub type EndedSessions = Vec<(Uuid, Session)>;
 
 /// Records in the audit log which live sessions ended, after the commit.
-pub fn record_ended(core: &Core, ended: Ended, now: Timestamp) {
+pub fn record_ended(core: &Core, ended: EndedSessions, now: Timestamp) {
     let lifetimes = core.policy.lifetimes.session;
     for (id, session) in ended {
         if session.is_live(lifetimes, now) {
@@ -308,7 +301,7 @@ pub fn end_all(
     user: Uuid,
     except: Option<Uuid>,
     now: Timestamp,
-) -> Result<Ended, StoreError> {
+) -> Result<EndedSessions, StoreError> {
     let mut ended = Vec::new();
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
         if Some(id) == except {
@@ -327,7 +320,7 @@ pub fn end_all(
     Ok(ended)
 }
 
-/// Ends the refresh families bound to a session, or all those of a user. The session itself may have expired long ago.
+/// Ends the refresh families bound to a session, or all of a user. The session may have been removed long ago.
 pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), StoreError> {
     for ((_, (_, id)), ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &owner, usize::MAX)? {
         end_family(tx, id, now)?;
@@ -335,8 +328,8 @@ pub fn end_families(tx: &mut dyn Tx, owner: Uuid, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Ends the sessions and refresh families of a user that began at one of these providers, and forgets such codes. A
-/// code would otherwise outlive this if the user has renewed the session with a password.
+/// Ends the sessions and refresh families of a user that began at one of these providers, and removes their codes. If
+/// the user has since renewed the session with a password, such a code would otherwise remain.
 pub fn end_federated(
     tx: &mut dyn Tx,
     user: Uuid,
@@ -346,9 +339,8 @@ pub fn end_federated(
     let is_from =
         |factor: &AuthenticationMethod| factor.provider().is_some_and(|from| providers.contains(from));
     for ((_, id), ()) in SESSIONS_BY_USER.scan_prefix(&*tx, &user, usize::MAX)? {
-        if let Some(session) = SESSIONS
-            .get(&*tx, &id)?
-            .filter(|session| is_from(&session.factor))
+        if let Some(session) = SESSIONS.get(&*tx, &id)?
+            && is_from(&session.factor)
         {
             end(tx, id, &session, now)?;
         }
@@ -365,24 +357,24 @@ pub fn end_federated(
     .map(|_| ())
 }
 
-/// Forgets the codes of these authorizations, and says whether there were any. It reads every code of the last minutes
-/// that may still be redeemed.
+/// Removes the codes of matching authorizations, and returns whether there were any. Reads all codes of the last
+/// minutes.
 pub fn forget_codes(
     tx: &mut dyn Tx,
     now: Timestamp,
-    is_meant: impl Fn(&Authorization) -> bool,
+    matches: impl Fn(&Authorization) -> bool,
 ) -> Result<bool, StoreError> {
-    let mut meant = Vec::new();
+    let mut matching = Vec::new();
     CODES.visit(&*tx, (now - code::LONGEST_LIFETIME).first_id().., |id, code| {
-        if code.redeemed.is_none() && is_meant(&code.authorization) {
-            meant.push(id);
+        if code.redeemed.is_none() && matches(&code.authorization) {
+            matching.push(id);
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    for id in &meant {
+    for id in &matching {
         CODES.remove(tx, id)?;
     }
-    Ok(!meant.is_empty())
+    Ok(!matching.is_empty())
 }
 
 /// Removes a refresh family and its index rows.
@@ -394,7 +386,7 @@ pub fn forget_family(tx: &mut dyn Tx, id: Uuid, family: &RefreshFamily) -> Resul
     Ok(())
 }
 
-/// Where a refresh family is found by its user, and by the session with which it ends.
+/// The index keys of a refresh family: by its user, and by the session that it ends with.
 pub(in crate::flow) fn owner_keys(
     id: Uuid,
     family: &RefreshFamily,
@@ -408,9 +400,8 @@ pub(in crate::flow) fn owner_keys(
 
 /// Ends one refresh family, if it still exists.
 pub fn end_family(tx: &mut dyn Tx, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
-    if let Some(mut family) = FAMILIES
-        .get(&*tx, &id)?
-        .filter(|family| family.revoked_at.is_none())
+    if let Some(mut family) = FAMILIES.get(&*tx, &id)?
+        && family.revoked_at.is_none()
     {
         family.revoke(now);
         FAMILIES.put(tx, &id, &family)?;

@@ -11,16 +11,16 @@ use crate::oauth::openid::logout::{self, LogoutRequest};
 use crate::oauth::parameters::Parameters;
 use crate::store::tables::SESSIONS;
 
-/// What a request to sign out leads to.
+/// The result of a request to sign out.
 #[derive(Debug)]
 pub enum SignOut {
-    /// The session is over; the browser goes to the client, or to the page that says so.
+    /// The session has ended. The browser goes to the client, or to the page that says so.
     Done(Option<String>),
-    /// The user is asked first, if one is signed in.
+    /// A user who is signed in must confirm it.
     Ask,
 }
 
-/// Reads a request to sign out, and carries it out if an ID token proves who sent it.
+/// Reads a request to sign out. If it names the user of this browser by an ID token, the session ends at once.
 pub async fn begin_sign_out(
     core: &Core,
     parameters: &Parameters,
@@ -34,17 +34,14 @@ pub async fn begin_sign_out(
         let client = catalog.client(&hint.aud).filter(|client| client.enabled)?;
         Some((hint, &**client))
     });
-    let request = match logout::parse(parameters, hint_and_client) {
-        Ok(request) => request,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let request = or_refuse!(logout::parse(parameters, hint_and_client));
     let LogoutRequest::Hinted { user, return_to } = request else {
         return Ok(Ok(SignOut::Ask));
     };
     match session::signed_in(core, browser, now)? {
-        // Another user has signed in since, and decides.
+        // Another user has signed in since, and must confirm it.
         Some(live) if live.user.uuid != user => return Ok(Ok(SignOut::Ask)),
-        // The hint alone ends nothing: an ID token that leaked would sign its user out from anywhere.
+        // Only the session of this browser ends. Otherwise a leaked ID token could sign its user out from anywhere.
         _ => {
             if let Some((id, session)) = session::of_browser(core, browser)?
                 && session.user == user

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::session;
-use super::session::{AuthenticationEvent, DrawnSession, Ended, LiveSession, NewSession};
+use super::session::{AuthenticationEvent, DrawnSession, EndedSessions, LiveSession, NewSession};
 use super::transaction;
 use super::transaction::{BrowserRedirect, DrawnCode, LoginTransactionError, StepResult};
 use crate::clock::Timestamp;
@@ -15,7 +15,7 @@ use crate::identity::User;
 use crate::store::StoreError;
 use crate::store::engine::Tx;
 
-/// What came of starting a session.
+/// The result of starting a session.
 pub(in crate::flow) enum SessionStart<S> {
     /// It has started.
     Started(S),
@@ -33,20 +33,20 @@ pub(in crate::flow) struct StartedSession<T> {
     pub(in crate::flow) session: Uuid,
     /// Its user.
     pub(in crate::flow) user: User,
-    /// What `identify` found out beside the user.
+    /// What `identify` returned beside the user.
     pub(in crate::flow) detail: T,
 }
 
-/// What a transaction wrote.
-struct Written<T> {
-    taken: StepResult,
+/// The result of the transaction.
+struct WrittenSession<T> {
+    step: StepResult,
     session: Uuid,
     user: User,
-    ended: Ended,
+    ended: EndedSessions,
     detail: T,
 }
 
-/// Runs `identify` and, for the user whom it names, starts the session and takes the next step, all in one transaction.
+/// Runs `identify`, starts a session for the user that it returns and takes the next step, all in one transaction.
 /// `identify` may run twice.
 pub(in crate::flow) async fn start_session<T, F>(
     core: &Core,
@@ -101,8 +101,8 @@ where
             transaction.reopen();
             transaction.progress = transaction.progress.settled_in(live.id);
             let step = transaction::next_step(&*tx, &purpose, Some(&live), transaction.progress, now)?;
-            Ok(SessionStart::Started(Written {
-                taken: transaction::take_step(tx, step, id, &mut transaction, code_slot, now)?,
+            Ok(SessionStart::Started(WrittenSession {
+                step: transaction::take_step(tx, step, id, &mut transaction, code_slot, now)?,
                 session: live.id,
                 user: live.user,
                 ended: started.ended,
@@ -117,7 +117,7 @@ where
     };
     session::record_ended(core, written.ended, now);
     let redirect = BrowserRedirect {
-        destination: written.taken.destination(id, &code, &core.policy.issuer),
+        destination: written.step.destination(id, &code, &core.policy.issuer),
         binding: None,
         session: Some(drawn.cookie(written.session)),
     };

@@ -1,11 +1,11 @@
-//! What the steps of a sign-in share, from the request to its answer.
+//! The login transaction: what the steps of a sign-in share, from the request to its answer.
 //!
-//! A request either gets its code at once, or becomes a login transaction that the pages carry on. Each page ends by
-//! taking the next step. The step that answers the request also ends the transaction, except that for a moment it
-//! answers once more.
+//! A request either gets its code at once, or becomes a login transaction that the pages continue. Each page ends by
+//! taking the next step. The step that answers the request also ends the transaction. For a moment after that, the
+//! transaction can be answered once more.
 //!
-//! The answer to a sign-in brings the cookie of the session. If the session lives and nobody is signed in in the
-//! browser, the answer was lost: a new sign-in in the same transaction gets another one.
+//! The answer to a sign-in sets the cookie of the session. If the session is alive but the browser has no cookie, the
+//! answer was lost. Then a new sign-in in the same transaction gets another answer.
 
 use std::sync::Arc;
 
@@ -43,10 +43,10 @@ pub enum Destination {
     },
 }
 
-/// Where the browser goes next, and the cookies it is given on the way.
+/// Where the browser goes next, and the cookies that it gets.
 #[derive(Debug)]
 pub struct BrowserRedirect {
-    /// Where.
+    /// Where it goes.
     pub destination: Destination,
     /// A new binding, if the browser had none.
     pub binding: Option<Secret<BrowserCookie>>,
@@ -55,7 +55,7 @@ pub struct BrowserRedirect {
 }
 
 impl BrowserRedirect {
-    /// There, with the cookies it has.
+    /// A redirect that sets no cookies.
     pub(in crate::flow) fn to(destination: Destination) -> Self {
         Self {
             destination,
@@ -65,10 +65,10 @@ impl BrowserRedirect {
     }
 }
 
-/// Why a page cannot go on with a transaction.
+/// Why a page cannot continue a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginTransactionError {
-    /// It is over: used up, or too old.
+    /// It has ended, or is too old.
     #[error("this sign-in has expired; go back to the application and start again")]
     Expired,
     /// It was begun in another browser.
@@ -78,7 +78,7 @@ pub enum LoginTransactionError {
     OtherBrowser,
 }
 
-/// A login transaction with what its pages need to know.
+/// A login transaction, with what its pages need.
 pub struct LoginContext {
     /// Its id.
     pub id: Uuid,
@@ -86,13 +86,13 @@ pub struct LoginContext {
     pub purpose: ResolvedPurpose,
     /// What has happened in it.
     pub progress: LoginProgress,
-    /// Whether the client was told no.
+    /// Whether the client was sent a refusal.
     pub is_refused: bool,
-    /// Who is signed in in this browser.
+    /// The live session of this browser.
     pub session: Option<LiveSession>,
-    /// What comes next.
+    /// The next step.
     pub step: LoginStep,
-    /// Whether a user may sign in in it. If not, it only goes on for the user who is signed in.
+    /// Whether a user may sign in in it. If not, only the user who is signed in can continue it.
     pub accepts_authentication: bool,
 }
 
@@ -104,12 +104,11 @@ impl LoginContext {
     }
 }
 
-/// Whether a user may sign in in this transaction: until it is answered, and for a moment longer if the session lives
-/// that the first sign-in began.
+/// Whether a user may sign in in this transaction. They may until it is answered. They may again for a moment, if the
+/// session of the first sign-in is alive.
 ///
-/// If the session lives and nobody is signed in in the browser, the answer was lost, and the time does not count. If
-/// the session is over, by signing out or by itself, a password form that is sent again from the history signs nobody
-/// in.
+/// If that session is alive but the browser has no cookie, the answer was lost, and there is no time limit. If the
+/// session is over, a password form that is sent again from the browser's history is refused.
 pub(in crate::flow) fn accepts_authentication(
     snapshot: &dyn Snapshot,
     transaction: &LoginTransaction,
@@ -135,15 +134,12 @@ pub fn load_login(
     let catalog = core.catalog();
     let lifetimes = core.policy.lifetimes.session;
     Ok(core.store.read(|snapshot| {
-        let transaction = match open_transaction(snapshot, id, browser, now)? {
-            Ok(transaction) => transaction,
-            Err(error) => return Ok(Err(error)),
-        };
+        let transaction = or_refuse!(open_transaction(snapshot, id, browser, now)?);
         let session = session::find(snapshot, browser.session.as_ref(), lifetimes, now)?;
         let accepts_authentication =
             accepts_authentication(snapshot, &transaction, session.is_some(), lifetimes, now)?;
-        let is_carried_on = session.is_some() && transaction.is_in_progress(now);
-        if !accepts_authentication && !is_carried_on {
+        let can_continue = session.is_some() && transaction.is_in_progress(now);
+        if !accepts_authentication && !can_continue {
             return Ok(Err(LoginTransactionError::Expired));
         }
         let LoginTransaction {
@@ -176,7 +172,7 @@ pub fn load_login(
     })?)
 }
 
-/// A sign-in under way, bound to the browser, and the binding if the browser has none yet.
+/// A new login transaction, bound to the browser. Also returns the binding cookie if the browser has none yet.
 pub(in crate::flow) fn new_transaction(
     core: &Core,
     purpose: LoginPurpose,
@@ -201,7 +197,7 @@ pub(in crate::flow) fn new_transaction(
     (transaction, binding)
 }
 
-/// The transaction with this id, if it may be carried on in this browser now.
+/// The transaction with this id, if it may be continued in this browser now.
 pub(in crate::flow) fn open_transaction(
     snapshot: &dyn Snapshot,
     id: Uuid,
@@ -220,8 +216,8 @@ pub(in crate::flow) fn open_transaction(
     Ok(Ok(transaction))
 }
 
-/// The purpose of a sign-in as the transaction that may answer it finds it. A password and a provider take their time,
-/// and the client may have been disabled, removed or changed since the page was drawn.
+/// The purpose of a sign-in, with the client as it is now. The client may have been disabled, removed or changed
+/// since the page was drawn.
 pub(in crate::flow) fn resolve(
     snapshot: &dyn Snapshot,
     purpose: &LoginPurpose,
@@ -233,7 +229,7 @@ pub(in crate::flow) fn resolve(
     Ok(purpose.clone().resolve(client.map(Arc::new)))
 }
 
-/// Decides the next step with what the store knows of the user's consent.
+/// Decides the next step, by the user's stored consent.
 pub(in crate::flow) fn next_step(
     snapshot: &dyn Snapshot,
     purpose: &ResolvedPurpose,
@@ -281,7 +277,7 @@ impl DrawnCode {
     }
 }
 
-/// What a transaction needs of a drawn code.
+/// The part of a [`DrawnCode`] that a transaction needs.
 #[derive(Clone, Copy)]
 pub(in crate::flow) struct CodeSlot {
     id: Uuid,
@@ -289,7 +285,7 @@ pub(in crate::flow) struct CodeSlot {
     expires_at: Timestamp,
 }
 
-/// Where a step led, inside the transaction.
+/// The result of a step, inside the transaction.
 pub(in crate::flow) enum StepResult {
     SignIn,
     AskConsent,
@@ -299,7 +295,7 @@ pub(in crate::flow) enum StepResult {
 }
 
 impl StepResult {
-    /// Where that sends the browser.
+    /// Where the browser goes.
     pub(in crate::flow) fn destination(self, id: Uuid, code: &DrawnCode, issuer: &str) -> Destination {
         match self {
             Self::SignIn => Destination::SignIn(id),
@@ -311,7 +307,7 @@ impl StepResult {
     }
 }
 
-/// Takes a step: issues the code, or records the refusal. A client that was told no gets no other answer.
+/// Takes a step: issues the code, or records the refusal. After a refusal the client gets no other answer.
 pub(in crate::flow) fn take_step(
     tx: &mut dyn Tx,
     step: LoginStep,
@@ -321,7 +317,7 @@ pub(in crate::flow) fn take_step(
     now: Timestamp,
 ) -> Result<StepResult, StoreError> {
     let refused = transaction.refused.clone().map(Box::new);
-    let taken = match refused.map_or(step, LoginStep::Refuse) {
+    let result = match refused.map_or(step, LoginStep::Refuse) {
         LoginStep::SignIn => StepResult::SignIn,
         LoginStep::AskConsent => StepResult::AskConsent,
         LoginStep::OpenAccount { action_pending } => {
@@ -335,10 +331,10 @@ pub(in crate::flow) fn take_step(
         LoginStep::Refuse(refused) => StepResult::Refused(Box::new(transaction.refuse(*refused, now))),
     };
     LOGIN_TRANSACTIONS.put(tx, &id, transaction)?;
-    Ok(taken)
+    Ok(result)
 }
 
-/// Tells the client no, whatever has happened since the page was drawn.
+/// Sends the client a refusal, even if the transaction has ended since the page was drawn.
 pub(in crate::flow) async fn refuse(
     core: &Core,
     id: Uuid,
@@ -378,8 +374,8 @@ pub(in crate::flow) fn issue(
     Ok(grant.target)
 }
 
-/// Carries a transaction on without anything new from the user: back to the right page, or to the answer if nothing is
-/// left to ask.
+/// Continues a transaction without new input from the user: goes to the right page, or to the answer if there is
+/// nothing left to ask.
 pub async fn continue_login(
     core: &Core,
     browser: &Browser,
@@ -388,13 +384,15 @@ pub async fn continue_login(
 ) -> Result<BrowserRedirect, Failure> {
     let (id, progress) = (login.id, login.progress);
     let expected = login.session.map(|live| live.id);
-    let settled = advance_login(core, browser, id, expected, now, move |_, _| Ok(progress)).await?;
-    Ok(BrowserRedirect::to(settled.unwrap_or(Destination::SignIn(id))))
+    let destination = advance_login(core, browser, id, expected, now, move |_, _| Ok(progress)).await?;
+    Ok(BrowserRedirect::to(
+        destination.unwrap_or(Destination::SignIn(id)),
+    ))
 }
 
-/// Runs `advance` on the transaction, then takes the step that follows, all in one write.
+/// Runs `advance` on the transaction, then takes the next step, all in one write.
 ///
-/// `expected` is the session that the page was drawn for: in another one the user is asked to sign in.
+/// `expected` is the session that the page was drawn for. If it is another one now, the user is asked to sign in.
 pub(in crate::flow) async fn advance_login<F>(
     core: &Core,
     browser: &Browser,
@@ -410,14 +408,13 @@ where
     let slot = code.slot();
     let lifetimes = core.policy.lifetimes.session;
     let browser = browser.clone();
-    let taken = core
+    let result = core
         .store
         .write("carry_on_authorization", move |tx| {
-            let mut transaction = match open_transaction(&*tx, id, &browser, now)? {
-                Ok(transaction) if transaction.is_in_progress(now) => transaction,
-                Ok(_) => return Ok(Err(LoginTransactionError::Expired)),
-                Err(error) => return Ok(Err(error)),
-            };
+            let mut transaction = or_refuse!(open_transaction(&*tx, id, &browser, now)?);
+            if !transaction.is_in_progress(now) {
+                return Ok(Err(LoginTransactionError::Expired));
+            }
             let Some(purpose) = resolve(&*tx, &transaction.purpose)? else {
                 return Ok(Err(LoginTransactionError::Expired));
             };
@@ -433,5 +430,5 @@ where
             take_step(tx, step, id, &mut transaction, slot, now).map(Ok)
         })
         .await?;
-    Ok(taken.map(|taken| taken.destination(id, &code, &core.policy.issuer)))
+    Ok(result.map(|result| result.destination(id, &code, &core.policy.issuer)))
 }

@@ -1,5 +1,5 @@
-//! The life of signing keys: made at the first start, announced before they sign, published until the last
-//! token they signed has expired and the sessions that their ID tokens name are over.
+//! The lifecycle of signing keys. They are made at the first start and announced before they sign. They stay
+//! published until the tokens that they signed have expired, and the sessions that their ID tokens name are over.
 
 #[cfg(test)]
 mod tests;
@@ -24,40 +24,40 @@ use crate::store::engine::{Snapshot, Tx};
 use crate::store::records::{KeyLifecycle, SigningKeyRecord};
 use crate::store::tables::SIGNING_KEYS;
 
-/// A stored signing key does not open.
+/// A stored signing key cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("signing key {kid} cannot be read ({what}): restore a backup, or the master.key that belongs to it")]
 pub struct KeyUnreadable {
     /// Which key.
     pub kid: String,
-    /// What went wrong; holds nothing of the key.
+    /// What went wrong, without any part of the key.
     pub what: String,
 }
 
-/// Why a key was not made or put in place.
+/// Why a key was not made or introduced.
 #[derive(Debug, thiserror::Error)]
 pub enum RotateError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No RSA key could be made.
+    /// Making an RSA key failed.
     #[error(transparent)]
     Rsa(#[from] RsaKeygenError),
-    /// The key is not fit to sign.
+    /// The key cannot be used to sign.
     #[error(transparent)]
     Key(#[from] SigningKeyError),
-    /// The thread that made the key came to no end.
+    /// The thread that makes the key panicked or was stopped.
     #[error("making the key was interrupted")]
     Interrupted,
-    /// The new keys could not be read back.
+    /// The stored keys could not be read again.
     #[error(transparent)]
     Reload(#[from] OpenError),
 }
 
-/// What came of bringing in a key.
+/// The result of introducing a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Introduction {
-    /// The key is in place.
+    /// The key is stored.
     Placed {
         /// Its name.
         kid: String,
@@ -69,7 +69,7 @@ pub enum Introduction {
         /// Its name.
         kid: String,
     },
-    /// Another key of the algorithm waits for its turn.
+    /// Another key of the algorithm is announced already.
     AnotherIsAnnounced {
         /// The name of that key.
         kid: String,
@@ -137,7 +137,7 @@ pub async fn generate(random: &Random, alg: Algorithm) -> Result<SigningKey, Rot
     }
 }
 
-/// The algorithms that must always have a key: ES256, RS256 (OpenID Connect Core 15.1), and that of access tokens.
+/// The algorithms that must have a key: ES256, RS256 (OpenID Connect Core 15.1), and that of access tokens.
 pub fn indispensable(core: &Core) -> Vec<Algorithm> {
     let mut algorithms = vec![Algorithm::Es256, Algorithm::Rs256];
     if !algorithms.contains(&core.policy.access_token_alg) {
@@ -146,8 +146,8 @@ pub fn indispensable(core: &Core) -> Vec<Algorithm> {
     algorithms
 }
 
-/// Makes the keys that are missing, as at the first start, and notes for how long what the others sign is of use by the
-/// settings of this start. Says which were made.
+/// Makes the keys that are missing, as at the first start, and records how long the tokens of the other keys are
+/// valid by the current settings. Returns the algorithms of the new keys.
 pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
     let mut made = Vec::new();
     let retention = core.policy.key_retention();
@@ -164,29 +164,27 @@ pub async fn ensure_keys(core: &Core) -> Result<Vec<Algorithm>, RotateError> {
         let written = core
             .store
             .write("ensure_keys", move |tx| {
-                let has_one = signing(&*tx, alg)?.is_some();
-                if has_one {
-                    Ok(())
-                } else {
-                    SIGNING_KEYS.put(tx, &kid, &record)
+                if signing(&*tx, alg)?.is_none() {
+                    SIGNING_KEYS.put(tx, &kid, &record)?;
                 }
+                Ok(())
             })
             .await;
         core.reload_after::<_, RotateError>(written)?;
         made.push(alg);
     }
     match prolong_keys(core, retention).await {
-        // A disk that takes no writes keeps nobody from what needs none; the next start notes it.
+        // Without writes the service can still answer what needs none. The next start tries again.
         Err(error) if error.is_outage() => {
-            tracing::warn!(%error, "it is not noted for how long the keys are of use that sign now");
+            tracing::warn!(%error, "the retention of the signing keys was not stored; the next start tries again");
         }
-        noted => noted?,
+        prolonged => prolonged?,
     }
     Ok(made)
 }
 
-/// Those that sign whose records name a shorter time than this.
-fn brief(
+/// The active keys whose records name a shorter retention, prolonged to this one.
+fn keys_to_prolong(
     snapshot: &dyn Snapshot,
     retention: Duration,
 ) -> Result<Vec<(String, SigningKeyRecord)>, StoreError> {
@@ -195,45 +193,46 @@ fn brief(
     Ok(all)
 }
 
-/// Notes with each key that signs for how long what it signs is of use, where that has become longer.
+/// Records a longer retention with each active key.
 async fn prolong_keys(core: &Core, retention: Duration) -> Result<(), StoreError> {
-    if core.store.read(|snapshot| brief(snapshot, retention))?.is_empty() {
+    let prolonged = core.store.read(|snapshot| keys_to_prolong(snapshot, retention))?;
+    if prolonged.is_empty() {
         return Ok(());
     }
-    let prolonged = core.store.write("prolong_keys", move |tx| {
-        for (kid, record) in brief(&*tx, retention)? {
+    let written = core.store.write("prolong_keys", move |tx| {
+        for (kid, record) in keys_to_prolong(&*tx, retention)? {
             SIGNING_KEYS.put(tx, &kid, &record)?;
         }
         Ok(())
     });
-    prolonged.await
+    written.await
 }
 
-type Found = Result<Option<(String, SigningKeyRecord)>, StoreError>;
+type FoundKey = Result<Option<(String, SigningKeyRecord)>, StoreError>;
 
 /// The key of an algorithm that signs now.
-pub fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
+pub fn signing(snapshot: &dyn Snapshot, alg: Algorithm) -> FoundKey {
     find(snapshot, alg, |standing| {
         matches!(standing, KeyLifecycle::Active { .. })
     })
 }
 
-/// The key of an algorithm that waits for its turn.
-fn announced(snapshot: &dyn Snapshot, alg: Algorithm) -> Found {
+/// The key of an algorithm that is announced.
+fn announced(snapshot: &dyn Snapshot, alg: Algorithm) -> FoundKey {
     find(snapshot, alg, |standing| {
         matches!(standing, KeyLifecycle::Announced { .. })
     })
 }
 
-fn find(snapshot: &dyn Snapshot, alg: Algorithm, stands: impl Fn(&KeyLifecycle) -> bool) -> Found {
+fn find(snapshot: &dyn Snapshot, alg: Algorithm, is_in_state: impl Fn(&KeyLifecycle) -> bool) -> FoundKey {
     let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
     Ok(all
         .into_iter()
-        .find(|(_, key)| key.alg == alg && stands(&key.standing)))
+        .find(|(_, key)| key.alg == alg && is_in_state(&key.standing)))
 }
 
-/// Makes `kid` the key that signs. The one before stays published while what it signed is of use, for `retention` by
-/// today's settings.
+/// Makes `kid` the active key. The former one stays published until what it signed has expired: for `retention` by
+/// the current settings.
 fn activate(
     tx: &mut dyn Tx,
     kid: &str,
@@ -254,8 +253,8 @@ fn activate(
     Ok(record)
 }
 
-/// Replaces the key of an algorithm by a new one: announced first, or signing at once when `at_once`. A key
-/// that is announced already is then put to work instead of a new one.
+/// Replaces the key of an algorithm by a new one, which is announced first. With `at_once` it is active at once, and
+/// so is an announced key instead of a new one.
 pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introduction, RotateError> {
     if at_once {
         let (now, retention) = (core.clock.now(), core.policy.key_retention());
@@ -277,7 +276,7 @@ pub async fn rotate(core: &Core, alg: Algorithm, at_once: bool) -> Result<Introd
     introduce(core, &key, at_once).await
 }
 
-/// Brings in a key, made here or elsewhere. The first of its algorithm has nobody to wait for and signs at once.
+/// Stores a key, made here or elsewhere. The first key of an algorithm is active at once.
 pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<Introduction, RotateError> {
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
     let active_from = now + core.policy.key_rotation.announce;
@@ -310,98 +309,98 @@ pub async fn introduce(core: &Core, key: &SigningKey, at_once: bool) -> Result<I
     core.reload_after(written)
 }
 
-/// What the time asks of a key.
+/// The change that a key is due for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    /// It has waited long enough.
+enum KeyChange {
+    /// It has been announced long enough.
     Activate,
-    /// It waits for longer than keys are announced: the clock or the setting was changed after it was made.
+    /// It would be announced for longer than the setting says: the clock or the setting has changed since it was
+    /// made.
     Hasten,
-    /// It began to sign in the future: the clock was wrong then.
+    /// It became active in the future: the clock was wrong then.
     Redate,
-    /// Nothing that it signed is of use any more.
+    /// What it signed has expired.
     Remove,
 }
 
-fn due(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> Option<Due> {
+fn due_change(record: &SigningKeyRecord, now: Timestamp, announce: Duration) -> Option<KeyChange> {
     match record.standing {
-        KeyLifecycle::Announced { active_from } if active_from <= now => Some(Due::Activate),
-        KeyLifecycle::Announced { active_from } if now + announce < active_from => Some(Due::Hasten),
-        KeyLifecycle::Active { since } if since.is_ahead_of(now) => Some(Due::Redate),
-        KeyLifecycle::Retired { remove_at } if remove_at <= now => Some(Due::Remove),
+        KeyLifecycle::Announced { active_from } if active_from <= now => Some(KeyChange::Activate),
+        KeyLifecycle::Announced { active_from } if now + announce < active_from => Some(KeyChange::Hasten),
+        KeyLifecycle::Active { since } if since.is_ahead_of(now) => Some(KeyChange::Redate),
+        KeyLifecycle::Retired { remove_at } if remove_at <= now => Some(KeyChange::Remove),
         KeyLifecycle::Announced { .. } | KeyLifecycle::Active { .. } | KeyLifecycle::Retired { .. } => None,
     }
 }
 
-type Moves = Vec<(String, SigningKeyRecord, Due)>;
-
-fn moves(snapshot: &dyn Snapshot, now: Timestamp, announce: Duration) -> Result<Moves, StoreError> {
-    let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
-    Ok(all
-        .into_iter()
-        .filter_map(|(kid, record)| due(&record, now, announce).map(|what| (kid, record, what)))
-        .collect())
+/// A key with the change that it is due for.
+struct DueKey {
+    kid: String,
+    record: SigningKeyRecord,
+    change: KeyChange,
 }
 
-/// Does what the time asks of the keys: announces the successors of those that sign, puts announced ones to work
-/// and removes retired ones. Says whether anything was to do.
+fn due_keys(snapshot: &dyn Snapshot, now: Timestamp, announce: Duration) -> Result<Vec<DueKey>, StoreError> {
+    let mut due = Vec::new();
+    for (kid, record) in SIGNING_KEYS.scan(snapshot, .., usize::MAX)? {
+        if let Some(change) = due_change(&record, now, announce) {
+            due.push(DueKey { kid, record, change });
+        }
+    }
+    Ok(due)
+}
+
+/// Makes the changes that keys are due for: announces successors, activates announced keys and removes retired ones.
+/// Returns whether there was a change.
 pub async fn keep(core: &Core) -> Result<bool, RotateError> {
-    let moved = advance(core).await?;
-    Ok(renew(core).await? || moved)
+    let has_advanced = advance(core).await?;
+    Ok(announce_successors(core).await? || has_advanced)
 }
 
 async fn advance(core: &Core) -> Result<bool, RotateError> {
     let (now, retention) = (core.clock.now(), core.policy.key_retention());
     let announce = core.policy.key_rotation.announce;
-    let is_quiet = core
-        .store
-        .read(|snapshot| moves(snapshot, now, announce))?
-        .is_empty();
-    if is_quiet {
+    let due = core.store.read(|snapshot| due_keys(snapshot, now, announce))?;
+    if due.is_empty() {
         return Ok(false);
     }
     let written = core
         .store
         .write("advance_keys", move |tx| {
-            let all = moves(&*tx, now, announce)?;
-            for (kid, record, what) in &all {
-                match what {
-                    Due::Activate => {
-                        activate(tx, kid, record, now, retention)?;
+            let due = due_keys(&*tx, now, announce)?;
+            for key in &due {
+                let mut record = key.record.clone();
+                record.standing = match key.change {
+                    KeyChange::Activate => {
+                        activate(tx, &key.kid, &record, now, retention)?;
+                        continue;
                     }
-                    Due::Hasten => {
-                        let mut record = record.clone();
-                        record.standing = KeyLifecycle::Announced {
-                            active_from: now + announce,
-                        };
-                        SIGNING_KEYS.put(tx, kid, &record)?;
+                    KeyChange::Remove => {
+                        SIGNING_KEYS.remove(tx, &key.kid)?;
+                        continue;
                     }
-                    Due::Redate => {
-                        let mut record = record.clone();
-                        record.standing = KeyLifecycle::Active { since: now };
-                        SIGNING_KEYS.put(tx, kid, &record)?;
-                    }
-                    Due::Remove => {
-                        SIGNING_KEYS.remove(tx, kid)?;
-                    }
-                }
+                    KeyChange::Hasten => KeyLifecycle::Announced {
+                        active_from: now + announce,
+                    },
+                    KeyChange::Redate => KeyLifecycle::Active { since: now },
+                };
+                SIGNING_KEYS.put(tx, &key.kid, &record)?;
             }
-            Ok(all)
+            Ok(due)
         })
         .await;
-    let moved = core.reload_after::<_, RotateError>(written)?;
-    for (kid, record, what) in &moved {
-        let state = match what {
-            Due::Activate | Due::Redate => "active",
-            Due::Hasten => "announced",
-            Due::Remove => "removed",
+    for key in core.reload_after::<_, RotateError>(written)? {
+        let state = match key.change {
+            KeyChange::Activate | KeyChange::Redate => "active",
+            KeyChange::Hasten => "announced",
+            KeyChange::Remove => "removed",
         };
-        tell(kid, record.alg, state);
+        record_change(&key.kid, key.record.alg, state);
     }
     Ok(true)
 }
 
-fn tell(kid: &str, alg: Algorithm, state: &str) {
+fn record_change(kid: &str, alg: Algorithm, state: &str) {
     audit::record(&Event::SigningKeyMoved {
         kid,
         alg: alg.as_str(),
@@ -409,8 +408,8 @@ fn tell(kid: &str, alg: Algorithm, state: &str) {
     });
 }
 
-/// The algorithms whose key has signed so long that its successor must be announced, so that it can take over in time.
-fn outworn(
+/// The algorithms whose successor must be announced now, so that it can take over in time.
+fn without_successor(
     snapshot: &dyn Snapshot,
     now: Timestamp,
     rotation: KeyRotation,
@@ -418,28 +417,27 @@ fn outworn(
     let Some(every) = rotation.every else {
         return Ok(Vec::new());
     };
-    let all = SIGNING_KEYS.scan(snapshot, .., usize::MAX)?;
-    let waits = |alg| {
-        all.iter()
-            .any(|(_, key)| key.alg == alg && matches!(key.standing, KeyLifecycle::Announced { .. }))
-    };
-    Ok(all
-        .iter()
-        .filter_map(|(_, key)| match key.standing {
-            KeyLifecycle::Active { since } if since + every <= now + rotation.announce => Some(key.alg),
-            _ => None,
-        })
-        .filter(|alg| !waits(*alg))
-        .collect())
-}
-
-async fn renew(core: &Core) -> Result<bool, RotateError> {
-    let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
-    let outworn = core.store.read(|snapshot| outworn(snapshot, now, rotation))?;
-    for alg in &outworn {
-        if let Introduction::Placed { kid, .. } = rotate(core, *alg, false).await? {
-            tell(&kid, *alg, "announced");
+    let mut algorithms = Vec::new();
+    for (_, key) in SIGNING_KEYS.scan(snapshot, .., usize::MAX)? {
+        if let KeyLifecycle::Active { since } = key.standing
+            && since + every <= now + rotation.announce
+            && announced(snapshot, key.alg)?.is_none()
+        {
+            algorithms.push(key.alg);
         }
     }
-    Ok(!outworn.is_empty())
+    Ok(algorithms)
+}
+
+async fn announce_successors(core: &Core) -> Result<bool, RotateError> {
+    let (now, rotation) = (core.clock.now(), core.policy.key_rotation);
+    let algorithms = core
+        .store
+        .read(|snapshot| without_successor(snapshot, now, rotation))?;
+    for alg in &algorithms {
+        if let Introduction::Placed { kid, .. } = rotate(core, *alg, false).await? {
+            record_change(&kid, *alg, "announced");
+        }
+    }
+    Ok(!algorithms.is_empty())
 }

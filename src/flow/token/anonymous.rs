@@ -1,4 +1,4 @@
-//! A device asks for a user of its own: the anonymous grant.
+//! The anonymous grant: a device gets a user of its own.
 
 use super::issue::issue_tokens;
 use super::start_family::DrawnFamily;
@@ -16,7 +16,8 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::USERS;
 
-/// Makes a user and starts the refresh family that the user lives by, in one transaction, and issues tokens.
+/// Creates a user and its refresh family in one transaction, and issues tokens. The user is removed after its last
+/// family has expired.
 pub async fn create_anonymous_user(
     core: &Core,
     client: &AuthenticatedClient,
@@ -24,23 +25,18 @@ pub async fn create_anonymous_user(
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
-    if let Err(refusal) = grant_policy.check_grant(client, GrantType::Anonymous) {
-        return Ok(Err(refusal));
-    }
+    or_refuse!(grant_policy.check_grant(client, GrantType::Anonymous));
     if client.is_public() {
         return Ok(Err(Refusal::new(
             ErrorCode::UnauthorizedClient,
             "anonymous users are for clients that authenticate",
         )));
     }
-    let scope = match user_scope(scope.as_ref(), client, Scope::ANONYMOUS) {
-        Ok(scope) => scope,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let scope = or_refuse!(user_scope(scope.as_ref(), client, Scope::ANONYMOUS));
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let user = User::anonymous(uuid, &core.policy.organization, now);
     let (drawn, bearer) = (DrawnFamily::draw(core), client.clone());
-    let outcome = core
+    let written = core
         .store
         .write("create_anonymous_user", move |tx| {
             let authorization = Authorization {
@@ -53,10 +49,8 @@ pub async fn create_anonymous_user(
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };
-            let user = match grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())? {
-                Ok(user) => user,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
+            let user =
+                or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user.clone())?);
             USERS.put(tx, &user.uuid, &user)?;
             let granted = (user, authorization);
             drawn
@@ -64,10 +58,7 @@ pub async fn create_anonymous_user(
                 .map(Ok)
         })
         .await?;
-    let approved = match outcome {
-        Ok(approved) => approved,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let approved = or_refuse!(written);
     audit::record(&Event::AnonymousUserCreated {
         user: uuid,
         client_id: &client.client_id,

@@ -16,10 +16,11 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::{CODES, SESSIONS};
 
-enum Outcome {
+/// What the transaction did with a code that was not refused.
+enum CodeExchangeResult {
     Granted(Box<ApprovedGrant>),
+    /// The code was used before. This family, which it began, has been revoked.
     Replayed(Uuid),
-    Refused(Refusal),
 }
 
 /// Consumes the code, starts a refresh family, and issues tokens.
@@ -30,55 +31,48 @@ pub async fn redeem_code(
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
-    if let Err(refusal) = grant_policy.check_grant(client, GrantType::AuthorizationCode) {
-        return Ok(Err(refusal));
-    }
+    or_refuse!(grant_policy.check_grant(client, GrantType::AuthorizationCode));
     let (drawn, redeemer) = (DrawnFamily::draw(core), client.clone());
-    let outcome = core
+    let exchanged = core
         .store
         .write("redeem_code", move |tx| {
             let Some(code) = CODES.get(&*tx, &exchange.id)? else {
-                return Ok(Outcome::Refused(code::UNKNOWN));
+                return Ok(Err(code::UNKNOWN));
             };
             let code = match code.redeem(&exchange, &redeemer.client_id, drawn.id, now) {
                 Redemption::Granted(code) => code,
                 Redemption::Replayed { family } => {
                     session::end_family(tx, family, now)?;
-                    return Ok(Outcome::Replayed(family));
+                    return Ok(Ok(CodeExchangeResult::Replayed(family)));
                 }
-                Redemption::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+                Redemption::Refused(refusal) => return Ok(Err(refusal)),
             };
-            // It may have become so since the code was issued.
+            // The client may have been changed since the code was issued.
             if redeemer.requires_pkce() && code.code_challenge.is_none() {
-                return Ok(Outcome::Refused(Refusal::invalid_grant(
+                return Ok(Err(Refusal::invalid_grant(
                     "this client must use PKCE, and the authorization request had no code_challenge",
                 )));
             }
-            let user = match grant_policy.admit(&*tx, &redeemer, &code.authorization)? {
-                Ok(user) => user,
-                Err(refusal) => return Ok(Outcome::Refused(refusal)),
-            };
+            let user = or_refuse!(grant_policy.admit(&*tx, &redeemer, &code.authorization)?);
             let session = match code.authorization.session {
                 Some(id) => SESSIONS.get(&*tx, &id)?,
                 None => None,
             };
             if session.is_none_or(|session| session.user != code.authorization.user) {
-                return Ok(Outcome::Refused(Refusal::invalid_grant(
-                    "the user has signed out",
-                )));
+                return Ok(Err(Refusal::invalid_grant("the user has signed out")));
             }
             CODES.put(tx, &exchange.id, &code.remembered())?;
             let granted = (user, code.authorization);
             let approved = drawn.begin(tx, &redeemer, GrantType::AuthorizationCode, granted, now)?;
-            Ok(Outcome::Granted(Box::new(ApprovedGrant {
+            Ok(Ok(CodeExchangeResult::Granted(Box::new(ApprovedGrant {
                 nonce: code.nonce,
                 ..approved
-            })))
+            }))))
         })
         .await?;
-    match outcome {
-        Outcome::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
-        Outcome::Replayed(family) => {
+    match or_refuse!(exchanged) {
+        CodeExchangeResult::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
+        CodeExchangeResult::Replayed(family) => {
             audit::record(&Event::CodeReplayed {
                 client_id: &client.client_id,
                 family,
@@ -87,6 +81,5 @@ pub async fn redeem_code(
                 "code was used before; what it brought has been revoked",
             )))
         }
-        Outcome::Refused(refusal) => Ok(Err(refusal)),
     }
 }

@@ -1,4 +1,4 @@
-//! A client acts for itself: RFC 6749 section 4.4.
+//! A client gets a token for itself: RFC 6749 section 4.4.
 
 use super::issue::issue_tokens_for_client;
 use crate::clock::Timestamp;
@@ -9,20 +9,18 @@ use crate::oauth::error::{ErrorCode, Refusal};
 use crate::oauth::scope::Scope;
 use crate::oauth::token::{TokenResponse, client_scope};
 
-/// Issues an access token that speaks of the client itself. There is nothing to write: what ends the token is
-/// the client's record, or its own revocation.
+/// Issues an access token for the client itself. Nothing is written: the token ends with the record of the client, or
+/// when it is revoked.
 pub fn issue_client_token(
     core: &Core,
     client: &AuthenticatedClient,
-    asked: Option<&Scope>,
+    requested: Option<&Scope>,
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
-    if let Err(refusal) = core
-        .grant_policy()
-        .check_grant(client, GrantType::ClientCredentials)
-    {
-        return Ok(Err(refusal));
-    }
+    or_refuse!(
+        core.grant_policy()
+            .check_grant(client, GrantType::ClientCredentials)
+    );
     let most = match (client.method(), &client.max_scope) {
         (Some(AuthMethod::PrivateKeyJwt), _) => &client.scope,
         (Some(AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost), Some(most)) => most,
@@ -39,7 +37,7 @@ pub fn issue_client_token(
             )));
         }
     };
-    match client_scope(asked, client, most) {
+    match client_scope(requested, client, most) {
         Ok(scope) => issue_tokens_for_client(core, client, scope, now).map(Ok),
         Err(refusal) => Ok(Err(refusal)),
     }

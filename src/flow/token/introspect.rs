@@ -1,4 +1,4 @@
-//! A token is judged: RFC 7662, and the checks that every endpoint makes which takes an access token.
+//! Introspection (RFC 7662), and the checks of every endpoint that takes an access token.
 
 use super::refresh_token;
 use crate::clock::Timestamp;
@@ -15,18 +15,19 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
 
-/// An access token that holds at this moment.
+/// An access token that is valid now.
 #[derive(Clone, Debug)]
 pub struct LiveAccessToken {
-    /// What it says.
+    /// Its claims.
     pub claims: PresentedAccessToken,
-    /// The user it speaks of and the grant behind it; none when it speaks of the client itself.
+    /// Its user and the grant behind it. `None` if the client got it for itself.
     pub grant: Option<(User, RefreshFamily)>,
 }
 
-/// Checks an access token of this service: signature, times, and that neither it nor its grant has been put out of
-/// force since. A grant is in force only as long as [`crate::flow::grant_policy::GrantPolicy::admit`] would let it bring more tokens. A client's own token
-/// stands with the record of the client that it was made for.
+/// Checks an access token of this service: its signature, its times, and that neither it nor its grant was revoked.
+///
+/// A grant counts as long as [`GrantPolicy::admit`](crate::flow::grant_policy::GrantPolicy::admit) would issue more
+/// tokens for it. A token that a client got for itself is valid as long as the record of that client exists.
 pub fn live_access_token(
     core: &Core,
     token: &str,
@@ -64,7 +65,7 @@ pub fn live_access_token(
     })
 }
 
-/// The claims of a token that bears this service's signature as an access token, whichever `typ` is configured.
+/// The claims of a token that this service signed as an access token. Each `typ` that can be configured is accepted.
 pub(in crate::flow) fn signed_access_token(
     core: &Core,
     catalog: &Catalog,
@@ -81,16 +82,16 @@ pub(in crate::flow) fn signed_access_token(
             Some(&core.signature_cache),
         )
     };
-    // The signature is looked at once at most: no token has two types.
+    // A token has one type, so its signature is verified once at most.
     AccessTokenClaims::TYPS
         .into_iter()
         .find_map(|typ| verify(typ).ok())
 }
 
-/// Judges any token for an authenticated client (RFC 7662 section 2).
+/// Answers an authenticated client about a token (RFC 7662 section 2).
 ///
-/// An access token may be judged by every client that has it, since each may be an API it is meant for; a
-/// refresh token only by the client it was issued to.
+/// Every client may ask about an access token, since it may be an API that the token is for. Only the client that a
+/// refresh token was issued to may ask about it.
 pub fn introspect(
     core: &Core,
     client: &AuthenticatedClient,

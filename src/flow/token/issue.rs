@@ -1,4 +1,4 @@
-//! Tokens are made here, after the commit that allows them.
+//! Signs tokens, after the commit that allows them.
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -26,17 +26,17 @@ pub struct ApprovedGrant {
     pub user: User,
     /// What was granted.
     pub authorization: Authorization,
-    /// The scope of this access token: all that was granted, or less.
+    /// The scope of this access token: the granted one, or a part of it.
     pub scope: Scope,
     /// The family behind it.
     pub family: Uuid,
-    /// `nonce`, when there was an authorization request with one.
+    /// `nonce` of the authorization request.
     pub nonce: Option<String>,
-    /// The refresh token to hand out; none when the client may not use one.
+    /// The refresh token, if the client may use one.
     pub refresh_token: Option<Secret<RefreshToken>>,
 }
 
-/// Signs what was ordered.
+/// Signs the tokens of a grant.
 pub fn issue_tokens(
     core: &Core,
     client: &Client,
@@ -76,7 +76,7 @@ pub fn issue_tokens(
         uuid: user.uuid,
     };
     let expires_in = policy.lifetimes.access_token;
-    let embedded = embedded(core, &catalog, &authorization, now);
+    let embedded = embedded_token(core, &catalog, &authorization, now);
     let grant = Grant {
         auth_time: authorization.auth_time,
         id: family,
@@ -129,8 +129,8 @@ pub fn issue_tokens(
     })
 }
 
-/// The provider's access token that goes into this one, and the claim that it becomes.
-fn embedded(
+/// The name of the claim that holds the provider's access token, and that token.
+fn embedded_token(
     core: &Core,
     catalog: &Catalog,
     authorization: &Authorization,
@@ -145,7 +145,7 @@ fn embedded(
     Some((claim, upstream_token::open(core, provider, token, now)?))
 }
 
-/// What an access token says of the grant behind it.
+/// The claims of an access token about the grant behind it.
 struct Grant<'a> {
     auth_time: Option<Timestamp>,
     id: Uuid,
@@ -173,8 +173,8 @@ fn access_token(
     })?)
 }
 
-/// Signs the token of a client that acts for itself. It speaks of no user, so there is neither an ID token nor
-/// a refresh token (RFC 6749 section 4.4.3).
+/// Signs the token of a client that acts for itself. There is no user, so there is neither an ID token nor a refresh
+/// token (RFC 6749 section 4.4.3).
 pub fn issue_tokens_for_client(
     core: &Core,
     client: &Client,

@@ -12,7 +12,7 @@ use crate::federation::id_token::{self, IdTokenUse, VerifiedIdToken};
 use crate::federation::profile::Profile;
 use crate::flow::grant_policy::GrantPolicy;
 use crate::flow::login::federated_user;
-use crate::flow::login::federated_user::ProviderAccount;
+use crate::flow::login::federated_user::{ProviderAccount, UserMatch};
 use crate::flow::{Answer, Catalog, Core, Failure};
 use crate::identity::AuthenticationMethod;
 use crate::jose::jwt;
@@ -27,7 +27,7 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::USED_ASSERTIONS;
 
-/// One answer for every provider that this client cannot use: unknown, disabled, not for exchange, not the client's.
+/// The one answer for a provider that is unknown, disabled, not for token exchange, or not among the client's.
 const NOT_ACCEPTED: Refusal =
     Refusal::invalid_grant("tokens of this issuer are not accepted from this client");
 const KEYS_UNAVAILABLE: Refusal = Refusal::new(
@@ -36,10 +36,17 @@ const KEYS_UNAVAILABLE: Refusal = Refusal::new(
 );
 const REPLAYED: Refusal = Refusal::invalid_grant("assertion was used before");
 
-enum Outcome {
-    Granted(Box<ApprovedGrant>, federated_user::UserMatch),
+/// What the transaction did with an assertion that was not refused.
+enum AssertionExchangeResult {
+    Granted(Box<ApprovedGrant>, UserMatch),
     Replayed,
-    Refused(Refusal),
+}
+
+/// An assertion that was checked, with the records that it was checked against.
+struct VerifiedAssertion {
+    client: AuthenticatedClient,
+    provider: Arc<Provider>,
+    subject: VerifiedIdToken,
 }
 
 /// Checks the token against the provider's record and keys, finds or makes its user, starts a refresh family, and
@@ -52,36 +59,35 @@ pub async fn exchange_assertion(
     now: Timestamp,
 ) -> Result<Answer<TokenResponse>, Failure> {
     let grant_policy = core.grant_policy();
-    let (client, provider, subject) = match believe(core, &grant_policy, client, &assertion, now).await {
-        Ok(believed) => believed,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let scope = match user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED) {
-        Ok(scope) => scope,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let verified = or_refuse!(verify_assertion(core, &grant_policy, client, &assertion, now).await);
+    let VerifiedAssertion {
+        client,
+        provider,
+        subject,
+    } = verified;
+    let scope = or_refuse!(user_scope(scope.as_ref(), &client, Scope::AUTHENTICATED));
     let uuid = core.random.uuid_v7(core.clock.since_epoch());
     let drawn = DrawnFamily::draw(core);
     let profile = Profile::read(&subject.claims, &provider);
     let (policy, bearer) = (Arc::clone(&core.policy), client.clone());
-    let speaker = Arc::clone(&provider);
-    let outcome = core
+    let issuing = Arc::clone(&provider);
+    let exchanged = core
         .store
         .write("exchange_assertion", move |tx| {
             if let Some(used) = &subject.replay_key
                 && USED_ASSERTIONS.contains(&*tx, &(used.hour, used.digest))?
             {
-                return Ok(Outcome::Replayed);
+                return Ok(Ok(AssertionExchangeResult::Replayed));
             }
             let account = ProviderAccount {
-                provider: &speaker,
+                provider: &issuing,
                 subject: &subject.subject,
                 profile: &profile,
                 uuid,
                 organization: &policy.organization,
             };
             let Some((user, matched)) = federated_user::find(&*tx, &account, now)? else {
-                return Ok(Outcome::Refused(Refusal::invalid_grant(
+                return Ok(Err(Refusal::invalid_grant(
                     "nobody here is linked to this subject, and it may become no user",
                 )));
             };
@@ -91,42 +97,38 @@ pub async fn exchange_assertion(
                 session: None,
                 auth_time: subject.auth_time,
                 factor: AuthenticationMethod::Federated {
-                    provider: speaker.id.clone(),
+                    provider: issuing.id.clone(),
                 },
                 upstream_token: None,
                 scope: scope.clone(),
                 claims: ClaimsRequest::default(),
             };
-            let user = match grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)? {
-                Ok(user) => user,
-                Err(refusal) => return Ok(Outcome::Refused(refusal)),
-            };
+            let user = or_refuse!(grant_policy.authorize_new_user(&*tx, &bearer, &authorization, user)?);
             if let Some(used) = &subject.replay_key {
                 USED_ASSERTIONS.put(tx, &(used.hour, used.digest), &())?;
             }
-            federated_user::keep(tx, &user, matched)?;
+            federated_user::save(tx, &user, matched)?;
             let granted = (user, authorization);
             let approved = drawn.begin(tx, &bearer, GrantType::JwtBearer, granted, now)?;
-            Ok(Outcome::Granted(Box::new(approved), matched))
+            Ok(Ok(AssertionExchangeResult::Granted(Box::new(approved), matched)))
         })
         .await?;
-    match outcome {
-        Outcome::Granted(approved, matched) => {
+    match or_refuse!(exchanged) {
+        AssertionExchangeResult::Granted(approved, matched) => {
             federated_user::record(approved.user.uuid, matched, &provider.id);
             issue_tokens(core, &client, *approved, now).map(Ok)
         }
-        Outcome::Replayed => {
+        AssertionExchangeResult::Replayed => {
             audit::record(&Event::ProviderTokenReplayed {
                 provider: &provider.id,
                 client_id: &client.client_id,
             });
             Ok(Err(REPLAYED))
         }
-        Outcome::Refused(refusal) => Ok(Err(refusal)),
     }
 }
 
-/// Whether the client may exchange tokens at all.
+/// Refuses a client that may not exchange tokens.
 fn check_client(grant_policy: &GrantPolicy, client: &AuthenticatedClient) -> Answer<()> {
     grant_policy.check_grant(client, GrantType::JwtBearer)?;
     if client.is_public() {
@@ -138,37 +140,42 @@ fn check_client(grant_policy: &GrantPolicy, client: &AuthenticatedClient) -> Ans
     Ok(())
 }
 
-/// The provider whose tokens these are, where the client may exchange them.
-fn provider_of<'a>(catalog: &'a Catalog, client: &Client, issuer: &str) -> Answer<&'a Arc<Provider>> {
+/// The provider with this issuer, if the client may exchange its tokens.
+fn accepted_provider<'a>(catalog: &'a Catalog, client: &Client, issuer: &str) -> Answer<&'a Arc<Provider>> {
     catalog
         .provider_of(issuer)
         .filter(|provider| provider.enabled && provider.exchange && client.providers.contains(&provider.id))
         .ok_or(NOT_ACCEPTED)
 }
 
-/// Finds the provider that the token names and checks the token by its record. Who has no business with the provider
-/// causes no request to it. The provider chooses how long it takes to fetch its keys: what counts are the records of
-/// both as they are after that.
-async fn believe(
+/// Finds the provider that the token names and checks the token by its record.
+///
+/// A client that may not use the provider causes no request to it. Fetching the provider's keys may take long, so the
+/// records of client and provider are read again after that.
+async fn verify_assertion(
     core: &Core,
     grant_policy: &GrantPolicy,
     client: &AuthenticatedClient,
     assertion: &str,
     now: Timestamp,
-) -> Answer<(AuthenticatedClient, Arc<Provider>, VerifiedIdToken)> {
+) -> Answer<VerifiedAssertion> {
     check_client(grant_policy, client)?;
     let token = id_token::compact(assertion);
     let issuer = jwt::unverified_claim(&token, "iss").ok().flatten();
     let issuer = issuer.ok_or(Refusal::invalid_grant("assertion is no JWT with an iss"))?;
-    let asked = Arc::clone(provider_of(&core.catalog(), client, &issuer)?);
-    let keys = core.upstreams.keys_of(&asked, &token, now).await;
+    let before = Arc::clone(accepted_provider(&core.catalog(), client, &issuer)?);
+    let keys = core.upstreams.keys_of(&before, &token, now).await;
     let catalog = core.catalog();
     let client = client.as_now(catalog.client(&client.client_id))?;
     check_client(grant_policy, &client)?;
-    let provider = provider_of(&catalog, &client, &issuer)?;
-    let is_kept = provider.keys == asked.keys && provider.jwks_uri == asked.jwks_uri;
-    let keys = keys.ok().filter(|_| is_kept).ok_or(KEYS_UNAVAILABLE)?;
-    let subject = id_token::check(&token, provider, &keys, IdTokenUse::Exchange, now)
+    let provider = Arc::clone(accepted_provider(&catalog, &client, &issuer)?);
+    let has_same_keys = provider.keys == before.keys && provider.jwks_uri == before.jwks_uri;
+    let keys = keys.ok().filter(|_| has_same_keys).ok_or(KEYS_UNAVAILABLE)?;
+    let subject = id_token::check(&token, &provider, &keys, IdTokenUse::Exchange, now)
         .map_err(|problem| Refusal::naming(ErrorCode::InvalidGrant, &format!("assertion: {problem}")))?;
-    Ok((client, Arc::clone(provider), subject))
+    Ok(VerifiedAssertion {
+        client,
+        provider,
+        subject,
+    })
 }

@@ -1,4 +1,4 @@
-//! The grants of the token endpoint, and what becomes of the tokens: one verb a file, one transaction each.
+//! The grants of the token endpoint, introspection, revocation and `UserInfo`: one verb a file, one transaction each.
 
 pub mod anonymous;
 pub mod authorization_code;

@@ -21,28 +21,26 @@ use crate::store::StoreError;
 use crate::store::engine::Snapshot;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER, SESSIONS};
 
-/// The answer where the operator has taken `offline_access` from the client, and the session is gone by then.
+/// The answer if the client lost `offline_access` and the session that its tokens then belong to has ended.
 const NO_LONGER_OFFLINE: Refusal =
     Refusal::invalid_grant("the session has ended, and this client may no longer have offline_access");
 
-enum Outcome {
+/// What the transaction did with a token that was not refused.
+enum RefreshResult {
     Granted(Box<ApprovedGrant>),
     Replayed,
-    Refused(Refusal),
 }
 
-/// Lets the user of a family pass, as client, user and session are now: what introspection calls active is what would
-/// bring tokens here. Comes with what this changes of the session that the family ends with.
+/// Checks that client, user and session of a family still allow tokens. Introspection asks the same question, so a
+/// token that it calls active can be refreshed. Also returns how the binding of the family to its session has
+/// changed.
 pub(in crate::flow) fn admit(
     grant_policy: &GrantPolicy,
     snapshot: &dyn Snapshot,
     client: &Client,
     family: &mut RefreshFamily,
 ) -> Result<Answer<(User, Option<BindingChange>)>, StoreError> {
-    let user = match grant_policy.admit(snapshot, client, &family.authorization)? {
-        Ok(user) => user,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let user = or_refuse!(grant_policy.admit(snapshot, client, &family.authorization)?);
     let bound = family.bind(&client.scope);
     match bound {
         Some(BindingChange::Bound(session)) if !SESSIONS.contains(snapshot, &session)? => {
@@ -52,8 +50,8 @@ pub(in crate::flow) fn admit(
     }
 }
 
-/// Checks the token and swaps it in one transaction, then issues tokens. The client may use the grant: its endpoint has
-/// checked that.
+/// Checks the token and swaps it in one transaction, then issues tokens. The client may use the grant: its endpoint
+/// has checked that.
 pub async fn rotate_refresh_token(
     core: &Core,
     client: &AuthenticatedClient,
@@ -68,11 +66,11 @@ pub async fn rotate_refresh_token(
     );
     let random = core.random.bytes();
     let (policy, bearer, id) = (Arc::clone(&core.policy), client.clone(), token.family);
-    let outcome = core
+    let refreshed = core
         .store
         .write("rotate_refresh_token", move |tx| {
             let Some(family) = FAMILIES.get(&*tx, &id)? else {
-                return Ok(Outcome::Refused(refresh::UNKNOWN));
+                return Ok(Err(refresh::UNKNOWN));
             };
             let context = RefreshContext {
                 client_id: &bearer.client_id,
@@ -84,30 +82,25 @@ pub async fn rotate_refresh_token(
                 Refresh::Granted(family, next) => (family, next),
                 Refresh::Replayed(family) => {
                     FAMILIES.put(tx, &id, &family)?;
-                    return Ok(Outcome::Replayed);
+                    return Ok(Ok(RefreshResult::Replayed));
                 }
-                Refresh::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+                Refresh::Refused(refusal) => return Ok(Err(refusal)),
             };
-            let scope = match narrowed_scope(&family.authorization.scope, scope.as_ref(), &bearer.scope) {
-                Ok(scope) => scope,
-                Err(refusal) => return Ok(Outcome::Refused(refusal)),
-            };
-            let (user, bound) = match admit(&grant_policy, &*tx, &bearer, &mut family)? {
-                Ok(admitted) => admitted,
-                Err(refusal) => return Ok(Outcome::Refused(refusal)),
-            };
-            let key_of = |session| (session, (bearer.client_id.clone(), id));
+            let granted = &family.authorization.scope;
+            let scope = or_refuse!(narrowed_scope(granted, scope.as_ref(), &bearer.scope));
+            let (user, bound) = or_refuse!(admit(&grant_policy, &*tx, &bearer, &mut family)?);
+            let index_key = |session| (session, (bearer.client_id.clone(), id));
             match bound {
-                Some(BindingChange::Bound(session)) => FAMILIES_BY_OWNER.put(tx, &key_of(session), &())?,
+                Some(BindingChange::Bound(session)) => FAMILIES_BY_OWNER.put(tx, &index_key(session), &())?,
                 Some(BindingChange::Released(session)) => {
-                    FAMILIES_BY_OWNER.remove(tx, &key_of(session))?;
+                    FAMILIES_BY_OWNER.remove(tx, &index_key(session))?;
                 }
                 None => {}
             }
             let token = family.authorization.upstream_token.take();
             family.authorization.upstream_token = token.filter(|token| token.is_current(now));
             FAMILIES.put(tx, &id, &family)?;
-            Ok(Outcome::Granted(Box::new(ApprovedGrant {
+            Ok(Ok(RefreshResult::Granted(Box::new(ApprovedGrant {
                 grant_type: GrantType::RefreshToken,
                 user,
                 authorization: family.authorization,
@@ -115,12 +108,12 @@ pub async fn rotate_refresh_token(
                 family: id,
                 nonce: None,
                 refresh_token: Some(next),
-            })))
+            }))))
         })
         .await?;
-    match outcome {
-        Outcome::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
-        Outcome::Replayed => {
+    match or_refuse!(refreshed) {
+        RefreshResult::Granted(approved) => issue_tokens(core, client, *approved, now).map(Ok),
+        RefreshResult::Replayed => {
             audit::record(&Event::RefreshTokenReplayed {
                 client_id: &client.client_id,
                 family: id,
@@ -129,6 +122,5 @@ pub async fn rotate_refresh_token(
                 "refresh_token was used before; its family has been revoked",
             )))
         }
-        Outcome::Refused(refusal) => Ok(Err(refusal)),
     }
 }

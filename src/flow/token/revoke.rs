@@ -1,4 +1,4 @@
-//! A client gives a token up: RFC 7009.
+//! A client revokes a token: RFC 7009.
 
 use super::introspect::signed_access_token;
 use crate::clock::Timestamp;
@@ -12,13 +12,13 @@ use crate::observe::audit;
 use crate::observe::audit::Event;
 use crate::store::tables::{FAMILIES, REVOKED_TOKENS};
 
-/// What a client is told of a token that is not its own (section 2.1).
+/// The answer for a token of another client (section 2.1).
 const FOREIGN: Refusal = Refusal::invalid_grant("token was issued to another client");
 
 /// Revokes a refresh token with its whole family, or one access token.
 ///
-/// An unknown token changes nothing, and the client is told the same as on success (section 2.2): it has nothing left
-/// to do. A refresh token that was replaced since ends its family all the same.
+/// An unknown token changes nothing, and the answer is the same as on success (section 2.2). A refresh token that was
+/// replaced still revokes its family.
 pub async fn revoke(
     core: &Core,
     client: &AuthenticatedClient,

@@ -1,4 +1,4 @@
-//! A refresh family begins: the end of every grant that speaks of a user, inside its transaction.
+//! Starts a refresh family, as the last step of every grant that concerns a user, inside its transaction.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::store::engine::Tx;
 use crate::store::tables::{FAMILIES, FAMILIES_BY_OWNER};
 
 /// The most refresh families of one user at one client.
-const MOST_AT_ONE_CLIENT: usize = 50;
+const MAX_PER_USER_AND_CLIENT: usize = 50;
 
-/// A family that may begin: all of it that is random, drawn before the transaction.
+/// What is random in a new family. It is drawn before the transaction, which may run twice.
 pub(in crate::flow) struct DrawnFamily {
     /// Its id.
     pub(in crate::flow) id: Uuid,
@@ -40,8 +40,8 @@ impl DrawnFamily {
         }
     }
 
-    /// Writes the family down, and whose it is; what is to be issued for it comes back. A client that may not refresh
-    /// gets no refresh token, but the family all the same: it is what revokes the access token.
+    /// Stores the family and its index rows, and returns what is to be issued for it. A client that may not refresh
+    /// gets no refresh token. It still gets a family, by which its access token can be revoked.
     pub(in crate::flow) fn begin(
         &self,
         tx: &mut dyn Tx,
@@ -71,21 +71,21 @@ impl DrawnFamily {
     }
 }
 
-/// Makes room for one more family of this user at this client: at the bound the one that was left unused the longest is
-/// forgotten, or one that has ended.
+/// Makes room for one more family of this user at this client. At the limit, one that has ended is removed, or else
+/// the one that was unused the longest.
 ///
-/// Without a bound, a client that signs its user in over and over, or a user with a session and patience, would
-/// make every later sign-out slower. An access token of a family that is forgotten is worth nothing.
+/// Without a limit, a client that signs its user in over and over would make every later sign-out slower. An access
+/// token of a removed family is no longer accepted.
 fn make_room(tx: &mut dyn Tx, authorization: &Authorization, now: Timestamp) -> Result<(), StoreError> {
     let at_client = |id| (authorization.user, (authorization.client_id.clone(), id));
     let keys = at_client(Uuid::nil())..=at_client(Uuid::max());
-    let held = FAMILIES_BY_OWNER.scan(&*tx, keys, MOST_AT_ONE_CLIENT)?;
-    if held.len() < MOST_AT_ONE_CLIENT {
+    let held = FAMILIES_BY_OWNER.scan(&*tx, keys, MAX_PER_USER_AND_CLIENT)?;
+    if held.len() < MAX_PER_USER_AND_CLIENT {
         return Ok(());
     }
     let mut idlest: Option<(Timestamp, Uuid, RefreshFamily)> = None;
     for ((_, (_, id)), ()) in held {
-        // The keys are in the order in which families began. Those that follow were used later.
+        // The keys are in the order in which the families began. The ones that follow were used later.
         if matches!(&idlest, Some((used_at, ..)) if *used_at <= Timestamp::of_id(id)) {
             break;
         }

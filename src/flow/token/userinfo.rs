@@ -1,4 +1,4 @@
-//! An access token is exchanged for claims about its user: OpenID Connect Core 5.3.
+//! `UserInfo`, the claims about the user of an access token: OpenID Connect Core 5.3.
 
 use serde_json::{Map, Value};
 
@@ -29,10 +29,10 @@ pub fn read_userinfo(
         )));
     };
     let catalog = core.catalog();
-    let none = Scope::empty();
+    let no_scope = Scope::empty();
     let allowed = catalog
         .client(&live.claims.client_id)
-        .map_or(&none, |client| &client.scope);
+        .map_or(&no_scope, |client| &client.scope);
     let requested = family.authorization.claims_within(scope, allowed);
     let scope = scope.kept_within(allowed);
     Ok(Ok(claims::userinfo(user, &scope, &requested)))

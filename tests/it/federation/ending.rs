@@ -1,6 +1,6 @@
 //! What stood on a provider's word ends with that word.
 
-use idsvc::admin::apply::{Apply, State, apply};
+use idsvc::admin::apply::{Apply, DeclaredState, apply};
 use idsvc::admin::provider;
 use idsvc::admin::provider::{ProviderFields, UpdateProvider};
 use idsvc::admin::user;
@@ -29,9 +29,9 @@ impl Scene {
     async fn remove_provider(&self, id: &str, by_pruning: bool) {
         self.take_only(None).await;
         if by_pruning {
-            let nothing = State {
+            let nothing = DeclaredState {
                 provider: Some(Vec::new()),
-                ..State::default()
+                ..DeclaredState::default()
             };
             let request = Apply {
                 state: nothing,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use idsvc::admin::apply::users::DeclaredUser;
-use idsvc::admin::apply::{Apply, State, apply};
+use idsvc::admin::apply::{Apply, DeclaredState, apply};
 use idsvc::admin::import;
 use idsvc::admin::import::{Existing, ImportUsers, UserLine};
 use idsvc::admin::provider::ProviderFields;
-use idsvc::admin::provider::examine::{ProviderReport, Standing, examine};
+use idsvc::admin::provider::examine::{FindingStatus, ProviderReport, examine};
 use idsvc::admin::user;
 use idsvc::federation::provider::LinkPolicy;
 use idsvc::jose::jwt;
@@ -255,9 +255,9 @@ async fn nobody_whom_a_provider_brought_is_taken_for_somebody_declared() {
     let declare = async |line| {
         let declared = DeclaredUser { password: None, line };
         let request = Apply {
-            state: State {
+            state: DeclaredState {
                 user: Some(vec![declared]),
-                ..State::default()
+                ..DeclaredState::default()
             },
             dry_run: false,
             prune: false,
@@ -413,7 +413,7 @@ async fn a_provider_is_examined_step_by_step() {
         let failed = report
             .findings
             .iter()
-            .filter(|finding| finding.standing == Standing::Failed);
+            .filter(|finding| finding.standing == FindingStatus::Failed);
         failed.map(|finding| finding.check.clone()).collect()
     };
     scene.upstream.say("/token", refused("invalid_client"));
@@ -425,7 +425,7 @@ async fn a_provider_is_examined_step_by_step() {
         report
             .findings
             .iter()
-            .filter(|finding| finding.standing == Standing::Failed)
+            .filter(|finding| finding.standing == FindingStatus::Failed)
             .all(|finding| finding.remedy.is_some())
     );
     scene.upstream.say("/.well-known/openid-configuration", Say::Json(json!({

@@ -45,7 +45,7 @@ fn person(email: &str) -> DeclaredUser {
 
 fn request(client: Option<Vec<DeclaredClient>>, user: Option<Vec<DeclaredUser>>, prune: bool) -> Apply {
     Apply {
-        state: State {
+        state: DeclaredState {
             provider: None,
             client,
             user,
@@ -122,14 +122,14 @@ async fn a_difference_is_told_part_by_part_and_a_secret_is_not_told() {
         .await
         .unwrap();
     assert!(again.changes.is_empty());
-    // Left out again, the name goes and the secret stays.
+    // The name is no longer declared and is removed. The secret is kept.
     let applied = apply(admin(&core), request(Some(vec![web()]), None, false))
         .await
         .unwrap();
     assert_eq!(applied.changes[0].fields.len(), 1);
 }
 
-/// An export that has such a user can be applied.
+/// An export with such a user can be applied.
 #[tokio::test]
 async fn a_type_that_is_no_persons_is_kept_and_not_declared() {
     let (core, elsewhere) = (core(), core());
@@ -310,7 +310,7 @@ async fn an_export_applied_changes_nothing_and_a_copy_of_it_is_the_same() {
                 Exported::Provider(entry) => panic!("{entry:?}"),
             }
         }
-        State {
+        DeclaredState {
             provider: None,
             client: Some(clients),
             user: Some(users),
@@ -419,7 +419,7 @@ async fn a_refusal_speaks_of_keys_and_not_of_flags() {
         ..DeclaredProvider::default()
     };
     let wanted = Apply {
-        state: State {
+        state: DeclaredState {
             provider: Some(vec![
                 DeclaredProvider {
                     fields: ProviderFields {

@@ -26,7 +26,7 @@ fn stored(core: &Core) -> User {
     alice
 }
 
-/// As the first sign-in after an import does it.
+/// Renews the hash, as the first sign-in after an import does.
 async fn rehash(core: &Core) {
     let mut alice = stored(core);
     let salt = core.random.bytes();
@@ -70,7 +70,7 @@ async fn a_hash_in_a_file_gives_its_password_once() {
     assert!(applied(&core, with_hash(&another)).await.is_empty());
 }
 
-/// Else the first file that names the password of somebody who was there before would have it back once.
+/// Otherwise the first file with the hash of an existing user would later restore that password once.
 #[tokio::test]
 async fn a_hash_that_a_file_only_confirms_is_one_that_it_gave() {
     let core = core();
@@ -86,7 +86,7 @@ async fn a_hash_that_a_file_only_confirms_is_one_that_it_gave() {
     assert!(applied(&core, with_hash(&hash)).await.is_empty());
 }
 
-/// Who writes a password into the file means it, every time.
+/// A password in the clear in the file is set on each apply.
 #[tokio::test]
 async fn a_password_in_a_file_comes_back_and_makes_way_for_a_hash() {
     let core = core();
@@ -107,7 +107,7 @@ async fn a_password_in_a_file_comes_back_and_makes_way_for_a_hash() {
     );
 }
 
-/// A file that was applied before passwords were looked at goes on being applied.
+/// A file that was applied before passwords were checked can still be applied.
 #[tokio::test]
 async fn a_password_that_is_soon_guessed_is_refused_unless_it_is_there_already() {
     let core = core();

@@ -1,4 +1,4 @@
-//! Providers that are declared.
+//! Declared providers.
 
 use crate::admin::apply::tests::*;
 
@@ -36,7 +36,7 @@ async fn a_provider_comes_with_the_client_that_names_it_and_its_secret_is_compar
     assert_eq!(actions(&applied), [(Action::Add, "corp"), (Action::Add, "web")]);
     let again = apply(admin(&core), both).await.unwrap();
     assert_eq!((again.changes.len(), again.unchanged), (0, 2));
-    // Left out, the secret stays; another one is told as changed, without its value.
+    // A missing secret is kept. Another one is reported as changed, without its value.
     let silent = DeclaredProvider {
         client_secret: None,
         ..corp.clone()
@@ -112,7 +112,7 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
         doubled.message,
         "provider other: provider corp has the same issuer"
     );
-    // The two may change places in one go.
+    // The two may swap their issuers in one apply.
     let mut moved = corp;
     moved.fields.issuer = Some("https://new.example".to_owned());
     let swapped = apply(admin(&core), with_providers(vec![moved, twin], None, false))
@@ -135,7 +135,7 @@ async fn no_provider_goes_that_a_client_names_and_no_issuer_comes_twice() {
     );
 }
 
-/// One of them would be left out without a word.
+/// One of them would be ignored.
 #[tokio::test]
 async fn a_providers_keys_are_said_in_one_way() {
     let core = core();

@@ -21,7 +21,7 @@ fn registered(core: &Core) -> Client {
     Client::clone(core.catalog().client("web").unwrap())
 }
 
-/// The file was applied with an earlier release, which took the addresses.
+/// The file was applied with an earlier release, which accepted the addresses.
 #[tokio::test]
 async fn a_file_of_before_is_applied_though_its_addresses_would_not_be_taken_any_more() {
     let core = core();
@@ -47,7 +47,7 @@ async fn a_file_of_before_is_applied_though_its_addresses_would_not_be_taken_any
     assert!(refused.contains("https://*.example"), "{refused}");
 }
 
-/// A file has no room for an end, so what it declares has none.
+/// A file cannot declare when a secret expires, so a declared secret does not.
 #[tokio::test]
 async fn a_declared_secret_lasts_though_it_was_about_to_end() {
     let core = core();
@@ -79,7 +79,7 @@ async fn a_declared_secret_lasts_though_it_was_about_to_end() {
     assert!(registered(&core).accepts_secret(&digest(&old), core.clock.now()));
 }
 
-/// An export names the `client_uuid`, which the tokens of a client for itself name too.
+/// An export has the `client_uuid`, which is the `sub` of the client's own tokens.
 #[tokio::test]
 async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went() {
     let core = core();
@@ -106,7 +106,7 @@ async fn a_client_that_comes_again_has_none_of_the_tokens_of_the_one_that_went()
     assert!(is_live(&token_of(&registered(&core))));
 }
 
-/// Two administrators at once: the record of the client is held against the keys that are there when it is written.
+/// Two administrators at once: the record of the client is checked against the keys at the time of the write.
 #[tokio::test]
 async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
     let core = core();
@@ -145,7 +145,7 @@ async fn no_client_is_left_with_an_algorithm_that_lost_its_key_meanwhile() {
     assert_eq!(refused.message, format!("client web: {told}"));
 }
 
-/// One of them would be left out without a word.
+/// One of them would be ignored.
 #[tokio::test]
 async fn keys_are_said_in_one_way() {
     let core = core();
@@ -160,7 +160,7 @@ async fn keys_are_said_in_one_way() {
     applied(&core, keyed).await;
 }
 
-/// A secret that leaked is gone with the file that does not have it any more.
+/// A leaked secret is removed when the file no longer has it.
 #[tokio::test]
 async fn of_the_secrets_only_those_stay_that_are_declared() {
     let core = core();
@@ -185,7 +185,7 @@ async fn of_the_secrets_only_those_stay_that_are_declared() {
     }
 }
 
-/// Tokens that a client has for itself name it by its `client_uuid`.
+/// The `sub` of a client's own tokens is its `client_uuid`.
 #[tokio::test]
 async fn a_client_keeps_its_uuid() {
     let core = core();
@@ -203,7 +203,7 @@ async fn a_client_keeps_its_uuid() {
     assert_eq!(apply(admin(&core), ours).await.unwrap().unchanged, 1);
 }
 
-/// A list that is empty because it is written so is not one that was forgotten.
+/// An empty list in the file is not the same as a missing list.
 #[tokio::test]
 async fn a_client_may_be_declared_to_have_no_grants() {
     let core = core();
@@ -278,7 +278,7 @@ async fn a_secret_that_goes_is_told_apart_from_one_that_comes() {
         },
     };
     let both = |provider, client| Apply {
-        state: State {
+        state: DeclaredState {
             provider: Some(vec![provider]),
             client: Some(vec![client]),
             user: None,

@@ -1,9 +1,8 @@
-//! What is removed is what somebody was asked about.
+//! Only records that the operator confirmed are removed.
 
 use crate::admin::apply::tests::*;
 
-/// An application that came between the question and the answer goes unasked, unless the second plan is held against the
-/// first.
+/// An application may be added between the question and the answer. So the second plan is compared with the first.
 #[tokio::test]
 async fn what_came_after_the_question_is_not_removed() {
     let core = core();
@@ -35,11 +34,11 @@ async fn what_came_after_the_question_is_not_removed() {
     apply(admin(&core), declared(&["late"], false)).await.unwrap();
     for only in [shown.as_slice(), &[]] {
         let refused = refusal(apply(admin(&core), answered(only)).await).to_string();
-        assert!(refused.contains("has changed meanwhile"), "{refused}");
+        assert!(refused.contains("was added after you were asked"), "{refused}");
         assert!(refused.contains("run it again"), "{refused}");
         assert_eq!(there(), ["late", "old", "older", "web"], "nothing was changed");
     }
-    // What went meanwhile needs nobody's answer.
+    // A confirmed record may be gone already.
     client::remove(admin(&core), "late".to_owned()).await.unwrap();
     client::remove(admin(&core), "older".to_owned()).await.unwrap();
     let applied = apply(admin(&core), answered(&shown)).await.unwrap();

@@ -1,0 +1,56 @@
+//! What ends and goes with a user.
+
+use uuid::Uuid;
+
+use super::login::session;
+use super::login::session::EndedSessions;
+use crate::clock::Timestamp;
+use crate::identity::User;
+use crate::store::StoreError;
+use crate::store::engine::Tx;
+use crate::store::tables::{
+    CONSENTS, FAMILIES, FAMILIES_BY_OWNER, USERS, USERS_BY_IDENTITY, USERS_BY_LOGIN_NAME,
+};
+
+/// Removes a user with everything that belongs to them: names, identities, sessions, consents, refresh families.
+pub fn remove_user(tx: &mut dyn Tx, user: &User, now: Timestamp) -> Result<(), StoreError> {
+    end_sessions_and_families(tx, user.uuid, now)?;
+    for (key, ()) in FAMILIES_BY_OWNER.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+        let (_, (_, id)) = &key;
+        match FAMILIES.get(&*tx, id)? {
+            Some(family) => session::forget_family(tx, *id, &family)?,
+            None => {
+                FAMILIES_BY_OWNER.remove(tx, &key)?;
+            }
+        }
+    }
+    for (key, _) in CONSENTS.scan_prefix(&*tx, &user.uuid, usize::MAX)? {
+        CONSENTS.remove(tx, &key)?;
+    }
+    for identity in &user.identities {
+        USERS_BY_IDENTITY.remove(tx, &(identity.issuer.clone(), identity.subject.clone()))?;
+    }
+    remove_login_names(tx, user)?;
+    USERS.remove(tx, &user.uuid).map(|_| ())
+}
+
+/// Ends every session, live or not, and every refresh family of a user. Returns the sessions.
+pub fn end_sessions_and_families(
+    tx: &mut dyn Tx,
+    user: Uuid,
+    now: Timestamp,
+) -> Result<EndedSessions, StoreError> {
+    let ended = session::end_all(tx, user, None, now)?;
+    session::end_families(tx, user, now)?;
+    Ok(ended)
+}
+
+/// Removes the login names of a user from the index. If the index gives a name to another user, it stays.
+pub fn remove_login_names(tx: &mut dyn Tx, user: &User) -> Result<(), StoreError> {
+    for name in user.login_names() {
+        if USERS_BY_LOGIN_NAME.get(&*tx, name.as_str())? == Some(user.uuid) {
+            USERS_BY_LOGIN_NAME.remove(tx, name.as_str())?;
+        }
+    }
+    Ok(())
+}
